@@ -1,0 +1,1 @@
+"""Stratalog: a Kafka-compatible log that lives in object storage."""

@@ -1,0 +1,29 @@
+"""Every error that Stratalog raises on purpose, grouped by what the caller does about it.
+
+Rooms raise a subclass of exactly one category. The Kafka layer maps categories and a few
+particular errors to Kafka error codes in one table (`kafka/error_codes.py`).
+"""
+
+
+class StratalogError(Exception):
+    """Base of all our errors."""
+
+
+class RetriableError(StratalogError):
+    """Nothing happened, or it is safe to do again: wait and repeat the same call."""
+
+
+class StaleError(StratalogError):
+    """What the caller knew is out of date: look again, then repeat."""
+
+
+class CallError(StratalogError):
+    """The call itself is wrong and will stay wrong until the caller changes it."""
+
+
+class DamagedError(StratalogError):
+    """Stored or received bytes are not what they should be."""
+
+
+class OutcomeUnknownError(StratalogError):
+    """The request may or may not have taken effect: find out before doing anything else."""

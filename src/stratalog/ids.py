@@ -1,0 +1,53 @@
+"""Identifiers and coordinates as distinct types, and how new identifiers are made."""
+
+import os
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from typing import NamedTuple, NewType
+from uuid import UUID
+
+Offset = NewType("Offset", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+PartitionIndex = NewType("PartitionIndex", int)
+BrokerId = NewType("BrokerId", int)
+ProducerId = NewType("ProducerId", int)
+TopicId = NewType("TopicId", UUID)
+ObjectId = NewType("ObjectId", UUID)
+
+NO_PRODUCER = ProducerId(-1)
+
+Entropy = Callable[[int], bytes]
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic. Tuples of this kind sort in the order in which locks are taken."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+
+
+def uuid7(now_ms: int, entropy: Entropy = os.urandom) -> UUID:
+    """A time-ordered UUID (RFC 9562, version 7)."""
+    random = int.from_bytes(entropy(10))
+    value = (now_ms & (1 << 48) - 1) << 80 | random
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    return UUID(int=value)
+
+
+def uuid7_time_ms(identifier: UUID) -> int:
+    """The creation time that a version 7 UUID carries."""
+    return identifier.int >> 80
+
+
+def new_topic_id(entropy: Entropy = os.urandom) -> TopicId:
+    """A random topic id as Kafka makes them: never zero, never one, no leading dash in base 64."""
+    while True:
+        candidate = UUID(bytes=entropy(16), version=4)
+        if not kafka_base64(candidate).startswith("-"):
+            return TopicId(candidate)
+
+
+def kafka_base64(identifier: UUID) -> str:
+    """The 22 characters in which Kafka prints a UUID."""
+    return urlsafe_b64encode(identifier.bytes).rstrip(b"=").decode()
