@@ -14,13 +14,15 @@ ProducerId = NewType("ProducerId", int)
 TopicId = NewType("TopicId", UUID)
 ObjectId = NewType("ObjectId", UUID)
 
+NO_OFFSET = Offset(-1)
+NO_EPOCH = LeaderEpoch(-1)
 NO_PRODUCER = ProducerId(-1)
 
 Entropy = Callable[[int], bytes]
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic. Tuples of this kind sort in the order in which locks are taken."""
+    """One partition of one topic. These tuples sort in the order in which locks are taken."""
 
     topic_id: TopicId
     partition: PartitionIndex

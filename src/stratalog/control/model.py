@@ -1,0 +1,223 @@
+"""The control plane's nouns: plain, frozen values that cross its interface."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from uuid import UUID
+
+from stratalog.batch.header import TimestampType
+from stratalog.ids import (
+    NO_EPOCH,
+    NO_OFFSET,
+    BrokerId,
+    LeaderEpoch,
+    ObjectId,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
+
+
+class WriteTier(StrEnum):
+    BLOCK = "block"
+    LOCAL = "local"
+
+
+class ObjectKind(StrEnum):
+    BLOCK = "block"
+    SPLIT = "split"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What makes this control plane this one and no other."""
+
+    cluster_id: UUID
+    generation: int
+    """Grows with every broker start and every sweep. The object store's marker carries the
+    newest value, so that a control plane restored from an old backup is noticed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    id: TopicId
+    name: str
+    partition_count: int
+    configs: Mapping[str, str]
+    """Only what was set on the topic. Defaults are the reader's business."""
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """The offsets of one partition, from one snapshot. See the table in docs/architecture.md."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    log_start: Offset
+    remote_end: Offset
+    block_start: Offset
+    block_end: Offset
+    high_watermark: Offset
+    last_stable: Offset
+    write_tier: WriteTier
+    leader_epoch: LeaderEpoch
+    size_bytes: int
+    """Bytes of all batches between `log_start` and `high_watermark`, as stored."""
+    last_commit_ms: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic_id, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchToCommit:
+    """One record batch inside a block that is about to be committed."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    byte_offset: int
+    byte_size: int
+    last_offset_delta: int
+    max_timestamp: int
+    timestamp_type: TimestampType
+    producer_id: ProducerId
+    producer_epoch: int
+    base_sequence: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic_id, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockToCommit:
+    """An uploaded object and its batches, in byte order, sorted by partition."""
+
+    object_id: ObjectId
+    key: str
+    size_bytes: int
+    broker_id: BrokerId
+    batches: Sequence[BatchToCommit]
+
+
+class CommitOutcome(IntEnum):
+    ACCEPTED = 0
+    DUPLICATE = 1
+    """The same sequence was committed before; the answer carries its first offset."""
+    UNKNOWN_PARTITION = 2
+    OUT_OF_ORDER_SEQUENCE = 3
+    FENCED_PRODUCER = 4
+    """A newer epoch of this producer has written already."""
+    UNKNOWN_PRODUCER = 5
+    WRONG_TIER = 6
+    """The partition does not write to blocks (any more)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitAnswer:
+    outcome: CommitOutcome
+    base_offset: Offset = NO_OFFSET
+    append_time_ms: int = -1
+    """The commit's time: what LOG_APPEND_TIME batches are stamped with."""
+    log_start: Offset = NO_OFFSET
+    leader_epoch: LeaderEpoch = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinates:
+    """A row: which object, which bytes, which offsets. It may span several adjoining batches."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    base_offset: Offset
+    last_offset: Offset
+    object_id: ObjectId
+    object_key: str
+    byte_offset: int
+    byte_size: int
+    max_timestamp: int
+    """The newest record's time; of a LOG_APPEND_TIME row, the commit's."""
+    timestamp_type: TimestampType
+    committed_ms: int
+    leader_epoch: LeaderEpoch
+    stamped: bool
+    """Whether offsets, epochs and append times are already in the bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A wish to read one partition from an offset."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    offset: Offset
+    max_bytes: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic_id, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundBatches:
+    """The rows for one span and the boundaries they belong to, from one snapshot.
+
+    `state` is None when the partition does not exist. `rows` begins with the row that contains
+    the asked offset; it is empty at the high watermark, and outside the block range.
+    """
+
+    state: PartitionState | None
+    rows: Sequence[Coordinates]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeQuery:
+    topic_id: TopicId
+    partition: PartitionIndex
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsDeleted:
+    """The answer to one DeleteRecords target."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    log_start: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObjectRow:
+    """A row of `objects`: what the control plane knows about one object."""
+
+    object_id: ObjectId
+    key: str
+    kind: ObjectKind
+    size_bytes: int
+    committed_ms: int
+    marked_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """What its snapshot saw stays readable until the expiry."""
+
+    lease_id: UUID
+    holder: str
+    started_ms: int
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerInfo:
+    broker_id: BrokerId
+    host: str
+    port: int
+    rack: str | None
+    incarnation: UUID
+    """New with every start, so that two processes with one id are told apart."""
+    alive: bool

@@ -1,0 +1,221 @@
+"""The control plane's interface: every question and every change, typed and async.
+
+Times in answers come from the database's clock. Calls that may have taken effect although they
+failed raise `OutcomeUnknownError`; calls that certainly did not raise `ControlUnavailableError`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from stratalog.control.model import (
+    BlockToCommit,
+    BrokerInfo,
+    Cluster,
+    CommitAnswer,
+    Coordinates,
+    FoundBatches,
+    Lease,
+    PartitionState,
+    RecordsDeleted,
+    Span,
+    StoredObjectRow,
+    TimeQuery,
+    Topic,
+)
+from stratalog.errors import CallError, RetriableError, StaleError
+from stratalog.ids import BrokerId, ObjectId, Offset, ProducerId, TopicId, TopicPartition
+
+
+class ControlUnavailableError(RetriableError):
+    """The database did not answer, or aborted the transaction. Nothing was changed."""
+
+
+class TopicExistsError(CallError):
+    """A topic of this name exists."""
+
+
+class UnknownTopicError(StaleError):
+    """No topic of this name or id exists (any more)."""
+
+
+class PartitionCountError(CallError):
+    """Partitions can only be added."""
+
+
+class OffsetOutOfRangeError(CallError):
+    """The offset lies outside the partition."""
+
+
+class BarredObjectError(CallError):
+    """A tombstone stands under this object id: its commit was given up, for ever."""
+
+
+class BrokerIdTakenError(CallError):
+    """Another live broker has this id."""
+
+
+class ControlPlane(Protocol):
+    @property
+    def url(self) -> str:
+        """The address without any secret in it, for people."""
+
+    async def close(self) -> None: ...
+
+    # The cluster.
+
+    async def cluster(self) -> Cluster: ...
+
+    async def next_generation(self) -> Cluster:
+        """Raise the generation by one and return the new value."""
+
+    # Brokers.
+
+    async def register_broker(
+        self,
+        broker_id: BrokerId | None,
+        *,
+        host: str,
+        port: int,
+        rack: str | None,
+        incarnation: UUID,
+        lease_ms: int,
+    ) -> BrokerInfo:
+        """Take `broker_id`, or the lowest id that no live broker holds."""
+
+    async def renew_broker(self, broker_id: BrokerId, incarnation: UUID, *, lease_ms: int) -> bool:
+        """Extend the lease. False if the id was lost to another incarnation."""
+
+    async def remove_broker(self, broker_id: BrokerId, incarnation: UUID) -> None: ...
+
+    async def brokers(self) -> list[BrokerInfo]:
+        """All brokers ever registered and not removed, live or not, by id."""
+
+    # Topics.
+
+    async def create_topic(
+        self, name: str, *, partition_count: int, configs: Mapping[str, str]
+    ) -> Topic: ...
+
+    async def topics(self) -> list[Topic]:
+        """All topics, by name."""
+
+    async def topics_named(self, names: Sequence[str]) -> list[Topic]:
+        """Those of the names that exist, in no particular order."""
+
+    async def topics_with_ids(self, ids: Sequence[TopicId]) -> list[Topic]: ...
+
+    async def add_partitions(self, topic_id: TopicId, *, partition_count: int) -> Topic:
+        """Grow the topic to `partition_count`."""
+
+    async def set_configs(self, topic_id: TopicId, changes: Mapping[str, str | None]) -> Topic:
+        """Set or, with None, unset configs."""
+
+    async def delete_topic(self, topic_id: TopicId) -> None:
+        """Hide the topic at once; `purge_deleted_topics` takes its rows away in chunks."""
+
+    async def purge_deleted_topics(self, *, max_rows: int) -> int:
+        """Remove up to `max_rows` coordinates of deleted topics. 0 means that none are left."""
+
+    # Partitions.
+
+    async def partitions(
+        self, wanted: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, PartitionState]:
+        """The state of those partitions that exist."""
+
+    async def topic_partitions(self, topic_id: TopicId) -> list[PartitionState]:
+        """The state of all partitions of a topic, by index."""
+
+    async def high_watermarks(
+        self, wanted: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, Offset]: ...
+
+    # Writing.
+
+    async def commit_blocks(self, blocks: Sequence[BlockToCommit]) -> list[list[CommitAnswer]]:
+        """Commit uploaded objects in one transaction: an answer per batch, in the blocks' order.
+
+        Raises `BarredObjectError` if one of the objects was given up before.
+        """
+
+    async def resolve_commit(
+        self, blocks: Sequence[BlockToCommit]
+    ) -> list[list[CommitAnswer]] | None:
+        """Settle the doubt about a `commit_blocks` whose outcome is unknown.
+
+        Returns its answers if it took effect. Otherwise it bars the objects, so that the commit
+        cannot take effect any more, and returns None.
+        """
+
+    async def forget_answers(self, *, older_than_ms: int) -> int:
+        """Drop commits' answers that nobody can be in doubt about any more."""
+
+    # Producers.
+
+    async def allocate_producer_ids(self, count: int) -> ProducerId:
+        """Reserve `count` ids and return the first."""
+
+    async def expire_producers(self, *, idle_ms: int, max_rows: int) -> int: ...
+
+    # Reading.
+
+    async def find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
+        """Rows for each span until its `max_bytes` is crossed (the crossing row included)."""
+
+    async def find_by_time(self, queries: Sequence[TimeQuery]) -> list[Coordinates | None]:
+        """For each query the first row, by offset, whose newest record is not older than asked."""
+
+    async def find_newest(self, wanted: Sequence[TopicPartition]) -> list[Coordinates | None]:
+        """For each partition the first row that holds its greatest timestamp."""
+
+    # Deleting.
+
+    async def delete_records(
+        self, targets: Mapping[TopicPartition, Offset]
+    ) -> list[RecordsDeleted]:
+        """Raise `log_start`; offset -1 means the high watermark.
+
+        Raises `OffsetOutOfRangeError` or `UnknownTopicError` and then changes nothing.
+        """
+
+    async def enforce_retention(
+        self,
+        partition: TopicPartition,
+        *,
+        retention_ms: int | None,
+        retention_bytes: int | None,
+        max_rows: int,
+    ) -> int:
+        """Delete up to `max_rows` rows that are too old or too many; return how many."""
+
+    # Objects.
+
+    async def marked_objects(self, *, grace_ms: int, limit: int) -> list[StoredObjectRow]:
+        """Objects marked longer ago than the grace period, and before every live lease began."""
+
+    async def forget_objects(self, ids: Sequence[ObjectId]) -> None:
+        """Remove the rows of marked objects that are gone from the store."""
+
+    async def bar_objects(self, objects: Mapping[ObjectId, str]) -> set[ObjectId]:
+        """Put tombstones under those ids (with their keys) that have no row; return which.
+
+        Ids that already carry a tombstone are returned too: their objects may be deleted.
+        """
+
+    async def objects(self, *, after: ObjectId | None = None, limit: int) -> list[StoredObjectRow]:
+        """Live and marked objects in id order, for `fsck`."""
+
+    async def all_coordinates(
+        self, partition: TopicPartition, *, after: Offset | None = None, limit: int
+    ) -> list[Coordinates]:
+        """A partition's rows in offset order, for `fsck`."""
+
+    # Leases.
+
+    async def take_lease(self, holder: str, *, duration_ms: int) -> Lease: ...
+
+    async def renew_lease(self, lease_id: UUID, *, duration_ms: int) -> Lease:
+        """Raises `StaleError` if it has expired."""
+
+    async def release_lease(self, lease_id: UUID) -> None: ...

@@ -1,0 +1,133 @@
+"""The object store as every other room sees it: one interface, opened by URL.
+
+Guarantees that each implementation gives and `tests/contract/test_objects.py` checks:
+
+- A key holds either nothing or one whole object. Readers never see a part of a put.
+- When `put` returns, the object is durable.
+- `put` in mode CREATE has exactly one winner, however many race. A caller whose reply was
+  lost and who is told afterwards that the key exists learns whether the object is its own:
+  the store compares a write id, so that a repeated put of one's own object is a success.
+- `delete` of a key that is not there is a success.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from stratalog.errors import CallError, RetriableError, StaleError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class ObjectNotFoundError(StaleError):
+    """There is no object under this key (any more)."""
+
+
+class ObjectExistsError(CallError):
+    """A conditional create found an object of somebody else's under this key."""
+
+
+class ObjectChangedError(StaleError):
+    """A conditional overwrite found another version than the one it expected."""
+
+
+class StoreUnavailableError(RetriableError):
+    """The object store did not answer, or asked to slow down."""
+
+
+class StoreFullError(RetriableError):
+    """The object store has no room left. Retried, because room may be made."""
+
+
+class StoreAccessError(CallError):
+    """The object store refuses us: credentials, permissions or a missing bucket."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overwrite:
+    """Put whatever is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """Put only if nothing is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replace:
+    """Put only if the version that is there has this ETag."""
+
+    etag: str
+
+
+PutMode: TypeAlias = Overwrite | Create | Replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectInfo:
+    key: str
+    size_bytes: int
+    modified_ms: int
+    etag: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """User metadata. Filled by `head` and `get`, empty in listings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    info: ObjectInfo
+    data: Buffer
+
+
+class Range(tuple[int, int]):
+    """A byte range `[start, end)`."""
+
+    __slots__ = ()
+
+    def __new__(cls, start: int, end: int) -> "Range":
+        if not 0 <= start < end:
+            raise ValueError(f"a byte range needs 0 <= start < end, not [{start}, {end})")
+        return super().__new__(cls, (start, end))
+
+    @property
+    def start(self) -> int:
+        return self[0]
+
+    @property
+    def end(self) -> int:
+        return self[1]
+
+
+class ObjectStore(Protocol):
+    @property
+    def url(self) -> str:
+        """The address without any secret in it, for people."""
+
+    async def put(
+        self,
+        key: str,
+        parts: Sequence[Buffer],
+        *,
+        mode: PutMode = Overwrite(),  # noqa: B008 - immutable
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        """Store the concatenation of `parts` durably and return its ETag."""
+
+    async def get(self, key: str) -> StoredObject: ...
+
+    async def head(self, key: str) -> ObjectInfo: ...
+
+    async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+        """Read several byte ranges. Neighbours are coalesced into fewer requests.
+
+        Every range must lie inside the object: a short answer is a `DamagedError`.
+        """
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
+        """All objects whose key starts with `prefix`, in key order."""
+
+    async def copy(self, source: str, target: str, *, mode: PutMode = Overwrite()) -> None: ...  # noqa: B008
+
+    async def delete(self, keys: Sequence[str]) -> None: ...
+
+    async def close(self) -> None: ...
