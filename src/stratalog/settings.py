@@ -1,0 +1,100 @@
+"""Every setting of a broker, as frozen values. Components are never settings.
+
+A setting's docstring says what it trades. `docs/settings.md` is generated from this module.
+"""
+
+from dataclasses import dataclass, field
+
+KIB = 1024
+MIB = 1024 * KIB
+SECOND_MS = 1000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    listen: str = "127.0.0.1:9092"
+    """Where to accept Kafka clients. Port 0 takes any free one."""
+    advertise: str | None = None
+    """The address that clients are told to connect to; the listening one if not set."""
+    id: int | None = None
+    """The broker's number. Not set, the control plane gives the lowest free one."""
+    rack: str | None = None
+    """The zone this broker runs in."""
+    auto_create_topics: bool = True
+    """Create a topic when a client first asks for it."""
+    default_partitions: int = 1
+    """Partitions of a topic that was created without a number."""
+    max_request_bytes: int = 100 * MIB
+    """A longer request closes its connection: it is more likely garbage than data."""
+    max_pipelined_requests: int = 1000
+    """Requests of one connection that are worked on at once; more wait in the socket."""
+    lease_ms: int = 10 * SECOND_MS
+    """How long a silent broker counts as alive. Shorter finds the dead sooner, and asks the
+    control plane more often."""
+    shutdown_timeout_ms: int = 30 * SECOND_MS
+    """How long a stopping broker waits for its last blocks to be committed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageSettings:
+    objects: str = "file:stratalog-data/objects"
+    """The object store: file:, s3:, gs:, az: or memory:."""
+    control: str = "sqlite:stratalog-data/control.db"
+    """The control plane: sqlite:<path> or postgresql://<user>@<host>/<database>."""
+    object_options: dict[str, str] = field(default_factory=dict)
+    """Options of the object store's client, such as endpoint, region, server-side encryption."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockSettings:
+    window_ms: int = 250
+    """How long a block collects batches. It is most of a produce's latency; a shorter window
+    makes more, smaller objects, and every object costs a request."""
+    max_bytes: int = 8 * MIB
+    """A block that reaches this size is sealed before its window ends."""
+    parallel_uploads: int = 8
+    """Blocks being uploaded at once."""
+    max_inflight_bytes: int = 128 * MIB
+    """Produce requests held in memory. Past it, the broker stops reading from producers."""
+    retry_ms: int = 30 * SECOND_MS
+    """How long a block whose upload or commit fails is tried again before its producers are
+    told to retry."""
+    cache_bytes: int = 128 * MIB
+    """Memory for freshly written blocks, from which consumers at the head are served."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    max_bytes: int = 64 * MIB
+    """The most that one fetch is answered with, whatever the client asks for."""
+    poll_ms: int = 1000
+    """How often waiting fetches look for writes of other brokers whose hints were lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JanitorSettings:
+    interval_ms: int = 60 * SECOND_MS
+    """How often retention, deletion and the sweep run. 0 switches them off on this broker."""
+    grace_ms: int = 60 * SECOND_MS
+    """How long an object outlives its last reference, for readers that still hold it."""
+    orphan_age_ms: int = HOUR_MS
+    """How old an object without a row must be before the sweeper takes it."""
+    answers_ms: int = HOUR_MS
+    """How long the answers of a commit are kept for a broker in doubt about it."""
+    producer_expiry_ms: int = 24 * HOUR_MS
+    """How long the sequences of an idle producer are remembered."""
+    chunk_rows: int = 2000
+    """Rows that one deleting transaction removes at the most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    broker: BrokerSettings = field(default_factory=BrokerSettings)
+    storage: StorageSettings = field(default_factory=StorageSettings)
+    block: BlockSettings = field(default_factory=BlockSettings)
+    fetch: FetchSettings = field(default_factory=FetchSettings)
+    janitor: JanitorSettings = field(default_factory=JanitorSettings)
+    topic: dict[str, str] = field(default_factory=dict)
+    """Defaults of topic configs, by their Kafka names: `"retention.ms" = "86400000"`."""

@@ -1,0 +1,52 @@
+"""What goes into and comes out of a topic: the values that the Kafka handlers deal in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stratalog.control.model import Topic
+from stratalog.errors import StratalogError
+from stratalog.ids import NO_OFFSET, Offset, PartitionIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWrite:
+    """One partition's record batches in a produce request, as they came from the socket."""
+
+    topic: Topic
+    partition: PartitionIndex
+    data: memoryview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWritten:
+    """The answer to one `PartitionWrite`: an error, or where its first record is now."""
+
+    error: StratalogError | None = None
+    base_offset: Offset = NO_OFFSET
+    append_time_ms: int = -1
+    """-1 unless the topic stamps log-append time."""
+    log_start: Offset = NO_OFFSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRead:
+    """The answer to one `Span`: whole, stamped record batches from the one that holds the offset."""
+
+    error: StratalogError | None = None
+    high_watermark: Offset = NO_OFFSET
+    last_stable: Offset = NO_OFFSET
+    log_start: Offset = NO_OFFSET
+    parts: Sequence[bytes | bytearray | memoryview] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedOffset:
+    """An offset with the timestamp of the record there and the epoch it was written in."""
+
+    offset: Offset
+    timestamp: int
+    leader_epoch: int
