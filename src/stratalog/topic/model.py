@@ -30,7 +30,7 @@ class PartitionWritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRead:
-    """The answer to one `Span`: whole, stamped record batches from the one that holds the offset."""
+    """The answer to one `Span`: whole, stamped batches from the one that holds the offset."""
 
     error: StratalogError | None = None
     high_watermark: Offset = NO_OFFSET
