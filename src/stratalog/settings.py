@@ -1,15 +1,31 @@
 """Every setting of a broker, as frozen values. Components are never settings.
 
-A setting's docstring says what it trades. `docs/settings.md` is generated from this module.
+A setting's docstring says what it trades. `docs/settings.md` is generated from this module:
+write the page anew with `make docs` after a change. How a value is given (file, environment,
+flags, units) is `settings_source`'s business, which also checks the bounds that types carry here.
 """
 
 from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple
 
 KIB = 1024
 MIB = 1024 * KIB
 SECOND_MS = 1000
 MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
+INT32_MOST = 2**31 - 1
+"""Kafka's ids and lengths are signed 32-bit numbers."""
+
+
+class Bounds(NamedTuple):
+    """The smallest and the largest value that makes sense; no largest if None."""
+
+    least: int
+    most: int | None = None
+
+
+Positive = Annotated[int, Bounds(1)]
+NotNegative = Annotated[int, Bounds(0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,22 +34,22 @@ class BrokerSettings:
     """Where to accept Kafka clients. Port 0 takes any free one."""
     advertise: str | None = None
     """The address that clients are told to connect to; the listening one if not set."""
-    id: int | None = None
+    id: Annotated[int, Bounds(0, INT32_MOST)] | None = None
     """The broker's number. Not set, the control plane gives the lowest free one."""
     rack: str | None = None
     """The zone this broker runs in."""
     auto_create_topics: bool = True
     """Create a topic when a client first asks for it."""
-    default_partitions: int = 1
+    default_partitions: Positive = 1
     """Partitions of a topic that was created without a number."""
-    max_request_bytes: int = 100 * MIB
+    max_request_bytes: Annotated[int, Bounds(1, INT32_MOST)] = 100 * MIB
     """A longer request closes its connection: it is more likely garbage than data."""
-    max_pipelined_requests: int = 1000
+    max_pipelined_requests: Positive = 1000
     """Requests of one connection that are worked on at once; more wait in the socket."""
-    lease_ms: int = 10 * SECOND_MS
+    lease_ms: Positive = 10 * SECOND_MS
     """How long a silent broker counts as alive. Shorter finds the dead sooner, and asks the
     control plane more often."""
-    shutdown_timeout_ms: int = 30 * SECOND_MS
+    shutdown_timeout_ms: NotNegative = 30 * SECOND_MS
     """How long a stopping broker waits for its last blocks to be committed."""
 
 
@@ -49,43 +65,43 @@ class StorageSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockSettings:
-    window_ms: int = 250
+    window_ms: NotNegative = 250
     """How long a block collects batches. It is most of a produce's latency; a shorter window
     makes more, smaller objects, and every object costs a request."""
-    max_bytes: int = 8 * MIB
+    max_bytes: Positive = 8 * MIB
     """A block that reaches this size is sealed before its window ends."""
-    parallel_uploads: int = 8
+    parallel_uploads: Positive = 8
     """Blocks being uploaded at once."""
-    max_inflight_bytes: int = 128 * MIB
+    max_inflight_bytes: Positive = 128 * MIB
     """Produce requests held in memory. Past it, the broker stops reading from producers."""
-    retry_ms: int = 30 * SECOND_MS
+    retry_ms: Positive = 30 * SECOND_MS
     """How long a block whose upload or commit fails is tried again before its producers are
     told to retry."""
-    cache_bytes: int = 128 * MIB
+    cache_bytes: NotNegative = 128 * MIB
     """Memory for freshly written blocks, from which consumers at the head are served."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
-    max_bytes: int = 64 * MIB
+    max_bytes: Positive = 64 * MIB
     """The most that one fetch is answered with, whatever the client asks for."""
-    poll_ms: int = 1000
+    poll_ms: Positive = 1000
     """How often waiting fetches look for writes of other brokers whose hints were lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JanitorSettings:
-    interval_ms: int = 60 * SECOND_MS
+    interval_ms: NotNegative = 60 * SECOND_MS
     """How often retention, deletion and the sweep run. 0 switches them off on this broker."""
-    grace_ms: int = 60 * SECOND_MS
+    grace_ms: NotNegative = 60 * SECOND_MS
     """How long an object outlives its last reference, for readers that still hold it."""
-    orphan_age_ms: int = HOUR_MS
+    orphan_age_ms: NotNegative = HOUR_MS
     """How old an object without a row must be before the sweeper takes it."""
-    answers_ms: int = HOUR_MS
+    answers_ms: NotNegative = HOUR_MS
     """How long the answers of a commit are kept for a broker in doubt about it."""
-    producer_expiry_ms: int = 24 * HOUR_MS
+    producer_expiry_ms: NotNegative = 24 * HOUR_MS
     """How long the sequences of an idle producer are remembered."""
-    chunk_rows: int = 2000
+    chunk_rows: Positive = 2000
     """Rows that one deleting transaction removes at the most."""
 
 

@@ -1,15 +1,20 @@
 """What can be wrong with a record batch."""
 
-from stratalog.errors import DamagedError
+from stratalog.errors import CallError, DamagedError
 
 
 class BatchDamagedError(DamagedError):
-    """These bytes are not a record batch. `position` is the first byte that is wrong."""
+    """These bytes are not a record batch. `position` is the first byte that is wrong.
 
-    def __init__(self, position: int, reason: str) -> None:
+    `batch_start` is where the batch with that byte begins: what lies before it is good, so a
+    reader of several batches can still serve `buffer[:batch_start]`.
+    """
+
+    def __init__(self, position: int, reason: str, batch_start: int | None = None) -> None:
         super().__init__(f"byte {position}: {reason}")
         self.position = position
         self.reason = reason
+        self.batch_start = position if batch_start is None else batch_start
 
 
 class CrcMismatchError(BatchDamagedError):
@@ -19,10 +24,35 @@ class CrcMismatchError(BatchDamagedError):
 class UnsupportedMagicError(BatchDamagedError):
     """Only version 2 of the record batch is stored."""
 
-    def __init__(self, position: int, magic: int) -> None:
-        super().__init__(position, f"magic {magic} is not 2")
+    def __init__(self, position: int, magic: int, batch_start: int | None = None) -> None:
+        super().__init__(position, f"magic {magic} is not 2", batch_start)
         self.magic = magic
 
 
 class UnsupportedCodecError(BatchDamagedError):
     """The attributes name a compression codec that does not exist."""
+
+
+class DecompressedTooLargeError(BatchDamagedError):
+    """The records grow past the bound when decompressed, so they were not read to the end."""
+
+
+class InvalidBatchError(CallError):
+    """The bytes are whole, but a producer may not send this. `position` is the field's byte."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"byte {position}: {reason}")
+        self.position = position
+        self.reason = reason
+
+
+class BatchTooLargeError(InvalidBatchError):
+    """The batch is larger than its topic takes."""
+
+
+class InvalidTimestampError(InvalidBatchError):
+    """The timestamps contradict each other or lie outside what the topic takes."""
+
+
+class UnbuildableBatchError(CallError):
+    """No record batch can hold what was asked for."""

@@ -9,18 +9,25 @@ from stratalog.batch.errors import BatchDamagedError, UnsupportedMagicError
 HEADER_BYTES = 61
 LOG_OVERHEAD_BYTES = 12
 """Base offset and length: what the length field does not count."""
+MAGIC_POSITION = 16
+CRC_POSITION = 17
 CRC_START = 21
 """The CRC covers everything from the attributes on."""
-MAGIC_POSITION = 16
+LAST_OFFSET_DELTA_POSITION = 23
+MAX_TIMESTAMP_POSITION = 35
+RECORDS_COUNT_POSITION = 57
+
+BytesLike = bytes | bytearray | memoryview
+"""What a batch is read from. A memoryview must be one of plain bytes."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 assert _HEADER.size == HEADER_BYTES
 
-_CODEC_MASK = 0x07
-_TIMESTAMP_TYPE_BIT = 0x08
-_TRANSACTIONAL_BIT = 0x10
-_CONTROL_BIT = 0x20
-_DELETE_HORIZON_BIT = 0x40
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
 
 
 class TimestampType(IntEnum):
@@ -62,42 +69,48 @@ class BatchHeader(NamedTuple):
     @property
     def codec_bits(self) -> int:
         """The codec's number, which may be one that does not exist."""
-        return self.attributes & _CODEC_MASK
+        return self.attributes & CODEC_MASK
 
     @property
     def timestamp_type(self) -> TimestampType:
-        return TimestampType(bool(self.attributes & _TIMESTAMP_TYPE_BIT))
+        return TimestampType(bool(self.attributes & TIMESTAMP_TYPE_BIT))
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL_BIT)
+        return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & _CONTROL_BIT)
+        return bool(self.attributes & CONTROL_BIT)
 
     @property
     def has_delete_horizon(self) -> bool:
-        return bool(self.attributes & _DELETE_HORIZON_BIT)
+        return bool(self.attributes & DELETE_HORIZON_BIT)
 
 
-def parse_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
+def parse_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
     """Read the header at `position` and check that the buffer holds the whole batch.
 
     Only what framing needs is checked here (magic, length); the rest is `validate`'s.
     """
     available = len(buffer) - position
     if available > MAGIC_POSITION and buffer[position + MAGIC_POSITION] != 2:
-        raise UnsupportedMagicError(position + MAGIC_POSITION, buffer[position + MAGIC_POSITION])
+        magic_at = position + MAGIC_POSITION
+        raise UnsupportedMagicError(magic_at, buffer[magic_at], position)
     if available < HEADER_BYTES:
-        raise BatchDamagedError(
-            len(buffer), f"the buffer ends {HEADER_BYTES - available} bytes short of a header"
-        )
+        short_bytes = HEADER_BYTES - available
+        reason = f"the buffer ends {short_bytes} bytes short of a header"
+        raise BatchDamagedError(len(buffer), reason, position)
     header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
     if header.size_bytes < HEADER_BYTES:
-        raise BatchDamagedError(position + 8, f"batch length {header.length} is too small")
+        reason = f"batch length {header.length} is too small"
+        raise BatchDamagedError(position + 8, reason, position)
     if header.size_bytes > available:
-        raise BatchDamagedError(
-            len(buffer), f"the buffer ends {header.size_bytes - available} bytes short of a batch"
-        )
+        reason = f"the buffer ends {header.size_bytes - available} bytes short of a batch"
+        raise BatchDamagedError(len(buffer), reason, position)
     return header
+
+
+def pack_header(header: BatchHeader) -> bytes:
+    """The header as it is stored. The CRC is taken from the tuple, not computed."""
+    return _HEADER.pack(*header)

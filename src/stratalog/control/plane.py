@@ -23,12 +23,30 @@ from stratalog.control.model import (
     TimeQuery,
     Topic,
 )
-from stratalog.errors import CallError, RetriableError, StaleError
+from stratalog.errors import (
+    CallError,
+    DamagedError,
+    OutcomeUnknownError,
+    RetriableError,
+    StaleError,
+)
 from stratalog.ids import BrokerId, ObjectId, Offset, ProducerId, TopicId, TopicPartition
 
 
 class ControlUnavailableError(RetriableError):
     """The database did not answer, or aborted the transaction. Nothing was changed."""
+
+
+class CommitInDoubtError(OutcomeUnknownError):
+    """The connection was lost while the database committed: the change may be there or not."""
+
+
+class ControlAccessError(CallError):
+    """The database refuses us: address, credentials, permissions."""
+
+
+class ControlDamagedError(DamagedError):
+    """The database file is not one, or is broken."""
 
 
 class TopicExistsError(CallError):
@@ -49,6 +67,18 @@ class OffsetOutOfRangeError(CallError):
 
 class BarredObjectError(CallError):
     """A tombstone stands under this object id: its commit was given up, for ever."""
+
+
+class CommitMismatchError(CallError):
+    """Only some of these objects are known: they do not come from one `commit_blocks`."""
+
+
+class AnswersForgottenError(StaleError):
+    """The commit took effect so long ago that its answers are gone."""
+
+
+class LeaseExpiredError(StaleError):
+    """The lease ran out: what it protected may be gone."""
 
 
 class BrokerIdTakenError(CallError):

@@ -1,0 +1,154 @@
+"""What a broker checks of a producer's batch before it takes it.
+
+The rules are those of Kafka's LogValidator and UnifiedLog for appends from clients, read off the
+header without decompressing. Kafka also walks every record; that is `deep`. Where this is
+stricter than Kafka, no known client notices: unused attribute bits, the delete horizon and the
+append-time bit must be clear, and a transactional batch must name its producer. Epoch and
+sequence of a batch without producer id are not looked at, because clients leave anything there.
+"""
+
+from stratalog.batch.errors import (
+    BatchDamagedError,
+    BatchTooLargeError,
+    InvalidBatchError,
+    InvalidTimestampError,
+)
+from stratalog.batch.frames import check_crc, codec_of
+from stratalog.batch.header import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_START,
+    HEADER_BYTES,
+    LAST_OFFSET_DELTA_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    RECORDS_COUNT_POSITION,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    BytesLike,
+    Codec,
+)
+from stratalog.batch.records import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    MIN_RECORD_BYTES,
+    iter_body,
+)
+
+NO_TIMESTAMP = -1
+
+_LENGTH_POSITION = 8
+_BASE_TIMESTAMP_POSITION = 27
+_PRODUCER_ID_POSITION = 43
+_PRODUCER_EPOCH_POSITION = 51
+_BASE_SEQUENCE_POSITION = 53
+
+
+def validate(
+    buffer: BytesLike,
+    position: int,
+    header: BatchHeader,
+    *,
+    max_batch_bytes: int | None = None,
+    earliest_timestamp_ms: int | None = None,
+    latest_timestamp_ms: int | None = None,
+    keys_required: bool = False,
+    deep: bool = False,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+) -> None:
+    """Raise `BatchDamagedError` for damage, `InvalidBatchError` for what a client may not send.
+
+    `header` is what `parse_header` made of `buffer` at `position`. The timestamp bounds are
+    inclusive; without `deep` they are held against the first and the greatest timestamp only.
+    `keys_required` (a compacted topic) implies `deep`.
+    """
+    if max_batch_bytes is not None and header.size_bytes > max_batch_bytes:
+        reason = f"the batch has {header.size_bytes} bytes, the topic takes {max_batch_bytes}"
+        raise BatchTooLargeError(position + _LENGTH_POSITION, reason)
+    check_crc(buffer, position, header)
+    _check_attributes(position, header)
+    _check_counts(position, header)
+    _check_producer(position, header)
+    _check_times(position, header, earliest_timestamp_ms, latest_timestamp_ms)
+    if deep or keys_required:
+        records = iter_body(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes)
+        at = position + HEADER_BYTES
+        for record in records:
+            what = f"record {record.offset}"
+            if keys_required and record.key is None:
+                raise InvalidBatchError(at, f"{what} has no key, but the topic is compacted")
+            _check_time(at, what, record.timestamp, earliest_timestamp_ms, latest_timestamp_ms)
+
+
+def _check_attributes(position: int, header: BatchHeader) -> None:
+    attributes = header.attributes
+    if attributes & ~(CODEC_MASK | TRANSACTIONAL_BIT):
+        raise _attributes_error(position + CRC_START, attributes)
+    if attributes & CODEC_MASK > Codec.ZSTD:
+        codec_of(header, position)
+
+
+def _attributes_error(position: int, attributes: int) -> InvalidBatchError:
+    if attributes & CONTROL_BIT:
+        return InvalidBatchError(position, "clients may not write control records")
+    if attributes & TIMESTAMP_TYPE_BIT:
+        return InvalidTimestampError(position, "only the log sets append time")
+    reason = f"attributes {attributes & 0xFFFF:#06x} set bits that are not the client's"
+    return InvalidBatchError(position, reason)
+
+
+def _check_counts(position: int, header: BatchHeader) -> None:
+    if header.base_offset != 0:
+        raise InvalidBatchError(position, f"the base offset is {header.base_offset}, not 0")
+    count = header.records_count
+    if count <= 0:
+        raise InvalidBatchError(position + RECORDS_COUNT_POSITION, f"{count} records")
+    if header.last_offset_delta != count - 1:
+        reason = f"last offset delta {header.last_offset_delta} with {count} records"
+        raise InvalidBatchError(position + LAST_OFFSET_DELTA_POSITION, reason)
+    body_bytes = header.size_bytes - HEADER_BYTES
+    least_bytes = count * MIN_RECORD_BYTES if header.codec_bits == Codec.NONE else 1
+    if body_bytes < least_bytes:
+        count_at = position + RECORDS_COUNT_POSITION
+        raise BatchDamagedError(count_at, f"{count} records in {body_bytes} bytes", position)
+
+
+def _check_producer(position: int, header: BatchHeader) -> None:
+    if header.producer_id < 0:
+        if header.producer_id != -1:
+            reason = f"producer id {header.producer_id}"
+            raise InvalidBatchError(position + _PRODUCER_ID_POSITION, reason)
+        if header.is_transactional:
+            reason = "a transactional batch needs a producer id"
+            raise InvalidBatchError(position + _PRODUCER_ID_POSITION, reason)
+        return
+    if header.producer_epoch < 0:
+        reason = f"producer epoch {header.producer_epoch}"
+        raise InvalidBatchError(position + _PRODUCER_EPOCH_POSITION, reason)
+    if header.base_sequence < 0:
+        reason = f"base sequence {header.base_sequence}"
+        raise InvalidBatchError(position + _BASE_SEQUENCE_POSITION, reason)
+
+
+def _check_times(
+    position: int, header: BatchHeader, earliest_ms: int | None, latest_ms: int | None
+) -> None:
+    base, greatest = header.base_timestamp, header.max_timestamp
+    max_at = position + MAX_TIMESTAMP_POSITION
+    if greatest < base and greatest != NO_TIMESTAMP:
+        reason = f"the greatest timestamp {greatest} is before the first, {base}"
+        raise InvalidTimestampError(max_at, reason)
+    if earliest_ms is not None or latest_ms is not None:
+        base_at = position + _BASE_TIMESTAMP_POSITION
+        _check_time(base_at, "the batch", base, earliest_ms, latest_ms)
+        _check_time(max_at, "the batch", greatest, earliest_ms, latest_ms)
+
+
+def _check_time(
+    position: int, what: str, timestamp: int, earliest_ms: int | None, latest_ms: int | None
+) -> None:
+    if timestamp == NO_TIMESTAMP:
+        return
+    if earliest_ms is not None and timestamp < earliest_ms:
+        raise InvalidTimestampError(position, f"{what}: {timestamp} is before {earliest_ms}")
+    if latest_ms is not None and timestamp > latest_ms:
+        raise InvalidTimestampError(position, f"{what}: {timestamp} is after {latest_ms}")

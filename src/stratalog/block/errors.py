@@ -1,0 +1,43 @@
+"""Why a record batch was not taken in, other than damage to its bytes."""
+
+from stratalog.errors import CallError, OutcomeUnknownError, RetriableError, StaleError
+
+
+class OutOfOrderSequenceError(CallError):
+    """The producer's sequence does not follow its last one: batches before it are missing."""
+
+
+class FencedProducerError(CallError):
+    """A newer epoch of this producer has written already."""
+
+
+class UnknownProducerError(CallError):
+    """Nothing is remembered of this producer: it must start over with a new id."""
+
+
+class MessageTooLargeError(CallError):
+    """The batch is larger than the topic's `max.message.bytes`."""
+
+
+class TimestampOutOfBoundsError(CallError):
+    """The timestamps lie outside what the topic's `message.timestamp.*` configs allow."""
+
+
+class TransactionsUnsupportedError(CallError):
+    """The request or batch belongs to a transaction, and this broker coordinates none."""
+
+
+class WrongTierError(StaleError):
+    """The partition does not write to blocks (any more): ask for its leader again."""
+
+
+class BlockFailedError(RetriableError):
+    """The block could not be uploaded or committed for as long as it was tried."""
+
+
+class BrokerStoppingError(RetriableError):
+    """This broker takes no more writes: send them to another one."""
+
+
+class BlockInDoubtError(OutcomeUnknownError):
+    """The block may or may not have been committed, and nobody could be asked."""

@@ -1,0 +1,218 @@
+"""The footer that makes a block self-describing: which bytes belong to which partition.
+
+Readers go by coordinates and never need it. It is for people (`stratalog inspect`) and for the
+day the database is lost: it tells contents, not offsets. Pure functions; the caller reads and
+writes the bytes.
+
+    payload   u16 version, u16 flags, block id, i32 broker, i64 created_ms, u32 partitions;
+              per partition: topic id, u16 length and name, i32 partition, u32 batches;
+              per batch: u64 byte offset, u32 size, u32 records
+    trailer   u32 payload length, u32 CRC-32C of the payload, the magic
+
+All integers are big-endian. The trailer is the last thing in the object, so that a reader that
+knows nothing starts at the end.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from crc32c import crc32c
+
+from stratalog.batch.header import HEADER_BYTES
+from stratalog.errors import DamagedError
+from stratalog.ids import BrokerId, ObjectId, PartitionIndex, TopicId
+
+FOOTER_VERSION = 1
+FOOTER_MAGIC = b"STRATBLK"
+
+_PREAMBLE = struct.Struct(">HH16siqI")
+_TOPIC = struct.Struct(">16sH")
+_PARTITION = struct.Struct(">iI")
+_BATCH = struct.Struct(">QII")
+_TRAILER = struct.Struct(">II8s")
+
+TRAILER_BYTES = _TRAILER.size
+
+
+class FooterDamagedError(DamagedError):
+    """The end of this object is not a block's footer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FooterBatch:
+    byte_offset: int
+    byte_size: int
+    record_count: int
+
+    @property
+    def byte_end(self) -> int:
+        return self.byte_offset + self.byte_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FooterPartition:
+    topic_id: TopicId
+    topic_name: str
+    """The name when the block was written. Topics keep their id, not their name."""
+    partition: PartitionIndex
+    batches: Sequence[FooterBatch]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockFooter:
+    block_id: ObjectId
+    broker_id: BrokerId
+    created_ms: int
+    partitions: Sequence[FooterPartition]
+
+    @property
+    def data_end(self) -> int:
+        """The first byte after the last batch."""
+        return self.partitions[-1].batches[-1].byte_end if self.partitions else 0
+
+
+def encode_footer(footer: BlockFooter) -> bytes:
+    """The payload and the trailer, ready to be put after the last batch."""
+    problem = _problem(footer)
+    assert problem is None, problem
+    payload = b"".join(_encode_payload(footer))
+    return payload + _TRAILER.pack(len(payload), crc32c(payload), FOOTER_MAGIC)
+
+
+def parse_trailer(last16: bytes | bytearray | memoryview) -> tuple[int, int]:
+    """The payload's length and its CRC, from the last 16 bytes of an object."""
+    if len(last16) != TRAILER_BYTES:
+        raise FooterDamagedError(f"a trailer has {TRAILER_BYTES} bytes, not {len(last16)}")
+    length, crc, magic = _TRAILER.unpack(last16)
+    if magic != FOOTER_MAGIC:
+        raise FooterDamagedError(
+            f"the object ends in {magic!r} instead of {FOOTER_MAGIC!r}: not a block, or cut short"
+        )
+    if length < _PREAMBLE.size:
+        raise FooterDamagedError(f"payload length {length} is less than {_PREAMBLE.size}")
+    return length, crc
+
+
+def decode_footer(data: bytes | bytearray | memoryview) -> BlockFooter:
+    """Read and check a footer. `data` is exactly the payload and the trailer."""
+    length, crc = parse_trailer(data[-TRAILER_BYTES:])
+    payload = bytes(data[:-TRAILER_BYTES])
+    if len(payload) != length:
+        raise FooterDamagedError(
+            f"the trailer speaks of {length} bytes of payload, but there are {len(payload)}"
+        )
+    if crc32c(payload) != crc:
+        raise FooterDamagedError(
+            f"the payload's CRC is {crc32c(payload):#010x}, the trailer says {crc:#010x}"
+        )
+    footer = _decode_payload(payload)
+    problem = _problem(footer)
+    if problem is not None:
+        raise FooterDamagedError(problem)
+    return footer
+
+
+def _encode_payload(footer: BlockFooter) -> Iterator[bytes]:
+    yield _PREAMBLE.pack(
+        FOOTER_VERSION,
+        0,
+        footer.block_id.bytes,
+        footer.broker_id,
+        footer.created_ms,
+        len(footer.partitions),
+    )
+    for partition in footer.partitions:
+        name = partition.topic_name.encode()
+        yield _TOPIC.pack(partition.topic_id.bytes, len(name))
+        yield name
+        yield _PARTITION.pack(partition.partition, len(partition.batches))
+        for batch in partition.batches:
+            yield _BATCH.pack(batch.byte_offset, batch.byte_size, batch.record_count)
+
+
+class _Cursor:
+    """Takes values off the front of the payload and never reads past its end."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = memoryview(payload)
+        self._position = 0
+
+    def take(self, size: int, what: str) -> memoryview:
+        end = self._position + size
+        if end > len(self._payload):
+            raise FooterDamagedError(
+                f"the payload ends {end - len(self._payload)} bytes short of {what}"
+            )
+        taken = self._payload[self._position : end]
+        self._position = end
+        return taken
+
+    def finish(self) -> None:
+        rest = len(self._payload) - self._position
+        if rest:
+            raise FooterDamagedError(f"the payload has {rest} bytes after its last batch")
+
+
+def _decode_payload(payload: bytes) -> BlockFooter:
+    cursor = _Cursor(payload)
+    preamble = _PREAMBLE.unpack(cursor.take(_PREAMBLE.size, "its preamble"))
+    version, flags, block_id, broker_id, created_ms, partition_count = preamble
+    if version != FOOTER_VERSION:
+        raise FooterDamagedError(
+            f"footer version {version} is not {FOOTER_VERSION}: written by a newer Stratalog?"
+        )
+    if flags:
+        raise FooterDamagedError(f"flags {flags:#06x} are unknown: written by a newer Stratalog?")
+    partitions = tuple(_decode_partition(cursor) for _ in range(partition_count))
+    cursor.finish()
+    return BlockFooter(
+        block_id=ObjectId(UUID(bytes=block_id)),
+        broker_id=BrokerId(broker_id),
+        created_ms=created_ms,
+        partitions=partitions,
+    )
+
+
+def _decode_partition(cursor: _Cursor) -> FooterPartition:
+    topic_id, name_bytes = _TOPIC.unpack(cursor.take(_TOPIC.size, "a topic id"))
+    name = bytes(cursor.take(name_bytes, "a topic name"))
+    partition, batch_count = _PARTITION.unpack(cursor.take(_PARTITION.size, "a partition"))
+    batches = cursor.take(_BATCH.size * batch_count, f"{batch_count} batches")
+    try:
+        topic_name = name.decode()
+    except UnicodeDecodeError as error:
+        raise FooterDamagedError(f"topic name {name!r} is not UTF-8") from error
+    return FooterPartition(
+        topic_id=TopicId(UUID(bytes=topic_id)),
+        topic_name=topic_name,
+        partition=PartitionIndex(partition),
+        batches=tuple(
+            FooterBatch(byte_offset=offset, byte_size=size, record_count=records)
+            for offset, size, records in _BATCH.iter_unpack(batches)
+        ),
+    )
+
+
+def _problem(footer: BlockFooter) -> str | None:
+    """What contradicts itself in a footer, or None: partitions and byte ranges must ascend."""
+    previous = None
+    data_end = 0
+    for entry in footer.partitions:
+        place = (entry.topic_id, entry.partition)
+        name = f"{entry.topic_name}-{entry.partition}"
+        if entry.partition < 0:
+            return f"{name}: a partition is never negative"
+        if previous is not None and place <= previous:
+            return f"{name}: partitions are not in ascending order"
+        if not entry.batches:
+            return f"{name}: a partition without batches"
+        for batch in entry.batches:
+            if batch.byte_size < HEADER_BYTES:
+                return f"{name}: {batch.byte_size} bytes are too few for a record batch"
+            if batch.byte_offset < data_end:
+                return f"{name}: the batch at byte {batch.byte_offset} begins before {data_end}"
+            data_end = batch.byte_end
+        previous = place
+    return None

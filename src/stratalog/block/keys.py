@@ -1,0 +1,30 @@
+"""Where blocks lie in the object store: `blocks/<yyyy>/<mm>/<dd>/<hh>/<uuid7>`.
+
+The folders repeat the time inside the id, in UTC. Therefore keys sort as ids do, a listing can be
+compared with the control plane's rows by merging the two, and a person finds an hour by name.
+"""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from stratalog.ids import ObjectId, uuid7_time_ms
+
+BLOCKS_PREFIX = "blocks/"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def block_key(object_id: ObjectId) -> str:
+    """The one key of a block, relative to the store's root."""
+    created = _EPOCH + timedelta(milliseconds=uuid7_time_ms(object_id))
+    return f"{BLOCKS_PREFIX}{created:%Y/%m/%d/%H}/{object_id}"
+
+
+def parse_block_key(key: str) -> ObjectId | None:
+    """The id in a block's key, or None for a key that `block_key` does not make."""
+    try:
+        object_id = ObjectId(UUID(key.rpartition("/")[2]))
+        expected = block_key(object_id)
+    except (ValueError, OverflowError):
+        return None
+    return object_id if key == expected and object_id.version == 7 else None

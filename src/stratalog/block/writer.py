@@ -1,0 +1,342 @@
+"""The write path of the block tier: collect, seal, upload, commit, answer.
+
+The order of steps for one block, and what a crash after each of them leaves:
+
+1. collect: batches wait in memory. Nothing durable, nobody answered.
+2. seal: the block gets its id; sorted, with its footer. Still nothing durable.
+3. upload: several blocks at once. An object without a row: the sweeper's.
+4. commit: one transaction for the uploaded blocks at the front of the queue, in seal order.
+   Rows and object are visible together or not at all.
+5. answer: only now do producers hear of it. A crash between 4 and 5 leaves committed batches
+   that were never acknowledged; an idempotent producer's retry is answered as a duplicate.
+
+A commit whose outcome is unknown is settled with the control plane before anybody is answered and
+before any later block commits, so that the order of a producer's batches holds.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import compress
+from typing import Protocol, TypeVar
+
+from prometheus_client import Counter, Histogram
+
+from stratalog.block.block import EntryBatch, OpenBlock, SealedBlock, seal
+from stratalog.block.cache import FreshBlocks
+from stratalog.block.errors import BlockFailedError, BlockInDoubtError, BrokerStoppingError
+from stratalog.block.missing import MissingSequences
+from stratalog.clock import Clock
+from stratalog.control.model import BlockToCommit, CommitAnswer, CommitOutcome
+from stratalog.control.plane import BarredObjectError, ControlPlane
+from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
+from stratalog.ids import BrokerId, Entropy, ObjectId, Offset, TopicPartition, uuid7
+from stratalog.metrics import Metrics
+from stratalog.objects.store import ObjectStore
+from stratalog.settings import BlockSettings
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Advanced = dict[TopicPartition, Offset]
+"""Partitions that got new batches, with their high watermarks."""
+
+_MAX_GROUP_ROWS = 4000
+"""Batches that one transaction carries at the most, when several blocks wait to be committed.
+It bounds how long the heads of one commit are locked."""
+
+_FIRST_BACKOFF_S = 0.05
+_MAX_BACKOFF_S = 2.0
+
+_PARTITIONS_PER_WINDOW = 1000
+"""A commit to more partitions than this stretches the window in proportion: many thin partitions
+make fewer, fuller rows instead of more than the control plane carries."""
+_MAX_STRETCH = 4.0
+
+_TURNED_AWAY = CommitAnswer(outcome=CommitOutcome.OUT_OF_ORDER_SEQUENCE)
+
+
+class OnCommit(Protocol):
+    def __call__(self, advanced: Advanced) -> None: ...
+
+
+@dataclass(slots=True)
+class _Request:
+    """Who waits for which batches of a block."""
+
+    places: range
+    answered: "asyncio.Future[list[CommitAnswer]]"
+
+
+@dataclass(slots=True)
+class _Queued:
+    """A sealed block between its upload and its commit."""
+
+    block: SealedBlock
+    requests: Sequence[_Request]
+    deadline: float
+    uploaded: "asyncio.Task[StratalogError | None]"
+
+
+@dataclass(slots=True)
+class _Collecting:
+    block: OpenBlock = field(default_factory=OpenBlock)
+    requests: list[_Request] = field(default_factory=list)
+    window: "asyncio.Task[None] | None" = None
+
+
+class WriterMetrics:
+    def __init__(self, metrics: Metrics) -> None:
+        self.blocks = Counter(
+            "stratalog_blocks_committed", "Blocks committed", registry=metrics.registry
+        )
+        self.bytes = Counter(
+            "stratalog_block_bytes", "Bytes of blocks committed", registry=metrics.registry
+        )
+        self.failed = Counter(
+            "stratalog_blocks_failed", "Blocks given up", registry=metrics.registry
+        )
+        self.upload_seconds = Histogram(
+            "stratalog_block_upload_seconds", "Time to upload a block", registry=metrics.registry
+        )
+        self.commit_seconds = Histogram(
+            "stratalog_block_commit_seconds", "Time to commit blocks", registry=metrics.registry
+        )
+
+
+class BlockWriter:
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        control: ControlPlane,
+        cache: FreshBlocks,
+        broker_id: Callable[[], BrokerId],
+        settings: BlockSettings,
+        clock: Clock,
+        entropy: Entropy,
+        metrics: Metrics,
+        on_commit: OnCommit,
+    ) -> None:
+        self._store = store
+        self._control = control
+        self._cache = cache
+        self._broker_id = broker_id
+        self._settings = settings
+        self._clock = clock
+        self._entropy = entropy
+        self._metrics = WriterMetrics(metrics)
+        self._on_commit = on_commit
+        self._collecting = _Collecting()
+        self._uploads = asyncio.Semaphore(settings.parallel_uploads)
+        self._queue: deque[_Queued] = deque()
+        self._queued = asyncio.Event()
+        self._stretch = 1.0
+        self._missing = MissingSequences()
+        self._closed = False
+        self._committer = asyncio.create_task(self._commit_in_order(), name="block-committer")
+
+    def add(self, batches: Sequence[EntryBatch]) -> "asyncio.Future[list[CommitAnswer]]":
+        """Take one request's batches; the future is answered when their block is committed.
+
+        The batches enter in the order of the calls, and all of them go into one block.
+        """
+        answered: asyncio.Future[list[CommitAnswer]] = asyncio.get_running_loop().create_future()
+        if self._closed:
+            answered.set_exception(BrokerStoppingError("this broker is stopping: use another"))
+            return answered
+        collecting = self._collecting
+        places = collecting.block.add(batches)
+        collecting.requests.append(_Request(places, answered))
+        if collecting.block.size_bytes >= self._settings.max_bytes:
+            self._seal()
+        elif collecting.window is None:
+            collecting.window = asyncio.create_task(self._seal_after_window(collecting))
+        return answered
+
+    async def close(self) -> None:
+        """Commit and answer what was taken, and take nothing more."""
+        self._closed = True
+        if self._collecting.requests:
+            self._seal()
+        self._queued.set()
+        await self._committer
+
+    async def _seal_after_window(self, collecting: _Collecting) -> None:
+        await self._clock.sleep(self._settings.window_ms * self._stretch / 1000)
+        collecting.window = None
+        self._seal()
+
+    def _seal(self) -> None:
+        collecting, self._collecting = self._collecting, _Collecting()
+        if collecting.window is not None:
+            collecting.window.cancel()
+        now_ms = self._clock.now_ms()
+        block = seal(
+            collecting.block,
+            object_id=ObjectId(uuid7(now_ms, self._entropy)),
+            broker_id=self._broker_id(),
+            created_ms=now_ms,
+        )
+        deadline = self._clock.monotonic() + self._settings.retry_ms / 1000
+        uploaded = asyncio.create_task(self._upload(block, deadline))
+        self._queue.append(_Queued(block, collecting.requests, deadline, uploaded))
+        self._queued.set()
+
+    async def _upload(self, block: SealedBlock, deadline: float) -> StratalogError | None:
+        """Put the object; the error, if it could not be done before the deadline.
+
+        A plain overwrite: the key is ours alone, and repeating the same bytes changes nothing.
+        """
+        async with self._uploads:
+            started = self._clock.monotonic()
+            try:
+                await self._until(deadline, lambda: self._store.put(block.commit.key, block.parts))
+            except StratalogError as error:
+                return error
+            except Exception as mistake:
+                log.exception("An upload failed in an unexpected way")
+                return BlockFailedError(f"internal error: {mistake!r}")
+            self._metrics.upload_seconds.observe(self._clock.monotonic() - started)
+            return None
+
+    async def _commit_in_order(self) -> None:
+        while True:
+            while not self._queue:
+                if self._closed:
+                    return
+                self._queued.clear()
+                await self._queued.wait()
+            error = await self._queue[0].uploaded
+            if error is not None:
+                self._fail(self._queue.popleft(), error)
+            else:
+                await self._commit_or_fail(self._take_uploaded())
+
+    def _take_uploaded(self) -> list[_Queued]:
+        """The uploaded blocks at the front of the queue, as many as one transaction carries."""
+        group = [self._queue.popleft()]
+        rows = len(group[0].block.batches)
+        while self._queue and self._queue[0].uploaded.done():
+            if self._queue[0].uploaded.result() is not None:
+                break
+            rows += len(self._queue[0].block.batches)
+            if rows > _MAX_GROUP_ROWS:
+                break
+            group.append(self._queue.popleft())
+        return group
+
+    async def _commit_or_fail(self, group: Sequence[_Queued]) -> None:
+        """A mistake of ours must cost these blocks only, not every block after them."""
+        try:
+            await self._commit(group)
+        except Exception as mistake:
+            log.exception("A commit failed in an unexpected way")
+            for queued in group:
+                self._fail(queued, BlockFailedError(f"internal error: {mistake!r}"))
+
+    async def _commit(self, group: Sequence[_Queued]) -> None:
+        admitted = [[self._missing.admits(b) for b in q.block.commit.batches] for q in group]
+        blocks = [
+            replace(queued.block.commit, batches=list(compress(queued.block.commit.batches, flags)))
+            for queued, flags in zip(group, admitted, strict=True)
+        ]
+        started = self._clock.monotonic()
+        answers = await self._commit_blocks(group, blocks)
+        if answers is None:
+            return
+        self._metrics.commit_seconds.observe(self._clock.monotonic() - started)
+        complete = [_with_turned_away(*pair) for pair in zip(admitted, answers, strict=True)]
+        for queued, block_answers in zip(group, complete, strict=True):
+            self._finish(queued, block_answers)
+        advanced = _advanced(group, complete)
+        self._adjust_window(len(advanced))
+        self._on_commit(advanced)
+
+    async def _commit_blocks(
+        self, group: Sequence[_Queued], blocks: Sequence[BlockToCommit]
+    ) -> list[list[CommitAnswer]] | None:
+        """The control plane's answers. None if it has none: then the producers were told."""
+        error: StratalogError
+        try:
+            return await self._until(group[0].deadline, lambda: self._control.commit_blocks(blocks))
+        except OutcomeUnknownError as doubt:
+            log.warning("The outcome of a commit is unknown, asking for it: %s", doubt)
+            answers, error = await self._settle(blocks, doubt)
+            if answers is not None:
+                return answers
+        except StratalogError as failure:
+            error = failure
+        for queued in group:
+            self._fail(queued, error)
+        return None
+
+    async def _settle(
+        self, blocks: Sequence[BlockToCommit], doubt: OutcomeUnknownError
+    ) -> tuple[list[list[CommitAnswer]] | None, StratalogError]:
+        """The answers of a commit in doubt, or none if it is now certain never to happen."""
+        deadline = self._clock.monotonic() + self._settings.retry_ms / 1000
+        try:
+            answers = await self._until(deadline, lambda: self._control.resolve_commit(blocks))
+        except StratalogError as still_unknown:
+            return None, BlockInDoubtError(f"{doubt}; {still_unknown}")
+        return answers, BlockFailedError(f"the commit did not happen: {doubt}")
+
+    async def _until(self, deadline: float, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a call that failed without effect, with growing pauses, until the deadline."""
+        backoff_s = _FIRST_BACKOFF_S
+        while True:
+            try:
+                return await call()
+            except RetriableError as error:
+                if self._clock.monotonic() + backoff_s > deadline:
+                    raise
+                log.warning("Trying again in %.2f s: %s", backoff_s, error)
+            await self._clock.sleep(backoff_s)
+            backoff_s = min(backoff_s * 2, _MAX_BACKOFF_S)
+
+    def _finish(self, queued: _Queued, answers: Sequence[CommitAnswer]) -> None:
+        self._cache.add(queued.block, answers)
+        self._metrics.blocks.inc()
+        self._metrics.bytes.inc(queued.block.commit.size_bytes)
+        by_arrival: list[CommitAnswer | None] = [None] * len(answers)
+        for place, answer in zip(queued.block.arrival, answers, strict=True):
+            by_arrival[place] = answer
+        for request in queued.requests:
+            if not request.answered.done():
+                own = [by_arrival[place] for place in request.places]
+                request.answered.set_result([answer for answer in own if answer is not None])
+
+    def _fail(self, queued: _Queued, error: StratalogError) -> None:
+        """Tell the producers to try again. The object, if there is one, is the sweeper's."""
+        self._metrics.failed.inc()
+        self._missing.gave_up(queued.block.commit.batches)
+        log.error("Block %s was given up: %s", queued.block.commit.object_id, error)
+        if isinstance(error, BarredObjectError):
+            error = BlockFailedError(str(error))
+        for request in queued.requests:
+            if not request.answered.done():
+                request.answered.set_exception(error)
+
+    def _adjust_window(self, partitions: int) -> None:
+        self._stretch = min(max(partitions / _PARTITIONS_PER_WINDOW, 1.0), _MAX_STRETCH)
+
+
+def _with_turned_away(
+    admitted: Sequence[bool], answers: Sequence[CommitAnswer]
+) -> list[CommitAnswer]:
+    given = iter(answers)
+    return [next(given) if flag else _TURNED_AWAY for flag in admitted]
+
+
+def _advanced(group: Sequence[_Queued], answers: Sequence[Sequence[CommitAnswer]]) -> Advanced:
+    advanced: Advanced = {}
+    for queued, block_answers in zip(group, answers, strict=True):
+        for batch, answer in zip(queued.block.commit.batches, block_answers, strict=True):
+            if answer.outcome is CommitOutcome.ACCEPTED:
+                end = Offset(answer.base_offset + batch.last_offset_delta + 1)
+                advanced[batch.topic_partition] = end
+    return advanced

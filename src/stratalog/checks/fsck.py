@@ -1,0 +1,113 @@
+"""Whether a store keeps its promises. Reads only, live or stopped, in bounded memory."""
+
+from collections.abc import AsyncIterator
+from contextlib import closing
+
+from stratalog.checks.marker import WrongStoreError, check_marker, read_marker
+from stratalog.checks.object_check import ObjectCheck
+from stratalog.checks.partition_check import PartitionCheck
+from stratalog.checks.promises import holders_are_distinct
+from stratalog.checks.references import References
+from stratalog.checks.report import Problem, Progress, Promise, Report
+from stratalog.clock import Clock, SystemClock
+from stratalog.control.model import PartitionState, Topic
+from stratalog.control.plane import ControlPlane, UnknownTopicError
+from stratalog.errors import CallError, DamagedError
+from stratalog.objects.store import ObjectStore
+from stratalog.settings import HOUR_MS
+
+
+async def run_fsck(
+    control: ControlPlane,
+    store: ObjectStore,
+    *,
+    deep: bool,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+    orphan_age_ms: int = HOUR_MS,
+) -> Report:
+    """Check every promise that a store can be asked about; `deep` reads every batch.
+
+    An object without a row is only reported when it is older than `orphan_age_ms`: younger ones
+    may be on their way to a commit.
+    """
+    started_ms = (clock or SystemClock()).now_ms()
+    report = Report(deep=deep, started_ms=started_ms)
+    fsck = _Fsck(control, store, report, progress or _silent)
+    await fsck.check_brokers()
+    if not await fsck.check_store():
+        return report
+    with closing(References()) as references:
+        await fsck.check_partitions(references)
+        await fsck.check_objects(references, old_since_ms=started_ms - orphan_age_ms)
+    return report
+
+
+class _Fsck:
+    def __init__(
+        self, control: ControlPlane, store: ObjectStore, report: Report, progress: Progress
+    ) -> None:
+        self._control = control
+        self._store = store
+        self._report = report
+        self._progress = progress
+
+    async def check_brokers(self) -> None:
+        brokers = await self._control.brokers()
+        self._report.counts["brokers"] = len(brokers)
+        problems = holders_are_distinct(brokers)
+        if problems:
+            problems = holders_are_distinct(await self._control.brokers())
+        self._report.add("brokers", problems)
+
+    async def check_store(self) -> bool:
+        """False if the store is another cluster's, and everything else would only be noise."""
+        try:
+            found = await read_marker(self._store)
+            if found is not None:
+                check_marker(found[0], await self._control.cluster())
+        except (CallError, DamagedError) as error:
+            problem = Problem(promise=Promise.HOLDERS, what=str(error))
+            self._report.add(self._store.url, [problem])
+            return not isinstance(error, WrongStoreError)
+        return True
+
+    async def check_partitions(self, references: References) -> None:
+        topics = await self._control.topics()
+        total = sum(topic.partition_count for topic in topics)
+        check = PartitionCheck(
+            self._control, self._store, references, self._report.counts, deep=self._report.deep
+        )
+        self._report.counts["topics"] = len(topics)
+        for topic in topics:
+            async for state in self._partitions(topic):
+                self._report.add(f"{topic.name}-{state.partition}", await check.run(state))
+                self._report.counts["partitions"] += 1
+                self._progress("partitions", self._report.counts["partitions"], total)
+
+    async def _partitions(self, topic: Topic) -> AsyncIterator[PartitionState]:
+        """The partitions of a topic, none if it was deleted meanwhile."""
+        try:
+            states = await self._control.topic_partitions(topic.id)
+        except UnknownTopicError:
+            return
+        for state in states:
+            # A topic of many partitions takes a while: each is looked at as it is by then.
+            fresh = await self._control.partitions([state.topic_partition])
+            for current in fresh.values():
+                yield current
+
+    async def check_objects(self, references: References, *, old_since_ms: int) -> None:
+        check = ObjectCheck(
+            self._control,
+            self._store,
+            references,
+            self._report.counts,
+            self._progress,
+            old_since_ms=old_since_ms,
+        )
+        await check.run(self._report.add)
+
+
+def _silent(stage: str, done: int, total: int | None) -> None:
+    """Nobody watches."""

@@ -1,0 +1,244 @@
+"""What is in one object, told by its own bytes: no database is asked.
+
+A block tells its contents in its footer. Without a readable footer its batches are walked from
+the first byte on, as far as they can be.
+"""
+
+from base64 import b64encode
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from stratalog.batch.errors import BatchDamagedError
+from stratalog.batch.frames import check_crc
+from stratalog.batch.header import BatchHeader
+from stratalog.batch.records import Record, decode_records
+from stratalog.block.footer import (
+    TRAILER_BYTES,
+    BlockFooter,
+    FooterBatch,
+    FooterDamagedError,
+    FooterPartition,
+    decode_footer,
+    parse_trailer,
+)
+from stratalog.block.keys import parse_block_key
+from stratalog.checks.walk import parse_whole, walk_batches
+from stratalog.errors import DamagedError
+from stratalog.objects.store import ObjectStore, Range
+
+_WINDOW_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectedBatch:
+    byte_offset: int
+    byte_size: int
+    partition: FooterPartition | None
+    """Whose batch the footer says this is."""
+    header: BatchHeader | None
+    """None if the bytes are not a batch."""
+    crc_ok: bool = False
+    records: Sequence[Record] | None = None
+    """None unless asked for and readable."""
+    error: str | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        owner = self.partition
+        return {
+            "byte_offset": self.byte_offset,
+            "byte_size": self.byte_size,
+            "topic": owner and owner.topic_name,
+            "topic_id": owner and str(owner.topic_id),
+            "partition": owner and owner.partition,
+            "header": self.header and self.header._asdict(),
+            "crc_ok": self.crc_ok,
+            "error": self.error,
+            "records": None if self.records is None else [*map(_record_as_dict, self.records)],
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Inspection:
+    key: str
+    size_bytes: int
+    footer: BlockFooter | None = None
+    errors: list[str] = field(default_factory=list)
+    """What is wrong with the object as a whole."""
+    batches: list[InspectedBatch] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors and all(batch.error is None for batch in self.batches)
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "key": self.key,
+            "size_bytes": self.size_bytes,
+            "ok": self.ok,
+            "errors": self.errors,
+            "footer": self.footer and _footer_as_dict(self.footer),
+            "batches": [batch.as_dict() for batch in self.batches],
+        }
+
+
+async def inspect_object(store: ObjectStore, key: str, *, records: bool = False) -> Inspection:
+    """Read an object's footer and every batch; damage is told, never raised.
+
+    Raises `ObjectNotFoundError` if there is no such object.
+    """
+    inspection = Inspection(key=key, size_bytes=(await store.head(key)).size_bytes)
+    try:
+        inspection.footer = await _read_footer(store, inspection)
+    except DamagedError as error:
+        inspection.errors.append(f"footer: {error}")
+        batches = _walk(store, inspection, records)
+    else:
+        batches = _follow(store, key, inspection.footer, records)
+    async for batch in batches:
+        inspection.batches.append(batch)
+    return inspection
+
+
+async def _read_footer(store: ObjectStore, inspection: Inspection) -> BlockFooter:
+    size_bytes = inspection.size_bytes
+    if size_bytes < TRAILER_BYTES:
+        raise FooterDamagedError(f"{size_bytes} bytes are too few for a trailer")
+    trailer_range = Range(size_bytes - TRAILER_BYTES, size_bytes)
+    (trailer,) = await store.get_ranges(inspection.key, [trailer_range])
+    start = size_bytes - TRAILER_BYTES - parse_trailer(trailer)[0]
+    if start < 0:
+        raise FooterDamagedError(f"the footer begins {-start} bytes before the object")
+    (data,) = await store.get_ranges(inspection.key, [Range(start, size_bytes)])
+    footer = decode_footer(data)
+    if footer.data_end > start:
+        raise FooterDamagedError(f"batches end at {footer.data_end}, inside the footer at {start}")
+    named = parse_block_key(inspection.key)
+    if named is not None and named != footer.block_id:
+        inspection.errors.append(f"footer: it is of block {footer.block_id}: a misplaced copy?")
+    return footer
+
+
+async def _follow(
+    store: ObjectStore, key: str, footer: BlockFooter, records: bool
+) -> AsyncIterator[InspectedBatch]:
+    """Each batch that the footer names. A damaged one does not hide those after it."""
+    for window in _windows(footer):
+        ranges = [Range(batch.byte_offset, batch.byte_end) for _, batch in window]
+        buffers = await store.get_ranges(key, ranges)
+        for (partition, batch), buffer in zip(window, buffers, strict=True):
+            yield _inspect_named(partition, batch, memoryview(buffer), records)
+
+
+def _windows(footer: BlockFooter) -> Iterator[list[tuple[FooterPartition, FooterBatch]]]:
+    """The footer's batches in portions that fit into memory."""
+    window: list[tuple[FooterPartition, FooterBatch]] = []
+    window_bytes = 0
+    for partition in footer.partitions:
+        for batch in partition.batches:
+            if window and window_bytes + batch.byte_size > _WINDOW_BYTES:
+                yield window
+                window, window_bytes = [], 0
+            window.append((partition, batch))
+            window_bytes += batch.byte_size
+    if window:
+        yield window
+
+
+def _inspect_named(
+    partition: FooterPartition, batch: FooterBatch, data: memoryview, records: bool
+) -> InspectedBatch:
+    try:
+        header = parse_whole(data)
+    except BatchDamagedError as error:
+        return InspectedBatch(
+            byte_offset=batch.byte_offset,
+            byte_size=batch.byte_size,
+            partition=partition,
+            header=None,
+            error=str(error),
+        )
+    inspected = _inspect_batch(batch.byte_offset, partition, header, data, records)
+    if inspected.error is None and header.records_count != batch.record_count:
+        counts = f"{header.records_count} records, the footer says {batch.record_count}"
+        return replace(inspected, error=counts)
+    return inspected
+
+
+async def _walk(
+    store: ObjectStore, inspection: Inspection, records: bool
+) -> AsyncIterator[InspectedBatch]:
+    """Each batch from the first byte on, until there is none."""
+    try:
+        async for position, header, data in walk_batches(
+            store, inspection.key, 0, inspection.size_bytes
+        ):
+            yield _inspect_batch(position, None, header, data, records)
+    except DamagedError as error:
+        inspection.errors.append(f"no batch follows: {error}")
+
+
+def _inspect_batch(
+    position: int,
+    partition: FooterPartition | None,
+    header: BatchHeader,
+    data: memoryview,
+    records: bool,
+) -> InspectedBatch:
+    crc_ok = False
+    decoded: list[Record] | None = None
+    problem: str | None = None
+    try:
+        check_crc(data, 0, header)
+        crc_ok = True
+        if records:
+            decoded = decode_records(data)
+    except BatchDamagedError as error:
+        problem = str(error)
+    return InspectedBatch(
+        byte_offset=position,
+        byte_size=header.size_bytes,
+        partition=partition,
+        header=header,
+        crc_ok=crc_ok,
+        records=decoded,
+        error=problem,
+    )
+
+
+def _footer_as_dict(footer: BlockFooter) -> dict[str, object]:
+    return {
+        "block_id": str(footer.block_id),
+        "broker_id": footer.broker_id,
+        "created_ms": footer.created_ms,
+        "partitions": [
+            {
+                "topic": entry.topic_name,
+                "topic_id": str(entry.topic_id),
+                "partition": entry.partition,
+                "batches": len(entry.batches),
+                "bytes": sum(batch.byte_size for batch in entry.batches),
+                "records": sum(batch.record_count for batch in entry.batches),
+            }
+            for entry in footer.partitions
+        ],
+    }
+
+
+def _record_as_dict(record: Record) -> dict[str, object]:
+    return {
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": [[name, _text(value)] for name, value in record.headers],
+    }
+
+
+def _text(value: bytes | None) -> str | dict[str, str] | None:
+    """Text as it is, other bytes marked as what they are."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}

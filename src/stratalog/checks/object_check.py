@@ -1,0 +1,121 @@
+"""Comparing three sorted lists: the rows' references, the control plane's objects, the store's.
+
+All three are read while the cluster may live, so that a problem is looked at again before it is
+believed. Objects are marked before they are deleted and deleted before they are forgotten; the
+second look therefore asks the store first and the control plane second.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from uuid import UUID
+
+from stratalog.block.keys import BLOCKS_PREFIX, block_key, parse_block_key
+from stratalog.checks.merge import Sorted, lowest_id
+from stratalog.checks.partition_check import find_row
+from stratalog.checks.promises import object_is_accounted_for, object_is_whole, row_is_backed
+from stratalog.checks.references import Reference, References
+from stratalog.checks.report import Problem, Progress
+from stratalog.control.model import StoredObjectRow
+from stratalog.control.plane import ControlPlane
+from stratalog.ids import ObjectId, uuid7_time_ms
+from stratalog.objects.store import ObjectInfo, ObjectNotFoundError, ObjectStore
+
+_PAGE_ROWS = 1000
+
+
+class ObjectCheck:
+    def __init__(
+        self,
+        control: ControlPlane,
+        store: ObjectStore,
+        references: References,
+        counts: Counter[str],
+        progress: Progress,
+        *,
+        old_since_ms: int,
+    ) -> None:
+        self._control = control
+        self._store = store
+        self._references = references
+        self._counts = counts
+        self._progress = progress
+        self._old_since_ms = old_since_ms
+
+    async def run(self, found: Callable[[str, list[Problem]], None]) -> None:
+        """Hand each object's key and problems to `found`."""
+        references = Sorted(self._references.sorted())
+        rows = Sorted(self._rows())
+        listed = Sorted(self._listing())
+        while (object_id := await lowest_id(references, rows, listed)) is not None:
+            reference = await references.take(object_id)
+            row = await rows.take(object_id)
+            info = await listed.take(object_id)
+            if info is None and row is not None and parse_block_key(row.key) is None:
+                info = await self._head(row.key)
+            if row is not None and row.marked_ms is None and reference is None:
+                self._counts["objects_without_references"] += 1
+            if self._judge(object_id, reference, row, info):
+                key = row.key if row is not None else _key_of(object_id, info)
+                found(key, await self._look_again(object_id, key, reference))
+
+    async def _look_again(
+        self, object_id: ObjectId, key: str, reference: Reference | None
+    ) -> list[Problem]:
+        info = await self._head(key)
+        if reference is not None:
+            row = await find_row(self._control, reference.partition, reference.base_offset)
+            reference = reference if row is not None and row.object_id == object_id else None
+        return self._judge(object_id, reference, await self._row(object_id), info)
+
+    def _judge(
+        self,
+        object_id: ObjectId,
+        reference: Reference | None,
+        row: StoredObjectRow | None,
+        info: ObjectInfo | None,
+    ) -> list[Problem]:
+        if reference is not None:
+            problems = row_is_backed(reference.byte_end, row, info)
+            if problems:
+                return problems
+        if row is not None:
+            return object_is_whole(row, info)
+        if info is None:
+            return []
+        return object_is_accounted_for(
+            info, row, created_ms=uuid7_time_ms(object_id), old_since_ms=self._old_since_ms
+        )
+
+    async def _rows(self) -> AsyncIterator[tuple[ObjectId, StoredObjectRow]]:
+        after = None
+        while page := await self._control.objects(after=after, limit=_PAGE_ROWS):
+            self._counts["objects"] += len(page)
+            self._progress("objects", self._counts["objects"], None)
+            for row in page:
+                yield row.object_id, row
+            after = page[-1].object_id
+
+    async def _row(self, object_id: ObjectId) -> StoredObjectRow | None:
+        before = ObjectId(UUID(int=object_id.int - 1)) if object_id.int else None
+        page = await self._control.objects(after=before, limit=1)
+        return page[0] if page and page[0].object_id == object_id else None
+
+    async def _listing(self) -> AsyncIterator[tuple[ObjectId, ObjectInfo]]:
+        async for info in self._store.list(BLOCKS_PREFIX):
+            object_id = parse_block_key(info.key)
+            if object_id is None:
+                self._counts["foreign_objects"] += 1
+                continue
+            self._counts["stored_objects"] += 1
+            self._counts["stored_bytes"] += info.size_bytes
+            yield object_id, info
+
+    async def _head(self, key: str) -> ObjectInfo | None:
+        try:
+            return await self._store.head(key)
+        except ObjectNotFoundError:
+            return None
+
+
+def _key_of(object_id: ObjectId, info: ObjectInfo | None) -> str:
+    return info.key if info is not None else block_key(object_id)

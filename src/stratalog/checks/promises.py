@@ -1,0 +1,207 @@
+"""The promises of docs/architecture.md as predicates.
+
+Pure: each takes values from a snapshot and returns the problems it sees, none if the promise is
+kept. Tests and simulations assert them, `fsck` runs them against a real store.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from stratalog.batch.errors import BatchDamagedError
+from stratalog.batch.frames import check_crc, iter_batches
+from stratalog.batch.header import BatchHeader, BytesLike
+from stratalog.checks.report import Problem, Promise, Severity
+from stratalog.checks.rows import RowWalk, claimed_twice
+from stratalog.control.model import (
+    BrokerInfo,
+    Coordinates,
+    PartitionState,
+    StoredObjectRow,
+    WriteTier,
+)
+from stratalog.ids import Offset
+from stratalog.objects.store import ObjectInfo
+
+
+def acknowledged_is_readable(
+    base_offset: Offset, last_offset: Offset, state: PartitionState, rows: Sequence[Coordinates]
+) -> list[Problem]:
+    """Promise 1: what was acknowledged is in the rows, unless it lies below `log_start`."""
+    offset = max(base_offset, state.log_start)
+    for row in rows:
+        if row.base_offset <= offset <= row.last_offset:
+            offset = Offset(row.last_offset + 1)
+    if offset > last_offset:
+        return []
+    what = f"offset {offset} was acknowledged and is in no row"
+    return [Problem(promise=Promise.READABLE, what=what)]
+
+
+def offsets_have_one_value(rows: Sequence[Coordinates]) -> list[Problem]:
+    """Promise 2: no two rows claim an offset. The rows are in offset order."""
+    problems: list[Problem] = []
+    furthest: Coordinates | None = None
+    for row in rows:
+        if furthest is not None and row.base_offset <= furthest.last_offset:
+            problems.append(claimed_twice(furthest, row))
+        if furthest is None or row.last_offset > furthest.last_offset:
+            furthest = row
+    return problems
+
+
+def rows_are_dense(state: PartitionState, rows: Iterable[Coordinates]) -> list[Problem]:
+    """Promises 2 and 3: the rows of one snapshot cover each offset of the block range once."""
+    walk = RowWalk(state)
+    for row in rows:
+        walk.step(row)
+    return walk.finish(state)
+
+
+def boundaries_hold(state: PartitionState) -> list[Problem]:
+    """Promise 4: the relations between a partition's offsets."""
+    return [Problem(promise=Promise.BOUNDARIES, what=what) for what in _boundary_breaches(state)]
+
+
+def _boundary_breaches(state: PartitionState) -> Iterator[str]:
+    for name in ("log_start", "remote_end", "block_start", "block_end", "last_stable"):
+        offset = getattr(state, name)
+        if not 0 <= offset <= state.high_watermark:
+            yield f"{name} {offset} is not between 0 and high watermark {state.high_watermark}"
+    if state.block_start > state.block_end:
+        yield f"block_start {state.block_start} is after block_end {state.block_end}"
+    if state.block_start < state.block_end and state.remote_end > state.block_start:
+        yield f"remote_end {state.remote_end} is after block_start {state.block_start}"
+    if state.write_tier is WriteTier.BLOCK and state.block_end != state.high_watermark:
+        yield (
+            f"block_end {state.block_end} is not the high watermark {state.high_watermark}, "
+            "although blocks are being written"
+        )
+
+
+_FORWARD_ONLY = (
+    "log_start",
+    "remote_end",
+    "block_start",
+    "block_end",
+    "high_watermark",
+    "last_stable",
+    "leader_epoch",
+    "last_commit_ms",
+)
+
+
+def boundaries_moved_forward(before: PartitionState, after: PartitionState) -> list[Problem]:
+    """Promise 4: of two snapshots of a partition, the later one is nowhere behind."""
+    return [
+        Problem(
+            promise=Promise.BOUNDARIES,
+            what=f"{name} went back from {getattr(before, name)} to {getattr(after, name)}",
+        )
+        for name in _FORWARD_ONLY
+        if getattr(after, name) < getattr(before, name)
+    ]
+
+
+def row_is_backed(
+    byte_end: int, object_row: StoredObjectRow | None, info: ObjectInfo | None
+) -> list[Problem]:
+    """Promise 5: bytes up to `byte_end`, which a row refers to, are there and stay there."""
+    if object_row is None:
+        what = "a row refers to it, but the control plane has no such object"
+    elif object_row.marked_ms is not None:
+        what = "a row refers to it, but it is marked for deletion"
+    elif info is None:
+        what = "a row refers to it, but it is not in the store"
+    elif byte_end > info.size_bytes:
+        what = f"a row needs {byte_end} bytes of it, but it has {info.size_bytes}"
+    else:
+        return []
+    return [Problem(promise=Promise.OBJECTS, what=what)]
+
+
+def object_is_whole(object_row: StoredObjectRow, info: ObjectInfo | None) -> list[Problem]:
+    """Promise 5: an object that was committed, and not marked since, is in the store."""
+    if object_row.marked_ms is not None:
+        return []
+    if info is None:
+        what = "it was committed, but it is not in the store"
+    elif info.size_bytes < object_row.size_bytes:
+        what = f"it was committed with {object_row.size_bytes} bytes and has {info.size_bytes}"
+    else:
+        return []
+    return [Problem(promise=Promise.OBJECTS, what=what)]
+
+
+def object_is_accounted_for(
+    info: ObjectInfo, object_row: StoredObjectRow | None, *, created_ms: int, old_since_ms: int
+) -> list[Problem]:
+    """Promise 5: a stored object has a row, or is young by its name or by the store's time."""
+    if object_row is not None or max(created_ms, info.modified_ms) > old_since_ms:
+        return []
+    what = (
+        f"its {info.size_bytes} bytes belong to no commit; the sweeper takes such objects, so "
+        "if this one stays, see what the janitor logs"
+    )
+    return [Problem(promise=Promise.OBJECTS, what=what, severity=Severity.WASTE)]
+
+
+def holders_are_distinct(brokers: Sequence[BrokerInfo]) -> list[Problem]:
+    """Promise 6, as far as a snapshot shows it: one id, one process, one address."""
+    live = [broker for broker in brokers if broker.alive]
+    shared = [
+        *_shared("id", [broker.broker_id for broker in brokers]),
+        *_shared("incarnation", [broker.incarnation for broker in brokers]),
+        *_shared("address", [f"{broker.host}:{broker.port}" for broker in live]),
+    ]
+    return [Problem(promise=Promise.HOLDERS, what=what) for what in shared]
+
+
+def _shared(name: str, values: Sequence[object]) -> Iterator[str]:
+    for value in sorted({str(value) for value in values if values.count(value) > 1}):
+        yield f"several brokers have {name} {value}"
+
+
+def batches_fill_row(row: Coordinates, data: BytesLike) -> list[Problem]:
+    """Promises 2 and 7: the row's bytes are whole batches that make exactly its offsets."""
+    expected = row.base_offset
+    try:
+        for position, header in iter_batches(data):
+            batch = memoryview(data)[position : position + header.size_bytes]
+            problems = batch_continues_row(row, expected, header, batch)
+            if problems:
+                return problems
+            expected = Offset(expected + header.last_offset_delta + 1)
+    except BatchDamagedError as error:
+        return [Problem(promise=Promise.CHECKSUMS, what=f"row {row.base_offset}: {error}")]
+    return batches_end_with_row(row, expected)
+
+
+def batch_continues_row(
+    row: Coordinates, expected: Offset, header: BatchHeader, batch: BytesLike
+) -> list[Problem]:
+    """Whether this batch, whose first offset must be `expected`, is as the row says."""
+    where = f"row {row.base_offset}, batch at offset {expected}"
+    try:
+        check_crc(batch, 0, header)
+    except BatchDamagedError as error:
+        return [Problem(promise=Promise.CHECKSUMS, what=f"{where}: {error}")]
+    return [
+        Problem(promise=Promise.ONE_VALUE, what=f"{where}: {what}")
+        for what in _batch_breaches(row, expected, header)
+    ]
+
+
+def _batch_breaches(row: Coordinates, expected: Offset, header: BatchHeader) -> Iterator[str]:
+    if header.records_count != header.last_offset_delta + 1:
+        yield f"{header.records_count} records for {header.last_offset_delta + 1} offsets"
+    if row.stamped and header.base_offset != expected:
+        yield f"the bytes say offset {header.base_offset}"
+    if row.stamped and header.leader_epoch != row.leader_epoch:
+        yield f"the bytes say epoch {header.leader_epoch}, the row {row.leader_epoch}"
+
+
+def batches_end_with_row(row: Coordinates, expected: Offset) -> list[Problem]:
+    """Whether the batches ended where the row does."""
+    if expected == row.last_offset + 1:
+        return []
+    what = f"row {row.base_offset} ends at {row.last_offset}, its batches at {expected - 1}"
+    return [Problem(promise=Promise.ONE_VALUE, what=what)]

@@ -1,0 +1,176 @@
+"""`stratalog bench`: how fast a broker is, beside the fastest thing the same client can talk to.
+
+The yardstick is librdkafka's mock cluster, which keeps batches in the client's own memory. Its
+figure is what this machine's client can do at the very most, so that the ratio says more about
+the broker than either figure does alone.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Annotated
+from uuid import uuid4
+
+import typer
+
+from stratalog.cli.bench_client import Load
+from stratalog.cli.options import Json, Set, examples
+from stratalog.cli.output import note, print_json, print_table
+from stratalog.cli.produce import Codec
+from stratalog.errors import CallError, RetriableError
+from stratalog.settings_source import PREFIX
+from stratalog.units import parse_size_bytes
+
+EPILOG = examples(
+    "stratalog bench",
+    "stratalog bench --records 500000 --record-size 200B --codec lz4",
+    "stratalog bench --set block.window_ms=50ms",
+    "stratalog bench --bootstrap broker.example.com:9092",
+)
+
+_ADDRESS = re.compile(r"Stratalog is up on (\S+),")
+_STOP_SECONDS = 60.0
+
+
+class MeasurementError(RetriableError):
+    """The measuring client failed."""
+
+
+class BrokerStartError(CallError):
+    """The temporary broker did not come up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    records: int
+    record_bytes: int
+    seconds: float
+
+    @property
+    def mb_per_second(self) -> float:
+        """Megabytes (10^6 bytes) of values."""
+        return self.records * self.record_bytes / self.seconds / 1e6
+
+
+def measure_produce(load: Load) -> Measurement:
+    return _measure("produce", load)
+
+
+def measure_consume(load: Load) -> Measurement:
+    return _measure("consume", load)
+
+
+def _measure(what: str, load: Load) -> Measurement:
+    command = [sys.executable, "-m", "stratalog.cli.bench_client", what, load.to_json()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MeasurementError(f"{what}: {done.stderr.strip().removeprefix('error: ')}")
+    return Measurement(
+        records=load.records, record_bytes=load.record_bytes, seconds=float(done.stdout)
+    )
+
+
+@contextmanager
+def temporary_broker(overrides: Sequence[str] = ()) -> Iterator[str]:
+    """A broker in a process and a folder of its own, gone afterwards. Yields its address."""
+    with tempfile.TemporaryDirectory(prefix="stratalog-bench-") as folder:
+        command = [sys.executable, "-m", "stratalog.cli.main", "up"]
+        command += ["--listen", "127.0.0.1:0", "--data", folder]
+        for override in overrides:
+            command += ["--set", override]
+        # Nobody's settings but the given ones: no variables, and no file beside it.
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=folder,
+        )
+        try:
+            yield _address(process)
+        finally:
+            process.terminate()
+            process.communicate(timeout=_STOP_SECONDS)
+
+
+def _address(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    for line in process.stdout:
+        found = _ADDRESS.search(line)
+        if found:
+            return found[1]
+    raise BrokerStartError(f"the broker did not start: {process.stderr.read().strip()}")
+
+
+def bench(
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap",
+            "-b",
+            metavar="HOST:PORT",
+            help="Measure this broker. Not given: one that is started, on local disk, and removed.",
+        ),
+    ] = None,
+    records: Annotated[int, typer.Option(min=1, help="How many records.")] = 100_000,
+    record_size: Annotated[str, typer.Option(metavar="SIZE", help="Of each value.")] = "1KiB",
+    codec: Annotated[Codec, typer.Option(help="How the client compresses.")] = Codec.NONE,
+    idempotent: Annotated[
+        bool, typer.Option("--idempotent", help="Produce with enable.idempotence.")
+    ] = False,
+    overrides: Set = None,
+    json: Json = False,
+) -> None:
+    """Measure producing and consuming, and the same against librdkafka's mock cluster.
+
+    The mock cluster stores nothing and lives in the client's memory: its figure is the ceiling of
+    client and machine, and the ratio is how near the broker comes. Each measurement runs in a
+    fresh client process.
+    """
+    try:
+        record_bytes = parse_size_bytes(record_size)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--record-size") from error
+    load = Load(
+        bootstrap=None,
+        topic=f"bench-{uuid4().hex[:8]}",
+        records=records,
+        record_bytes=record_bytes,
+        codec=codec.value,
+        idempotent=idempotent,
+    )
+    if bootstrap is not None:
+        _report(load, bootstrap, json)
+        return
+    with temporary_broker(overrides or ()) as address:
+        _report(load, address, json)
+
+
+def _report(load: Load, bootstrap: str, json: bool) -> None:
+    results = {}
+    for name, address in (("broker", bootstrap), ("mock", None)):
+        theirs = replace(load, bootstrap=address)
+        for what, measure in (("produce", measure_produce), ("consume", measure_consume)):
+            note(f"measuring {what} against the {name} …")
+            results[name, what] = measure(theirs).mb_per_second
+    rows = [_row("broker", results), _row("mock", results)]
+    ratios = [results["broker", what] / results["mock", what] for what in ("produce", "consume")]
+    if json:
+        print_json({f"{name}_{what}_mb_per_s": value for (name, what), value in results.items()})
+    else:
+        print_table(
+            ["", "produce MB/s", "consume MB/s"],
+            [*rows, ["ratio", *(f"{ratio:.2f}" for ratio in ratios)]],
+        )
+
+
+def _row(name: str, results: dict[tuple[str, str], float]) -> list[str]:
+    return [name, *(f"{results[name, what]:.1f}" for what in ("produce", "consume"))]

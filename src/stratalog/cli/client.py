@@ -1,0 +1,99 @@
+"""The wire as the commands use it: Kafka clients, and their errors as ours."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but not marked so.
+    AdminClient,
+    TopicMetadata,
+)
+
+from stratalog.errors import CallError, RetriableError
+
+CONNECT_SECONDS = 5.0
+"""The first question of a command: long enough for a slow network, short enough to wait out."""
+REQUEST_SECONDS = 30.0
+_UNREACHABLE = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+    }
+)
+
+_Answer = TypeVar("_Answer")
+
+
+class BrokerUnreachableError(RetriableError):
+    """No broker answers at the address we were given."""
+
+
+class BrokerRefusedError(CallError):
+    """The broker answered, and the answer is no."""
+
+
+class NoSuchTopicError(CallError):
+    """The broker knows no topic of this name."""
+
+
+def client_config(bootstrap: str, **more: object) -> dict[str, Any]:
+    # Without the log level librdkafka writes its own lines to stderr beside our errors.
+    return {"bootstrap.servers": bootstrap, "client.id": "stratalog-cli", "log_level": 0, **more}
+
+
+def as_our_error(error: KafkaError, bootstrap: str) -> BrokerUnreachableError | BrokerRefusedError:
+    if error.code() in _UNREACHABLE:
+        return BrokerUnreachableError(
+            f"no Kafka broker answers at {bootstrap}: "
+            "start one with `stratalog up`, or name another with --bootstrap"
+        )
+    return BrokerRefusedError(error.str())
+
+
+@contextmanager
+def our_errors(bootstrap: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        raise as_our_error(error.args[0], bootstrap) from error
+
+
+class Admin:
+    """The administrative questions of the topic commands, answered synchronously."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.client = AdminClient(client_config(bootstrap))
+
+    def topics(self) -> dict[str, TopicMetadata]:
+        """All topics by name. Asking for one by name could create it."""
+        with our_errors(self.bootstrap):
+            return dict(self.client.list_topics(timeout=CONNECT_SECONDS).topics)
+
+    def topic(self, name: str) -> TopicMetadata:
+        topics = self.topics()
+        if name not in topics:
+            raise no_such_topic(name, topics)
+        return topics[name]
+
+    def answer(self, future: "Future[_Answer]") -> _Answer:
+        try:
+            with our_errors(self.bootstrap):
+                return future.result(REQUEST_SECONDS)
+        except TimeoutError as error:
+            raise BrokerUnreachableError(
+                f"{self.bootstrap} did not answer within {REQUEST_SECONDS:.0f} seconds"
+            ) from error
+
+
+def no_such_topic(name: str, known: dict[str, TopicMetadata]) -> NoSuchTopicError:
+    close = get_close_matches(name, list(known), n=1)
+    hint = (
+        f'did you mean "{close[0]}"?' if close else "`stratalog topic list` shows those there are"
+    )
+    return NoSuchTopicError(f'there is no topic "{name}": {hint}')

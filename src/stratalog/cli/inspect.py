@@ -1,0 +1,170 @@
+"""`stratalog inspect`: what is in one object, told by its own bytes."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from stratalog.block.keys import BLOCKS_PREFIX
+from stratalog.cli.options import Config, Json, Set, examples, settings_from
+from stratalog.cli.output import note, print_json, print_table, say
+from stratalog.cli.when import iso
+from stratalog.clock import SystemClock
+from stratalog.errors import CallError
+
+if TYPE_CHECKING:
+    from stratalog.checks.inspect import InspectedBatch, Inspection
+
+EPILOG = examples(
+    "stratalog inspect stratalog-data/objects/blocks/2025/01/31/12/<id>",
+    "stratalog inspect s3://bucket/prefix/blocks/2025/01/31/12/<id> --records",
+    "stratalog inspect copy-of-a-block --json",
+)
+
+
+class NoSuchFileError(CallError):
+    """There is nothing at the path."""
+
+
+def inspect(
+    place: Annotated[str, typer.Argument(metavar="OBJECT", help="A path, or a URL of a store.")],
+    records: Annotated[
+        bool, typer.Option("--records", help="Decode and print every record.")
+    ] = False,
+    json: Json = False,
+    config: Config = None,
+    overrides: Set = None,
+) -> None:
+    """Show an object's footer and its batches, each with its checksum tested.
+
+    No database is needed: every object describes itself. It ends with an error if something in
+    the object is damaged. Options of the store, such as its endpoint, come from the settings.
+    """
+    options = settings_from(config, overrides).storage.object_options
+    inspection = asyncio.run(_inspect(place, options, records))
+    if json:
+        print_json(inspection.as_dict())
+    else:
+        _print_object(inspection)
+        _print_batches(inspection.batches)
+        if records:
+            _print_records(inspection.batches)
+    for problem in _problems(inspection):
+        note(f"[bold red]damaged:[/] {escape(problem)}")
+    if not inspection.ok:
+        raise typer.Exit(1)
+
+
+async def _inspect(place: str, options: Mapping[str, str], records: bool) -> "Inspection":
+    # Imported late: --help should not wait for object stores and codecs.
+    from stratalog.checks.inspect import inspect_object
+    from stratalog.objects.open import open_store
+
+    store_url, key = split_place(place)
+    store = open_store(store_url, options, clock=SystemClock())
+    try:
+        return await inspect_object(store, key, records=records)
+    finally:
+        await store.close()
+
+
+def split_place(place: str) -> tuple[str, str]:
+    """The store's URL and the key in it. A file outside of any store is one in its own folder."""
+    scheme, found, _ = place.partition("://")
+    if not found or scheme == "file":
+        return _split_path(Path(place.removeprefix("file:")))
+    store, found, rest = place.rpartition(f"/{BLOCKS_PREFIX}")
+    if found:
+        return store, BLOCKS_PREFIX + rest
+    store, _, name = place.rpartition("/")
+    return store, name
+
+
+def _split_path(path: Path) -> tuple[str, str]:
+    if not path.is_file():
+        raise NoSuchFileError(f"there is no file {path}")
+    store, found, rest = str(path.absolute()).rpartition(f"/{BLOCKS_PREFIX}")
+    if found:
+        return f"file:{store or '/'}", BLOCKS_PREFIX + rest
+    return f"file:{path.absolute().parent}", path.name
+
+
+def _print_object(inspection: "Inspection") -> None:
+    footer = inspection.footer
+    say(f"[bold]{escape(inspection.key)}[/], {inspection.size_bytes:,} bytes")
+    if footer is None:
+        return
+    say(f"block {footer.block_id}, written {iso(footer.created_ms)} by broker {footer.broker_id}\n")
+    print_table(
+        ["topic", "partition", "batches", "records", "bytes"],
+        [
+            [
+                entry.topic_name,
+                entry.partition,
+                len(entry.batches),
+                sum(batch.record_count for batch in entry.batches),
+                sum(batch.byte_size for batch in entry.batches),
+            ]
+            for entry in footer.partitions
+        ],
+    )
+
+
+def _print_batches(batches: Sequence["InspectedBatch"]) -> None:
+    say("")
+    columns = ["at", "bytes", "partition", "records", "codec", "newest", "producer", "sequence"]
+    print_table([*columns, "crc"], [_batch_row(batch) for batch in batches])
+
+
+def _batch_row(batch: "InspectedBatch") -> list[object]:
+    owner, header = batch.partition, batch.header
+    name = "?" if owner is None else f"{owner.topic_name}-{owner.partition}"
+    if header is None:
+        return [batch.byte_offset, batch.byte_size, name, *"?????", "bad"]
+    return [
+        batch.byte_offset,
+        batch.byte_size,
+        name,
+        header.records_count,
+        _codec_name(header.codec_bits),
+        iso(header.max_timestamp),
+        f"{header.producer_id}/{header.producer_epoch}" if header.producer_id >= 0 else "-",
+        header.base_sequence if header.base_sequence >= 0 else "-",
+        "ok" if batch.crc_ok else "bad",
+    ]
+
+
+def _codec_name(bits: int) -> str:
+    from stratalog.batch.header import Codec
+
+    return Codec(bits).name.lower() if bits in Codec._value2member_map_ else f"codec {bits}"
+
+
+def _print_records(batches: Sequence["InspectedBatch"]) -> None:
+    """The records by their place in the batch: a block does not know their offsets."""
+    rows = [
+        [batch.byte_offset, number, iso(record.timestamp), _text(record.key), _text(record.value)]
+        for batch in batches
+        for number, record in enumerate(batch.records or ())
+    ]
+    say("")
+    print_table(["at", "record", "time", "key", "value"], rows)
+
+
+def _text(data: bytes | None) -> str:
+    """On one line, whatever it is."""
+    return (
+        "null"
+        if data is None
+        else data.decode(errors="backslashreplace").encode("unicode_escape").decode()
+    )
+
+
+def _problems(inspection: "Inspection") -> Iterator[str]:
+    yield from inspection.errors
+    for batch in inspection.batches:
+        if batch.error is not None:
+            yield f"the batch at byte {batch.byte_offset}: {batch.error}"

@@ -1,0 +1,77 @@
+"""The command line's front door: which commands there are, and how their errors are shown."""
+
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from stratalog.cli import bench, consume, fsck, inspect, produce, topic, up
+from stratalog.cli.options import examples, prose
+from stratalog.cli.output import print_error
+from stratalog.errors import StratalogError
+
+
+class Commands(TyperGroup):
+    """Shows the errors that we expect as one line, without a traceback unless asked for."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # The reader of our output has gone: Typer ends quietly.
+        except (StratalogError, OSError) as error:
+            if ctx.params["debug"]:
+                raise
+            print_error(error)
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "stratalog up",
+        "echo hello | stratalog produce greetings",
+        "stratalog consume greetings --from-beginning",
+    ),
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"stratalog {version('stratalog')}")
+        raise typer.Exit
+
+
+@app.callback()
+def stratalog(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Stratalog: a Kafka-compatible log that lives in object storage."""
+
+
+app.command(help=prose(up.up), epilog=up.EPILOG)(up.up)
+app.add_typer(topic.app, name="topic")
+app.command(help=prose(produce.produce), epilog=produce.EPILOG)(produce.produce)
+app.command(help=prose(consume.consume), epilog=consume.EPILOG)(consume.consume)
+app.command(help=prose(inspect.inspect), epilog=inspect.EPILOG)(inspect.inspect)
+app.command(help=prose(fsck.fsck), epilog=fsck.EPILOG)(fsck.fsck)
+app.command(help=prose(bench.bench), epilog=bench.EPILOG)(bench.bench)
+
+
+def run() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    run()

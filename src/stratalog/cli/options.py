@@ -1,0 +1,88 @@
+"""The options that several commands share, and the settings that they add up to."""
+
+from collections.abc import Callable, Sequence
+from inspect import getdoc
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stratalog.settings import Settings
+from stratalog.settings_source import BOOTSTRAP_VARIABLE, load_settings
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT",
+        envvar=BOOTSTRAP_VARIABLE,
+        help="The broker to talk to: Stratalog's or any other that speaks Kafka.",
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Settings in TOML. Not given: $STRATALOG_CONFIG, else ./stratalog.toml if it exists.",
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any setting, such as block.window_ms=100ms. Repeatable.",
+    ),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", "-d", metavar="DIR", help="Keep objects and control plane in this folder."
+    ),
+]
+Objects = Annotated[
+    str | None,
+    typer.Option("--objects", metavar="URL", help="The object store: file:, s3:, gs:, az:."),
+]
+Control = Annotated[
+    str | None,
+    typer.Option("--control", metavar="URL", help="The control plane: sqlite: or postgresql:."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def examples(*lines: str) -> str:
+    """An epilog of commands to copy. Typer joins single lines, so each is its own paragraph."""
+    return "\n\n".join(["[bold]Examples[/]", *(f"  {line}" for line in lines)])
+
+
+def prose(command: Callable[..., None]) -> str:
+    """A command's docstring as flowing paragraphs: Typer keeps the line breaks of the source."""
+    paragraphs = getdoc(command) or ""
+    return "\n\n".join(" ".join(text.split()) for text in paragraphs.split("\n\n"))
+
+
+def settings_from(
+    config: Path | None,
+    overrides: Sequence[str] | None,
+    *,
+    data: Path | None = None,
+    objects: str | None = None,
+    control: str | None = None,
+    flags: Sequence[str] = (),
+) -> Settings:
+    """Flags of their own beat `--set`, and the more particular ones beat `--data`."""
+    given = list(overrides or ())
+    if data is not None:
+        given.append(f"storage.objects=file:{data / 'objects'}")
+        given.append(f"storage.control=sqlite:{data / 'control.db'}")
+    if objects is not None:
+        given.append(f"storage.objects={objects}")
+    if control is not None:
+        given.append(f"storage.control={control}")
+    return load_settings(config, [*given, *flags])

@@ -1,0 +1,88 @@
+"""How commands speak: data to stdout, everything said about it to stderr."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from stratalog.clock import Clock, SystemClock
+
+PATIENCE_SECONDS = 2.0
+"""Work that is over sooner needs no bar: it would only flicker."""
+
+stdout = Console(highlight=False, soft_wrap=True)
+stderr = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+def say(markup: str) -> None:
+    stdout.print(markup)
+
+
+def note(markup: str) -> None:
+    """Something for the person at the terminal, never for the next command of a pipe."""
+    stderr.print(markup)
+
+
+def print_error(error: BaseException) -> None:
+    message = " ".join(str(error).split()) or type(error).__name__
+    stderr.print(f"[bold red]error:[/] {escape(message)}")
+
+
+def print_json(value: object) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Plain columns that survive a pipe: nothing is cut, wrapped or drawn."""
+    cells = [[column.upper() for column in columns], *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
+    for position, row in enumerate(cells):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        stdout.print(escape(line.rstrip()), style="bold" if position == 0 else None)
+
+
+class ProgressLine:
+    """A bar on stderr, if that is a terminal and the work takes long enough to be watched."""
+
+    def __init__(self, title: str, clock: Clock) -> None:
+        self._clock = clock
+        self._visible_at = clock.monotonic() + PATIENCE_SECONDS
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=stderr,
+            transient=True,
+            disable=not stderr.is_terminal,
+        )
+        self._task = self._progress.add_task(title, total=None)
+
+    def update(self, title: str, done: float, total: float | None) -> None:
+        if not self._progress.disable and self._clock.monotonic() >= self._visible_at:
+            self._progress.start()
+        self._progress.update(self._task, description=title, completed=done, total=total)
+
+    def stop(self) -> None:
+        self._progress.stop()
+
+
+@contextmanager
+def progress_line(title: str, clock: Clock | None = None) -> Iterator[ProgressLine]:
+    line = ProgressLine(title, clock or SystemClock())
+    try:
+        yield line
+    finally:
+        line.stop()

@@ -1,0 +1,207 @@
+"""`stratalog produce`: lines in, records out."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+from confluent_kafka import KafkaError, Message, Producer
+from rich.markup import escape
+
+from stratalog.cli.client import CONNECT_SECONDS, as_our_error, client_config, our_errors
+from stratalog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
+from stratalog.cli.output import ProgressLine, note, progress_line, say
+from stratalog.cli.record_json import Record, record_from_json
+from stratalog.cli.topic import Topic, parse_pairs
+from stratalog.errors import StratalogError
+
+EPILOG = examples(
+    "echo hello | stratalog produce greetings",
+    "stratalog produce orders --file orders.txt --key-separator :",
+    "stratalog produce orders --json < orders.jsonl",
+    "stratalog consume a --json | stratalog produce b --json --codec zstd",
+)
+
+
+class Codec(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    NONE = "0"
+    ONE = "1"
+    ALL = "all"
+
+
+class NotStoredError(StratalogError):
+    """Some records were not acknowledged."""
+
+
+def produce(
+    topic: Topic,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Read from here instead of stdin.")
+    ] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            "--key-separator",
+            "-K",
+            help="What stands between key and value. A line without it has no key.",
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="On every record. Repeatable."),
+    ] = None,
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Each line is an object with key, value, headers, partition and timestamp, "
+            "as consume --json prints them.",
+        ),
+    ] = False,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", "-p", min=0, help="Not given, the key's hash decides."),
+    ] = None,
+    codec: Annotated[Codec, typer.Option(help="How batches are compressed.")] = Codec.NONE,
+    acks: Annotated[
+        Acks,
+        typer.Option(
+            help="With all, a retry never repeats or reorders records; the others give that up."
+        ),
+    ] = Acks.ALL,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Write each line of the input to a topic as one record.
+
+    When the command ends without an error, every record is stored.
+    """
+    common = [(name, value.encode()) for name, value in parse_pairs(header, "--header")]
+    read = record_from_json if json else partial(_record_of_line, separator=key_separator)
+    sending = Sending(topic, bootstrap, acks, codec)
+    with _open(file) as (stream, size_bytes), progress_line("producing") as progress:
+        for number, line in enumerate(stream, start=1):
+            record = read(line.removesuffix(b"\n"), number=number)
+            if common:
+                record = replace(record, headers=[*record.headers, *common])
+            if partition is not None:
+                record = replace(record, partition=partition)
+            sending.send(record)
+            sending.show(progress, len(line), size_bytes)
+        sending.finish()
+    say(escape(sending.summary()))
+
+
+def _record_of_line(line: bytes, *, number: int, separator: str | None) -> Record:  # noqa: ARG001
+    if separator is None:
+        return Record(value=line)
+    key, found, value = line.partition(separator.encode())
+    return Record(key=key, value=value) if found else Record(value=line)
+
+
+@contextmanager
+def _open(file: Path | None) -> Iterator[tuple[BinaryIO, int | None]]:
+    if file is not None:
+        with file.open("rb") as stream:
+            yield stream, file.stat().st_size
+        return
+    if sys.stdin.isatty():
+        note("One record per line; Ctrl-D ends.")
+    yield sys.stdin.buffer, None
+
+
+class Sending:
+    """One run of the producer, and what became of its records."""
+
+    def __init__(self, topic: str, bootstrap: str, acks: Acks, codec: Codec) -> None:
+        self._topic = topic
+        self._bootstrap = bootstrap
+        self._producer = Producer(
+            client_config(
+                bootstrap,
+                **{
+                    "acks": acks.value,
+                    "enable.idempotence": acks is Acks.ALL,
+                    "compression.type": codec.value,
+                    # Java's hash, so that keys land where other producers put them.
+                    "partitioner": "murmur2_random",
+                },
+            )
+        )
+        with our_errors(bootstrap):
+            self._producer.list_topics(timeout=CONNECT_SECONDS)
+        self._read_bytes = 0
+        self._sent = 0
+        self._stored = 0
+        self._offsets: dict[int, tuple[int, int]] = {}
+        self._failure: KafkaError | None = None
+
+    def send(self, record: Record) -> None:
+        self._try_until_there_is_room(
+            lambda: self._producer.produce(
+                self._topic,
+                value=record.value,
+                key=record.key,
+                headers=list(record.headers),
+                on_delivery=self._delivered,
+                **_given(partition=record.partition, timestamp=record.timestamp),
+            )
+        )
+        self._sent += 1
+        self._producer.poll(0)
+
+    def _try_until_there_is_room(self, produce: Callable[[], None]) -> None:
+        while True:
+            try:
+                with our_errors(self._bootstrap):
+                    return produce()
+            except BufferError:
+                self._producer.poll(0.1)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failure = self._failure or error
+            return
+        self._stored += 1
+        partition, offset = message.partition() or 0, message.offset() or 0
+        if offset >= 0:  # With acks=0 nobody tells us.
+            first, last = self._offsets.get(partition, (offset, offset))
+            self._offsets[partition] = min(first, offset), max(last, offset)
+
+    def show(self, progress: ProgressLine, line_bytes: int, size_bytes: int | None) -> None:
+        self._read_bytes += line_bytes
+        if self._sent % 1000 == 0:
+            progress.update(f"{self._stored:,} records stored", self._read_bytes, size_bytes)
+
+    def finish(self) -> None:
+        """Wait for every acknowledgement; librdkafka gives up on its own after five minutes."""
+        self._producer.flush()
+        if self._failure is not None:
+            reason = as_our_error(self._failure, self._bootstrap)
+            lost = self._sent - self._stored
+            raise NotStoredError(f"{lost} of {self._sent} records were not stored: {reason}")
+
+    def summary(self) -> str:
+        records = "1 record" if self._sent == 1 else f"{self._sent:,} records"
+        places = [
+            f"partition {partition} at {first}" + (f"..{last}" if last > first else "")
+            for partition, (first, last) in sorted(self._offsets.items())
+        ]
+        return f"{records} to {self._topic}" + (f": {', '.join(places)}" if places else "")
+
+
+def _given(**values: int | None) -> dict[str, Any]:
+    """Only what was said: the client takes None for partition or timestamp as an error."""
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,179 @@
+"""`stratalog topic`: create, list, describe and delete topics, over the wire."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but not marked so.
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    OffsetSpec,
+    TopicMetadata,
+)
+from rich.markup import escape
+
+from stratalog.cli.client import Admin, BrokerRefusedError, as_our_error
+from stratalog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, examples
+from stratalog.cli.output import print_json, print_table, say
+from stratalog.errors import CallError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Create, list, describe and delete topics.",
+    epilog=examples(
+        "stratalog topic create orders --partitions 12",
+        "stratalog topic list",
+        "stratalog topic describe orders",
+        "stratalog topic delete orders",
+    ),
+)
+
+Topic = Annotated[str, typer.Argument(help="The topic's name.")]
+
+_BROKERS_CHOICE = -1
+"""Kafka's number for "as many as the broker thinks right"."""
+
+
+class PairError(CallError):
+    """A name and a value were expected."""
+
+
+def parse_pairs(texts: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
+    """`name=value` texts, as several options take them."""
+    pairs = []
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise PairError(f'{option} "{text}": write it as name=value')
+        pairs.append((name, value))
+    return pairs
+
+
+@app.command(
+    epilog=examples(
+        "stratalog topic create orders --partitions 12",
+        "stratalog topic create logs --config retention.ms=86400000 --if-not-exists",
+    )
+)
+def create(
+    topic: Topic,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="Not given, the broker decides."),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="NAME=VALUE", help="A topic config. Repeatable."),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic that is there already is no error.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Create a topic."""
+    admin = Admin(bootstrap)
+    new = NewTopic(
+        topic,
+        num_partitions=partitions or _BROKERS_CHOICE,
+        replication_factor=_BROKERS_CHOICE,
+        config=dict(parse_pairs(config, "--config")),
+    )
+    admin.topics()  # Finds an unreachable broker in seconds; creating would wait for a minute.
+    error = admin.client.create_topics([new])[topic].exception()
+    if error is None:
+        say(f"Created topic {escape(topic)}.")
+    elif if_not_exists and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        say(f"Topic {escape(topic)} exists already.")
+    else:
+        raise _named(topic, error.args[0], bootstrap)
+
+
+@app.command("list", epilog=examples("stratalog topic list", "stratalog topic list --json"))
+def list_(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """List all topics."""
+    topics = sorted(Admin(bootstrap).topics().items())
+    if json:
+        print_json([{"topic": name, "partitions": len(it.partitions)} for name, it in topics])
+    else:
+        print_table(["topic", "partitions"], [(name, len(it.partitions)) for name, it in topics])
+
+
+@app.command(
+    epilog=examples("stratalog topic describe orders", "stratalog topic describe orders --json")
+)
+def describe(topic: Topic, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """Show a topic's partitions, their leaders and offsets, and the configs that were set."""
+    admin = Admin(bootstrap)
+    found = admin.topic(topic)
+    partitions = _describe_partitions(admin, found)
+    configs = _set_configs(admin, topic)
+    if json:
+        print_json({"topic": topic, "partitions": partitions, "configs": configs})
+        return
+    print_table(list(partitions[0]), [list(partition.values()) for partition in partitions])
+    say("")
+    for name, value in configs.items() or [("configs", "none set")]:
+        say(f"{escape(name)} = {escape(value)}" if configs else f"{name}: {value}")
+
+
+@app.command(
+    epilog=examples("stratalog topic delete orders", "stratalog topic delete orders --yes")
+)
+def delete(
+    topic: Topic,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Delete a topic and all its records."""
+    admin = Admin(bootstrap)
+    count = len(admin.topic(topic).partitions)
+    if not yes:
+        question = f"Delete {topic} with {count} partitions and all its records?"
+        typer.confirm(question, abort=True)
+    error = admin.client.delete_topics([topic])[topic].exception()
+    if error is not None:
+        raise _named(topic, error.args[0], bootstrap)
+    say(f"Deleted topic {escape(topic)}.")
+
+
+def _named(topic: str, error: KafkaError, bootstrap: str) -> Exception:
+    """The broker's refusal, with the topic's name unless the broker said it."""
+    ours = as_our_error(error, bootstrap)
+    if isinstance(ours, BrokerRefusedError) and topic not in str(ours):
+        return BrokerRefusedError(f"{topic}: {ours}")
+    return ours
+
+
+def _describe_partitions(admin: Admin, topic: TopicMetadata) -> list[dict[str, int]]:
+    indexes = sorted(topic.partitions)
+    earliest = _offsets(admin, str(topic.topic), indexes, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+    latest = _offsets(admin, str(topic.topic), indexes, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    return [
+        {
+            "partition": index,
+            "leader": topic.partitions[index].leader,
+            "earliest": earliest[index],
+            "latest": latest[index],
+        }
+        for index in indexes
+    ]
+
+
+def _offsets(admin: Admin, topic: str, indexes: list[int], spec: OffsetSpec) -> dict[int, int]:
+    wanted = {TopicPartition(topic, index): spec for index in indexes}
+    answers = admin.client.list_offsets(wanted)
+    return {place.partition: admin.answer(future).offset for place, future in answers.items()}
+
+
+def _set_configs(admin: Admin, topic: str) -> dict[str, str]:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    (future,) = admin.client.describe_configs([resource]).values()
+    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {
+        name: str(entry.value)
+        for name, entry in sorted(admin.answer(future).items())
+        if entry.source == own
+    }

@@ -1,0 +1,119 @@
+"""`stratalog up`: one broker in the foreground, from the first line to a clean stop."""
+
+import asyncio
+import errno
+import os
+import signal
+from typing import Annotated
+from urllib.parse import urlsplit, urlunsplit
+
+import typer
+from rich.markup import escape
+
+from stratalog.cli.options import Config, Control, Data, Objects, Set, examples, settings_from
+from stratalog.cli.output import say
+from stratalog.errors import CallError
+from stratalog.settings import Settings
+
+EPILOG = examples(
+    "stratalog up",
+    "stratalog up --data /var/lib/stratalog --listen 0.0.0.0:9092",
+    "stratalog up --objects s3://bucket/prefix --control postgresql://user@host/stratalog",
+    "stratalog up --set block.window_ms=50ms --set topic.retention.ms=86400000",
+)
+
+
+class PortTakenError(CallError):
+    """Somebody else listens where we were told to."""
+
+
+def up(
+    listen: Annotated[
+        str | None,
+        typer.Option("--listen", "-l", metavar="HOST:PORT", help="Where to accept Kafka clients."),
+    ] = None,
+    data: Data = None,
+    objects: Objects = None,
+    control: Control = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Partitions of topics created without a number.")
+    ] = None,
+    config: Config = None,
+    overrides: Set = None,
+) -> None:
+    """Start a broker and keep it running until Ctrl-C.
+
+    Without options it listens on localhost:9092 and keeps its data in ./stratalog-data. What was
+    acknowledged is stored: a broker can be stopped, or killed, at any time.
+    """
+    flags = [f"broker.listen={listen}"] if listen is not None else []
+    if partitions is not None:
+        flags.append(f"broker.default_partitions={partitions}")
+    settings = settings_from(
+        config, overrides, data=data, objects=objects, control=control, flags=flags
+    )
+    # Imported late: no other command needs an event loop of this size to start.
+    import uvloop
+
+    uvloop.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    # Imported late, because the broker pulls in all the rooms below it.
+    from stratalog.kafka.broker import Broker
+
+    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    try:
+        broker = await Broker.start(settings)
+    except OSError as error:
+        raise _explain(error, settings.broker.listen) from error
+    _greet(broker.address, broker.broker_id, settings)
+    await stop.wait()
+    say("Stopping: writing out what was accepted. Ctrl-C again stops at once.")
+    await broker.stop()
+    say("Stopped.")
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    def on_signal() -> None:
+        if stop.is_set():
+            os._exit(1)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+
+
+def _explain(error: OSError, listen: str) -> Exception:
+    if error.errno != errno.EADDRINUSE:
+        return error
+    return PortTakenError(
+        f"{listen} is taken, perhaps by another broker: "
+        "stop it, or listen elsewhere, for example with --listen 127.0.0.1:9093"
+    )
+
+
+def _greet(address: tuple[str, int], broker_id: int, settings: Settings) -> None:
+    host, port = address
+    reachable = "localhost" if host in ("0.0.0.0", "::") else host
+    bootstrap = settings.broker.advertise or f"{reachable}:{port}"
+    flag = "" if bootstrap in ("127.0.0.1:9092", "localhost:9092") else f" -b {bootstrap}"
+    say(f"[bold green]Stratalog is up[/] on [bold]{host}:{port}[/], broker {broker_id}.")
+    say(f"  objects        {escape(without_password(settings.storage.objects))}")
+    say(f"  control plane  {escape(without_password(settings.storage.control))}")
+    say("\nIn another terminal:")
+    say(f"  echo hello | stratalog produce greetings{flag}")
+    say(f"  stratalog consume greetings --from-beginning{flag}")
+    say(f"or any Kafka client, with bootstrap.servers={bootstrap}. Ctrl-C stops the broker.\n")
+
+
+def without_password(url: str) -> str:
+    """An address for people. PostgreSQL takes passwords in the query too, so that goes as well."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url.partition("?")[0]
+    user = f"{parts.username}@" if parts.username else ""
+    host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or ""
+    return urlunsplit(parts._replace(netloc=user + host, query=""))

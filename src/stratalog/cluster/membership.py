@@ -1,0 +1,141 @@
+"""Which brokers there are: this one's registration and lease, and the others' as last seen.
+
+Losing the lease does no harm to data: commits are fenced by the control plane, not by this. It
+costs the broker its number, so it registers anew, under another one if its own was taken.
+"""
+
+import asyncio
+import hashlib
+import logging
+from uuid import UUID
+
+from stratalog.clock import Clock
+from stratalog.control.model import BrokerInfo
+from stratalog.control.plane import ControlPlane
+from stratalog.errors import StratalogError
+from stratalog.ids import BrokerId, TopicPartition
+
+log = logging.getLogger(__name__)
+
+_RENEWALS_PER_LEASE = 3
+
+
+class Membership:
+    def __init__(
+        self,
+        *,
+        control: ControlPlane,
+        clock: Clock,
+        cluster_id: UUID,
+        incarnation: UUID,
+        lease_ms: int,
+        registration: BrokerInfo,
+    ) -> None:
+        self._control = control
+        self._clock = clock
+        self.cluster_id = cluster_id
+        self._incarnation = incarnation
+        self._lease_ms = lease_ms
+        self._own = registration
+        self._live = [registration]
+        self._leaders: dict[TopicPartition, BrokerInfo] = {}
+        self._renewer: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def join(
+        cls,
+        *,
+        control: ControlPlane,
+        clock: Clock,
+        broker_id: BrokerId | None,
+        host: str,
+        port: int,
+        rack: str | None,
+        incarnation: UUID,
+        lease_ms: int,
+    ) -> "Membership":
+        """Register this broker and start renewing its lease."""
+        registration = await control.register_broker(
+            broker_id, host=host, port=port, rack=rack, incarnation=incarnation, lease_ms=lease_ms
+        )
+        cluster = await control.cluster()
+        membership = cls(
+            control=control,
+            clock=clock,
+            cluster_id=cluster.cluster_id,
+            incarnation=incarnation,
+            lease_ms=lease_ms,
+            registration=registration,
+        )
+        await membership.refresh()
+        membership._renewer = asyncio.create_task(membership._renew_for_ever(), name="membership")
+        return membership
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return self._own.broker_id
+
+    def live(self) -> list[BrokerInfo]:
+        """The brokers that were alive when last asked, by id; this one always."""
+        return self._live
+
+    def others(self) -> list[BrokerInfo]:
+        return [broker for broker in self._live if broker.broker_id != self.broker_id]
+
+    def leader_of(self, partition: TopicPartition) -> BrokerInfo:
+        """The one broker that clients are told to write this partition to.
+
+        Rendezvous hashing: every broker computes the same, and a broker that comes or goes moves
+        only the partitions that it gains or had.
+        """
+        leader = self._leaders.get(partition)
+        if leader is None:
+            leader = max(self._live, key=lambda broker: _weight(partition, broker.broker_id))
+            self._leaders[partition] = leader
+        return leader
+
+    async def refresh(self) -> None:
+        brokers = await self._control.brokers()
+        live = [broker for broker in brokers if broker.alive or broker.broker_id == self.broker_id]
+        if live != self._live:
+            self._live = live
+            self._leaders.clear()
+
+    async def leave(self) -> None:
+        """Stop renewing and take this broker off the list, so that clients go elsewhere at once."""
+        if self._renewer is not None:
+            self._renewer.cancel()
+            await asyncio.gather(self._renewer, return_exceptions=True)
+        try:
+            await self._control.remove_broker(self.broker_id, self._incarnation)
+        except StratalogError as error:
+            log.warning("This broker stays listed until its lease expires: %s", error)
+
+    async def _renew_for_ever(self) -> None:
+        while True:
+            await self._clock.sleep(self._lease_ms / _RENEWALS_PER_LEASE / 1000)
+            try:
+                await self._renew()
+                await self.refresh()
+            except StratalogError as error:
+                log.warning("The broker's lease was not renewed, trying again: %s", error)
+
+    async def _renew(self) -> None:
+        if await self._control.renew_broker(
+            self.broker_id, self._incarnation, lease_ms=self._lease_ms
+        ):
+            return
+        log.error("Broker id %d was taken by another process; registering anew", self.broker_id)
+        self._own = await self._control.register_broker(
+            None,
+            host=self._own.host,
+            port=self._own.port,
+            rack=self._own.rack,
+            incarnation=self._incarnation,
+            lease_ms=self._lease_ms,
+        )
+
+
+def _weight(partition: TopicPartition, broker_id: BrokerId) -> bytes:
+    name = partition.topic_id.bytes + partition.partition.to_bytes(4) + broker_id.to_bytes(4)
+    return hashlib.blake2b(name, digest_size=8).digest()

@@ -1,0 +1,51 @@
+"""The one row that makes this control plane this one and no other."""
+
+from uuid import UUID
+
+from stratalog.control.database import Connection, Row, as_uuid
+from stratalog.control.model import Cluster
+from stratalog.control.operations import Operations
+from stratalog.ids import ProducerId
+
+
+class ClusterOperations(Operations):
+    async def found_cluster(self) -> None:
+        """Name a new cluster. Of several starters one wins, and the others take its name."""
+        cluster_id = UUID(bytes=self._entropy(16), version=4)
+        await self._database.write(
+            lambda connection: connection.execute(
+                "INSERT INTO cluster (one, cluster_id, generation, next_producer_id)"
+                " VALUES (1, $1, 0, 0) ON CONFLICT (one) DO NOTHING",
+                cluster_id,
+            )
+        )
+
+    async def cluster(self) -> Cluster:
+        rows = await self._database.read(
+            lambda connection: connection.fetch("SELECT cluster_id, generation FROM cluster")
+        )
+        return _cluster(rows[0])
+
+    async def next_generation(self) -> Cluster:
+        rows = await self._database.write(
+            lambda connection: connection.fetch(
+                "UPDATE cluster SET generation = generation + 1 RETURNING cluster_id, generation"
+            )
+        )
+        return _cluster(rows[0])
+
+    async def allocate_producer_ids(self, count: int) -> ProducerId:
+        async def work(connection: Connection) -> ProducerId:
+            rows = await connection.fetch(
+                "UPDATE cluster SET next_producer_id = next_producer_id + $1"
+                " RETURNING next_producer_id",
+                count,
+            )
+            return ProducerId(rows[0][0] - count)
+
+        return await self._database.write(work)
+
+
+def _cluster(row: Row) -> Cluster:
+    cluster_id, generation = row
+    return Cluster(cluster_id=as_uuid(cluster_id), generation=generation)

@@ -1,0 +1,223 @@
+"""`commit_blocks`, and what settles the doubt about it.
+
+The object rows are inserted in the committing transaction, under the ids that a tombstone would
+take. So of a commit and a tombstone exactly one gets in, whenever either comes.
+"""
+
+from collections.abc import Sequence
+
+from stratalog.control.answers import pack_answers, unpack_answers
+from stratalog.control.commit import CommitPlan, Head, involved, plan_commit
+from stratalog.control.database import Connection, Rows, as_uuid, shape
+from stratalog.control.model import (
+    BlockToCommit,
+    CommitAnswer,
+    ObjectKind,
+    WriteTier,
+)
+from stratalog.control.objects import OBJECT_ID, ObjectState, insert_tombstones
+from stratalog.control.operations import Operations, partition_rows
+from stratalog.control.partitions import lock_heads, partition_key
+from stratalog.control.plane import (
+    AnswersForgottenError,
+    BarredObjectError,
+    CommitMismatchError,
+)
+from stratalog.control.producers import read_producers, write_producers
+from stratalog.ids import ObjectId, TopicPartition
+
+_ROW = shape(
+    topic_id="uuid",
+    partition="integer",
+    base_offset="bigint",
+    last_offset="bigint",
+    object_id="uuid",
+    byte_offset="bigint",
+    byte_size="bigint",
+    max_timestamp="bigint",
+    timestamp_type="smallint",
+    committed_ms="bigint",
+    leader_epoch="integer",
+)
+_HEAD = shape(
+    topic_id="uuid",
+    partition="integer",
+    high_watermark="bigint",
+    added_bytes="bigint",
+    commit_ms="bigint",
+)
+_OBJECT = shape(
+    object_id="uuid",
+    key="text",
+    state="text",
+    size_bytes="bigint",
+    broker_id="integer",
+    answers="bytea",
+)
+
+
+class _ObjectsKnownError(Exception):
+    """Leaves the transaction: one of the objects has a row, of this commit or a tombstone."""
+
+
+class CommitOperations(Operations):
+    async def commit_blocks(self, blocks: Sequence[BlockToCommit]) -> list[list[CommitAnswer]]:
+        try:
+            return await self._database.write(lambda connection: _commit(connection, blocks))
+        except _ObjectsKnownError:
+            pass
+        answers = await self._database.read(lambda connection: _stored(connection, blocks))
+        if answers is None:
+            raise BarredObjectError(
+                f"object {blocks[0].key}: its commit was given up: put its batches into another"
+            )
+        return answers
+
+    async def resolve_commit(
+        self, blocks: Sequence[BlockToCommit]
+    ) -> list[list[CommitAnswer]] | None:
+        async def work(connection: Connection) -> list[list[CommitAnswer]] | None:
+            # Waits for a commit that is still under way on the server.
+            await insert_tombstones(connection, {b.object_id: b.key for b in blocks})
+            return await _stored(connection, blocks)
+
+        return await self._database.write(work)
+
+    async def forget_answers(self, *, older_than_ms: int) -> int:
+        async def work(connection: Connection) -> int:
+            forgotten = await connection.execute(
+                "UPDATE objects SET answers = NULL"
+                " WHERE answers IS NOT NULL AND committed_ms < {now_ms} - $1",
+                older_than_ms,
+            )
+            await connection.execute(
+                "DELETE FROM objects WHERE state = $1 AND answers IS NULL", ObjectState.GONE.value
+            )
+            return forgotten
+
+        return await self._database.write(work)
+
+
+async def _commit(
+    connection: Connection, blocks: Sequence[BlockToCommit]
+) -> list[list[CommitAnswer]]:
+    partitions, producer_keys = involved(blocks)
+    heads, now_ms = await _lock_and_read(connection, sorted(partitions))
+    producers = await read_producers(connection, producer_keys)
+    plan = plan_commit(blocks, heads, producers, now_ms)
+    await _write_objects(connection, blocks, plan)
+    await _write_rows(connection, plan)
+    await _write_heads(connection, plan)
+    await write_producers(connection, plan.producers)
+    return plan.answers
+
+
+async def _lock_and_read(
+    connection: Connection, partitions: list[TopicPartition]
+) -> tuple[dict[TopicPartition, Head], int]:
+    """Lock the heads; then, by a new snapshot, read the rest and the time."""
+    locked = {partition_key(row): row[2:] for row in await lock_heads(connection, partitions)}
+    rows = await connection.fetch(
+        "SELECT p.topic_id, p.partition, p.log_start, p.write_tier, {now_ms} FROM {rows}"
+        " JOIN partitions p ON p.topic_id = r.topic_id AND p.partition = r.partition"
+        " JOIN topics t ON t.topic_id = p.topic_id AND t.deleted_ms IS NULL",
+        rows=partition_rows(locked),
+    )
+    heads: dict[TopicPartition, Head] = {}
+    for row in rows:
+        high_watermark, last_commit_ms, leader_epoch = locked[partition_key(row)]
+        heads[partition_key(row)] = Head(
+            high_watermark=high_watermark,
+            last_commit_ms=last_commit_ms,
+            leader_epoch=leader_epoch,
+            log_start=row[2],
+            write_tier=WriteTier(row[3]),
+        )
+    return heads, max((row[4] for row in rows), default=0)
+
+
+async def _write_objects(
+    connection: Connection, blocks: Sequence[BlockToCommit], plan: CommitPlan
+) -> None:
+    rows = [
+        (
+            block.object_id,
+            block.key,
+            (ObjectState.MARKED if block.object_id in plan.dead else ObjectState.LIVE).value,
+            block.size_bytes,
+            block.broker_id,
+            pack_answers(answers),
+        )
+        for block, answers in zip(blocks, plan.answers, strict=True)
+    ]
+    inserted = await connection.execute(
+        "INSERT INTO objects (object_id, key, kind, state, size_bytes, broker_id, committed_ms,"
+        " marked_ms, answers) SELECT object_id, key, $1, state, size_bytes, broker_id, {now_ms},"
+        " CASE WHEN state = $2 THEN {now_ms} END, answers FROM {rows}"
+        " WHERE true ON CONFLICT (object_id) DO NOTHING",
+        ObjectKind.BLOCK.value,
+        ObjectState.MARKED.value,
+        rows=Rows(_OBJECT, sorted(rows)),
+    )
+    if inserted != len(blocks):
+        raise _ObjectsKnownError
+
+
+async def _write_rows(connection: Connection, plan: CommitPlan) -> None:
+    if not plan.rows:
+        return
+    await connection.execute(
+        "INSERT INTO batches (topic_id, partition, base_offset, last_offset, object_id,"
+        " byte_offset, byte_size, max_timestamp, timestamp_type, committed_ms, leader_epoch,"
+        " stamped) SELECT topic_id, partition, base_offset, last_offset, object_id, byte_offset,"
+        " byte_size, max_timestamp, timestamp_type, committed_ms, leader_epoch, false FROM {rows}",
+        rows=Rows(
+            _ROW,
+            [
+                (
+                    *row.partition,
+                    row.base_offset,
+                    row.last_offset,
+                    row.object_id,
+                    row.byte_offset,
+                    row.byte_size,
+                    row.max_timestamp,
+                    row.timestamp_type,
+                    row.committed_ms,
+                    row.leader_epoch,
+                )
+                for row in plan.rows
+            ],
+        ),
+    )
+
+
+async def _write_heads(connection: Connection, plan: CommitPlan) -> None:
+    if not plan.heads:
+        return
+    await connection.execute(
+        "UPDATE heads SET high_watermark = r.high_watermark,"
+        " size_bytes = heads.size_bytes + r.added_bytes, last_commit_ms = r.commit_ms"
+        " FROM {rows} WHERE heads.topic_id = r.topic_id AND heads.partition = r.partition",
+        rows=Rows(_HEAD, [(*key, *change) for key, change in plan.heads.items()]),
+    )
+
+
+async def _stored(
+    connection: Connection, blocks: Sequence[BlockToCommit]
+) -> list[list[CommitAnswer]] | None:
+    """The answers of an earlier commit of just these blocks, or None if they are barred."""
+    rows = await connection.fetch(
+        "SELECT o.object_id, o.state, o.answers FROM {rows}"
+        " JOIN objects o ON o.object_id = r.object_id",
+        rows=Rows(OBJECT_ID, [(block.object_id,) for block in blocks]),
+    )
+    known = {ObjectId(as_uuid(row[0])): row[2] for row in rows if row[1] != ObjectState.BARRED}
+    if rows and not known:
+        return None
+    if len(known) != len(blocks):
+        keys = ", ".join(block.key for block in blocks if block.object_id not in known)
+        raise CommitMismatchError(f"not committed together with the others: {keys}")
+    if any(packed is None for packed in known.values()):
+        raise AnswersForgottenError(f"object {blocks[0].key}: committed, its answers are gone")
+    return [unpack_answers(known[block.object_id]) for block in blocks]

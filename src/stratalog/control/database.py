@@ -1,0 +1,79 @@
+"""The door to a database: transactions and statements, the same for PostgreSQL and SQLite.
+
+SQL is written once, in the part of the language that both speak. Parameters are `$1`, `$2`, ...;
+what differs is a token in braces that the dialect fills in (see `dialect.py`):
+
+- `{rows}`: a table `r` made of the rows that were passed with the statement
+- `{now_ms}`: the database's clock in milliseconds
+- `{for_update}`, `{for_update_of_h}`, `{for_update_skip_locked}`: row locks
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from uuid import UUID
+
+T = TypeVar("T")
+Row: TypeAlias = tuple[Any, ...]
+
+
+class Shape(NamedTuple):
+    """Names and PostgreSQL types of the columns of a row source."""
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+
+
+class Rows(NamedTuple):
+    """Many rows that travel with one statement."""
+
+    shape: Shape
+    values: Sequence[Sequence[Any]]
+
+
+def shape(**columns: str) -> Shape:
+    return Shape(tuple(columns), tuple(columns.values()))
+
+
+def as_uuid(value: Any) -> UUID:
+    """A UUID column's value. SQLite keeps UUIDs as text, which sorts in the same order."""
+    return value if isinstance(value, UUID) else UUID(value)
+
+
+class Connection(Protocol):
+    """One open transaction."""
+
+    async def fetch(self, sql: str, *args: Any, rows: Rows | None = None) -> list[Row]: ...
+
+    async def execute(self, sql: str, *args: Any, rows: Rows | None = None) -> int:
+        """Run a statement and return how many rows it changed."""
+
+    async def fetch_each(self, sql: str, rows: Rows) -> list[list[Row]]:
+        """Run a query for each of the rows, whose columns it sees as `r.<name>`.
+
+        One round trip. The answers are in the order of the rows.
+        """
+
+    async def lock(self, name: str, *, shared: bool = False) -> None:
+        """Wait for a named lock, and hold it until the transaction ends."""
+
+
+Work: TypeAlias = Callable[[Connection], Awaitable[T]]
+
+
+class Database(Protocol):
+    @property
+    def url(self) -> str:
+        """The address without any secret in it."""
+
+    async def read(self, work: Work[T]) -> T:
+        """Run `work` on one snapshot."""
+
+    async def write(self, work: Work[T]) -> T:
+        """Run `work` in one transaction that is durable when this returns.
+
+        Work that lost to a concurrent transaction is run again from its start, so it must have
+        no effect outside the transaction. Raises `ControlUnavailableError` if nothing was changed
+        for certain, and `CommitInDoubtError` if that is not known.
+        """
+
+    async def close(self) -> None: ...

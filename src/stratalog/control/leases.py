@@ -1,0 +1,62 @@
+"""Leases: what was readable when one began stays readable until it ends."""
+
+from uuid import UUID
+
+from stratalog.control.database import Connection, Row, as_uuid
+from stratalog.control.model import Lease
+from stratalog.control.operations import Operations
+from stratalog.control.plane import LeaseExpiredError
+
+_RETURNING = " RETURNING lease_id, holder, started_ms, expires_ms"
+
+
+class LeaseOperations(Operations):
+    async def take_lease(self, holder: str, *, duration_ms: int) -> Lease:
+        lease_id = UUID(bytes=self._entropy(16), version=4)
+
+        async def work(connection: Connection) -> Lease:
+            # Wait for markings under way: theirs is the older time, and they are seen from here
+            # on. Whatever is marked later carries a later time than the lease's start.
+            await connection.lock("leases")
+            await connection.execute("DELETE FROM leases WHERE expires_ms <= {now_ms}")
+            rows = await connection.fetch(
+                "INSERT INTO leases (lease_id, holder, started_ms, expires_ms)"
+                " SELECT $1, $2, now_ms, now_ms + $3 FROM (SELECT {now_ms} AS now_ms) clock"
+                + _RETURNING,
+                lease_id,
+                holder,
+                duration_ms,
+            )
+            return _lease(rows[0])
+
+        return await self._database.write(work)
+
+    async def renew_lease(self, lease_id: UUID, *, duration_ms: int) -> Lease:
+        rows = await self._database.write(
+            lambda connection: connection.fetch(
+                "UPDATE leases SET expires_ms = {now_ms} + $1"
+                " WHERE lease_id = $2 AND expires_ms > {now_ms}" + _RETURNING,
+                duration_ms,
+                lease_id,
+            )
+        )
+        if not rows:
+            raise LeaseExpiredError(f"lease {lease_id} has ended: take another and read again")
+        return _lease(rows[0])
+
+    async def release_lease(self, lease_id: UUID) -> None:
+        await self._database.write(
+            lambda connection: connection.execute(
+                "DELETE FROM leases WHERE lease_id = $1", lease_id
+            )
+        )
+
+
+def _lease(row: Row) -> Lease:
+    lease_id, holder, started_ms, expires_ms = row
+    return Lease(
+        lease_id=as_uuid(lease_id),
+        holder=holder,
+        started_ms=started_ms,
+        expires_ms=expires_ms,
+    )

@@ -1,0 +1,126 @@
+"""Objects from their commit, or their tombstone, to their end."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from uuid import UUID
+
+from stratalog.control.database import Connection, Row, Rows, as_uuid, shape
+from stratalog.control.model import ObjectKind, StoredObjectRow
+from stratalog.control.operations import Operations
+from stratalog.ids import ObjectId
+
+OBJECT_ID = shape(object_id="uuid")
+_TOMBSTONE = shape(object_id="uuid", key="text")
+_BEFORE_ALL = UUID(int=0)
+_COLUMNS = "object_id, key, kind, size_bytes, committed_ms, marked_ms"
+
+
+class ObjectState(StrEnum):
+    LIVE = "live"
+    MARKED = "marked"
+    GONE = "gone"
+    """Deleted from the store; the row stays while somebody may be in doubt about its commit."""
+    BARRED = "barred"
+
+
+class ObjectOperations(Operations):
+    async def marked_objects(self, *, grace_ms: int, limit: int) -> list[StoredObjectRow]:
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                f"SELECT {_COLUMNS} FROM objects WHERE state = 'marked'"
+                " AND marked_ms <= {now_ms} - $1 AND marked_ms < COALESCE((SELECT MIN(started_ms)"
+                " FROM leases WHERE expires_ms > {now_ms}), marked_ms + 1)"
+                " ORDER BY marked_ms, object_id LIMIT $2",
+                grace_ms,
+                limit,
+            )
+        )
+        return [_stored_object(row) for row in rows]
+
+    async def forget_objects(self, ids: Sequence[ObjectId]) -> None:
+        async def work(connection: Connection) -> None:
+            source = _id_rows(ids)
+            await connection.execute(
+                "DELETE FROM objects WHERE state = 'marked' AND answers IS NULL"
+                " AND object_id IN (SELECT object_id FROM {rows})",
+                rows=source,
+            )
+            await connection.execute(
+                "UPDATE objects SET state = 'gone' WHERE state = 'marked'"
+                " AND object_id IN (SELECT object_id FROM {rows})",
+                rows=source,
+            )
+
+        await self._database.write(work)
+
+    async def bar_objects(self, objects: Mapping[ObjectId, str]) -> set[ObjectId]:
+        async def work(connection: Connection) -> set[ObjectId]:
+            await insert_tombstones(connection, objects)
+            rows = await connection.fetch(
+                "SELECT o.object_id FROM {rows} JOIN objects o ON o.object_id = r.object_id"
+                " WHERE o.state IN ('barred', 'gone')",
+                rows=_id_rows(objects),
+            )
+            return {ObjectId(as_uuid(row[0])) for row in rows}
+
+        return await self._database.write(work)
+
+    async def objects(self, *, after: ObjectId | None = None, limit: int) -> list[StoredObjectRow]:
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                f"SELECT {_COLUMNS} FROM objects WHERE state IN ('live', 'marked')"
+                " AND object_id > $1 ORDER BY object_id LIMIT $2",
+                after or _BEFORE_ALL,
+                limit,
+            )
+        )
+        return [_stored_object(row) for row in rows]
+
+
+async def insert_tombstones(connection: Connection, objects: Mapping[ObjectId, str]) -> None:
+    """Take the ids that are free. An id that a running commit takes is waited for."""
+    await connection.execute(
+        "INSERT INTO objects (object_id, key, kind, state, size_bytes, broker_id, committed_ms)"
+        " SELECT object_id, key, $1, 'barred', 0, -1, {now_ms} FROM {rows}"
+        " WHERE true ON CONFLICT (object_id) DO NOTHING",
+        ObjectKind.BLOCK.value,
+        rows=Rows(_TOMBSTONE, sorted(objects.items())),
+    )
+
+
+async def mark_unreferenced(connection: Connection, ids: Iterable[ObjectId]) -> None:
+    """Mark those of the objects that have no row left. Rows were removed in this transaction.
+
+    The objects are locked before anything is counted: a second remover then counts after the
+    first has committed, so one of the two sees that nothing is left. The lease lock makes a lease
+    either older than the mark, or blind to the rows that are gone.
+    """
+    source = _id_rows(sorted(set(ids)))
+    await connection.fetch(
+        "SELECT h.object_id FROM {rows} JOIN objects h ON h.object_id = r.object_id"
+        " ORDER BY h.object_id {for_update_of_h}",
+        rows=source,
+    )
+    await connection.lock("leases", shared=True)
+    await connection.execute(
+        "UPDATE objects SET state = 'marked', marked_ms = {now_ms} FROM {rows}"
+        " WHERE objects.object_id = r.object_id AND objects.state = 'live' AND NOT EXISTS"
+        " (SELECT 1 FROM batches b WHERE b.object_id = r.object_id)",
+        rows=source,
+    )
+
+
+def _id_rows(ids: Iterable[ObjectId]) -> Rows:
+    return Rows(OBJECT_ID, [(object_id,) for object_id in ids])
+
+
+def _stored_object(row: Row) -> StoredObjectRow:
+    object_id, key, kind, size_bytes, committed_ms, marked_ms = row
+    return StoredObjectRow(
+        object_id=ObjectId(as_uuid(object_id)),
+        key=key,
+        kind=ObjectKind(kind),
+        size_bytes=size_bytes,
+        committed_ms=committed_ms,
+        marked_ms=marked_ms,
+    )

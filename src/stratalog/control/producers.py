@@ -1,0 +1,81 @@
+"""Producers' last sequences: read and written by commits, forgotten when idle."""
+
+from collections.abc import Iterable, Mapping
+
+from stratalog.control.commit import ProducerKey
+from stratalog.control.database import Connection, Rows, shape
+from stratalog.control.operations import Operations
+from stratalog.control.partitions import partition_key
+from stratalog.control.sequences import ProducerState, pack_recent, unpack_recent
+from stratalog.ids import ProducerId
+
+_KEY = shape(topic_id="uuid", partition="integer", producer_id="bigint")
+_STATE = shape(
+    topic_id="uuid",
+    partition="integer",
+    producer_id="bigint",
+    producer_epoch="integer",
+    recent="bytea",
+    last_ms="bigint",
+)
+
+
+class ProducerOperations(Operations):
+    async def expire_producers(self, *, idle_ms: int, max_rows: int) -> int:
+        # The age is tested again by the deletion: a commit may have just used the row.
+        return await self._database.write(
+            lambda connection: connection.execute(
+                "WITH idle AS MATERIALIZED (SELECT topic_id, partition, producer_id FROM producers"
+                " WHERE last_ms < {now_ms} - $1 LIMIT $2 {for_update_skip_locked})"
+                " DELETE FROM producers WHERE last_ms < {now_ms} - $1 AND"
+                " (topic_id, partition, producer_id) IN"
+                " (SELECT topic_id, partition, producer_id FROM idle)",
+                idle_ms,
+                max_rows,
+            )
+        )
+
+
+async def read_producers(
+    connection: Connection, keys: Iterable[ProducerKey]
+) -> dict[ProducerKey, ProducerState]:
+    wanted = [(*partition, producer_id) for partition, producer_id in keys]
+    if not wanted:
+        return {}
+    rows = await connection.fetch(
+        "SELECT p.topic_id, p.partition, p.producer_id, p.producer_epoch, p.recent FROM {rows}"
+        " JOIN producers p ON p.topic_id = r.topic_id AND p.partition = r.partition"
+        " AND p.producer_id = r.producer_id",
+        rows=Rows(_KEY, wanted),
+    )
+    return {
+        (partition_key(row), ProducerId(row[2])): ProducerState(row[3], unpack_recent(row[4]))
+        for row in rows
+    }
+
+
+async def write_producers(
+    connection: Connection, states: Mapping[ProducerKey, ProducerState]
+) -> None:
+    if not states:
+        return
+    await connection.execute(
+        "INSERT INTO producers (topic_id, partition, producer_id, producer_epoch, recent, last_ms)"
+        " SELECT topic_id, partition, producer_id, producer_epoch, recent, last_ms FROM {rows}"
+        " WHERE true ON CONFLICT (topic_id, partition, producer_id) DO UPDATE SET"
+        " producer_epoch = excluded.producer_epoch, recent = excluded.recent,"
+        " last_ms = excluded.last_ms",
+        rows=Rows(
+            _STATE,
+            [
+                (
+                    *partition,
+                    producer_id,
+                    state.epoch,
+                    pack_recent(state.recent),
+                    state.recent[-1].append_time_ms,
+                )
+                for (partition, producer_id), state in states.items()
+            ],
+        ),
+    )

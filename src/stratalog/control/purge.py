@@ -1,0 +1,48 @@
+"""The end of deleted topics: their rows in chunks, then everything that bears their id."""
+
+from uuid import UUID
+
+from stratalog.control.database import Connection, as_uuid
+from stratalog.control.operations import Operations
+from stratalog.control.removal import remove_rows_of_topic
+
+_TABLES = ("producers", "epochs", "partitions", "heads", "topics")
+
+
+class PurgeOperations(Operations):
+    async def purge_deleted_topics(self, *, max_rows: int) -> int:
+        removed = 0
+        for topic_id in await self._deleted_topics():
+            removed += await self._purge(topic_id, max_rows - removed)
+            if removed >= max_rows:
+                break
+        return removed
+
+    async def _deleted_topics(self) -> list[UUID]:
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "SELECT topic_id FROM topics WHERE deleted_ms IS NOT NULL ORDER BY deleted_ms"
+            )
+        )
+        return [as_uuid(row[0]) for row in rows]
+
+    async def _purge(self, topic_id: UUID, max_rows: int) -> int:
+        removed = await self._database.write(
+            lambda connection: remove_rows_of_topic(connection, topic_id, max_rows=max_rows)
+        )
+        if removed < max_rows:
+            await self._database.write(lambda connection: _forget(connection, topic_id))
+        return removed
+
+
+async def _forget(connection: Connection, topic_id: UUID) -> None:
+    """Remove the topic itself, unless a commit that began before its deletion added rows."""
+    await connection.fetch(
+        "SELECT h.partition FROM heads h WHERE h.topic_id = $1"
+        " ORDER BY h.topic_id, h.partition {for_update_of_h}",
+        topic_id,
+    )
+    if await connection.fetch("SELECT 1 FROM batches WHERE topic_id = $1 LIMIT 1", topic_id):
+        return
+    for table in _TABLES:
+        await connection.execute(f"DELETE FROM {table} WHERE topic_id = $1", topic_id)

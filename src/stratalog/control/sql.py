@@ -1,0 +1,38 @@
+"""The control plane over an SQL database: the operations, put together."""
+
+from stratalog.control.brokers import BrokerOperations
+from stratalog.control.cluster import ClusterOperations
+from stratalog.control.commits import CommitOperations
+from stratalog.control.deletes import DeleteOperations
+from stratalog.control.leases import LeaseOperations
+from stratalog.control.objects import ObjectOperations
+from stratalog.control.partitions import PartitionOperations
+from stratalog.control.producers import ProducerOperations
+from stratalog.control.purge import PurgeOperations
+from stratalog.control.reads import ReadOperations
+from stratalog.control.retention import RetentionOperations
+from stratalog.control.topics import TopicOperations
+
+
+class SqlControlPlane(
+    ClusterOperations,
+    BrokerOperations,
+    TopicOperations,
+    PurgeOperations,
+    PartitionOperations,
+    CommitOperations,
+    ProducerOperations,
+    ReadOperations,
+    DeleteOperations,
+    RetentionOperations,
+    ObjectOperations,
+    LeaseOperations,
+):
+    """Implements `ControlPlane`. Every call is one transaction, or a few that say so."""
+
+    @property
+    def url(self) -> str:
+        return self._database.url
+
+    async def close(self) -> None:
+        await self._database.close()

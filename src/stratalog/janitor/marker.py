@@ -1,0 +1,81 @@
+"""Claiming a store: the marker is written when a broker starts and before every sweep."""
+
+from stratalog.checks.marker import (
+    MARKER_KEY,
+    MarkerMissingError,
+    StoreMarker,
+    check_marker,
+    encode_marker,
+    read_marker,
+)
+from stratalog.control.model import Cluster
+from stratalog.control.plane import ControlPlane
+from stratalog.errors import RetriableError
+from stratalog.objects.store import (
+    Create,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    ObjectStore,
+    PutMode,
+    Replace,
+)
+
+_ATTEMPTS = 20
+"""Each lost race means that another broker won one, so that many brokers starting at once get
+through; the bound is there for a store whose ETags never match."""
+
+
+class MarkerContendedError(RetriableError):
+    """Others changed the marker each time that we were about to."""
+
+
+async def claim_store(control: ControlPlane, store: ObjectStore) -> Cluster:
+    """Make this store this cluster's, or refuse. For the start of a broker."""
+    return await _write_next(control, store, may_create=True)
+
+
+async def renew_claim(control: ControlPlane, store: ObjectStore) -> Cluster:
+    """Check that the store is still this cluster's and raise its generation.
+
+    Unlike `claim_store` it does not make a missing marker: a store that lost it is not the one
+    that was claimed.
+    """
+    return await _write_next(control, store, may_create=False)
+
+
+async def check_claim(control: ControlPlane, store: ObjectStore) -> None:
+    """Raise unless the store is still this cluster's. Changes nothing."""
+    found = await read_marker(store)
+    if found is None:
+        raise _missing(store)
+    check_marker(found[0], await control.cluster())
+
+
+async def _write_next(control: ControlPlane, store: ObjectStore, *, may_create: bool) -> Cluster:
+    for _ in range(_ATTEMPTS):
+        found = await read_marker(store)
+        mode: PutMode = Create()
+        if found is not None:
+            check_marker(found[0], await control.cluster())
+            mode = Replace(etag=found[1])
+        elif not may_create:
+            raise _missing(store)
+        cluster = await control.next_generation()
+        marker = StoreMarker(cluster_id=cluster.cluster_id, generation=cluster.generation)
+        try:
+            await store.put(MARKER_KEY, [encode_marker(marker)], mode=mode)
+        except (ObjectExistsError, ObjectChangedError, ObjectNotFoundError):
+            continue
+        return cluster
+    raise MarkerContendedError(
+        f"{MARKER_KEY} in {store.url} changed {_ATTEMPTS} times while it was being claimed: "
+        "try again; if it stays so, the store does not keep conditional puts"
+    )
+
+
+def _missing(store: ObjectStore) -> MarkerMissingError:
+    return MarkerMissingError(
+        f"{store.url} has no {MARKER_KEY} any more, so it may not be this cluster's store: check "
+        "storage.objects and restart the broker, which writes the marker anew"
+    )

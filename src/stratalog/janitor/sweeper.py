@@ -1,0 +1,142 @@
+"""The sweeper: takes the objects that no row has ever referred to.
+
+They come from uploads whose commit never happened: a broker died, or gave the commit up. Order of
+the steps, and what a crash after each of them leaves:
+
+1. Renew the claim on the store. It stops the sweep if the store is another cluster's, or if the
+   control plane was restored from a backup and does not know what is newer. A crash leaves a
+   higher generation, which means nothing.
+2. List the blocks in key order and go through the control plane's rows beside them, in id order.
+   What has no row and is old, by the id's time and by the store's, is a candidate.
+3. Bar the candidates. In one transaction the control plane leaves out those that were committed
+   meanwhile and puts tombstones under the others, so that a commit that is still on its way fails
+   instead of pointing at nothing. A crash leaves barred objects; the next sweep finds them again,
+   is told again that they are barred, and goes on.
+4. Check the claim once more, because step 2 may have taken long, and delete what was barred. A
+   crash leaves the rest of the barred objects, as after step 3.
+
+A put that arrives even later makes a barred object; a complete sweep takes it in its time.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from stratalog.block.keys import BLOCKS_PREFIX, block_key, parse_block_key
+from stratalog.clock import Clock
+from stratalog.control.plane import ControlPlane
+from stratalog.ids import ObjectId, uuid7, uuid7_time_ms
+from stratalog.janitor.marker import check_claim, renew_claim
+from stratalog.objects.store import ObjectInfo, ObjectStore
+
+log = logging.getLogger(__name__)
+
+_PAGE = 1000
+"""Rows read, and objects barred and deleted, at once. S3 deletes a thousand in one request."""
+_COMPLETE_EVERY = 60
+"""One sweep in so many lists everything, the others only what grew old since the last. Listing
+costs money: a million blocks are a thousand requests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    examined: int
+    deleted: int
+    foreign: int
+    """Objects below the prefix whose names are not ours. They are left alone."""
+
+
+class Sweeper:
+    def __init__(
+        self, control: ControlPlane, store: ObjectStore, *, clock: Clock, orphan_age_ms: int
+    ) -> None:
+        self._control = control
+        self._store = store
+        self._clock = clock
+        self._orphan_age_ms = orphan_age_ms
+        self._sweeps = 0
+        self._swept_until_ms = 0
+
+    async def sweep(self) -> Swept:
+        """Take the orphans that grew old since the last sweep; now and then, all of them."""
+        await renew_claim(self._control, self._store)
+        horizon_ms = self._clock.now_ms() - self._orphan_age_ms
+        complete = self._sweeps % _COMPLETE_EVERY == 0
+        # An object whose upload was slow is younger for the store than its id says, so that the
+        # next sweep begins one orphan age before the point that this one reaches.
+        start_ms = 0 if complete else max(0, self._swept_until_ms - self._orphan_age_ms)
+        swept = await _Sweep(self._control, self._store, start_ms, horizon_ms).run()
+        self._sweeps += 1
+        self._swept_until_ms = horizon_ms
+        if swept.deleted:
+            log.info("Deleted %d objects that no commit refers to.", swept.deleted)
+        return swept
+
+
+class _Sweep:
+    """One pass over the store from `start_ms` to `horizon_ms`, by the time in the ids."""
+
+    def __init__(
+        self, control: ControlPlane, store: ObjectStore, start_ms: int, horizon_ms: int
+    ) -> None:
+        self._control = control
+        self._store = store
+        self._start = ObjectId(uuid7(start_ms, lambda size: bytes(size))) if start_ms else None
+        self._horizon_ms = horizon_ms
+        self._candidates: dict[ObjectId, str] = {}
+        self._deleted = 0
+
+    async def run(self) -> Swept:
+        examined = foreign = 0
+        rows = _RowIds(self._control, self._start)
+        async for info in self._listing():
+            object_id = parse_block_key(info.key)
+            if object_id is None:
+                foreign += 1
+                continue
+            if uuid7_time_ms(object_id) > self._horizon_ms:
+                break
+            examined += 1
+            if info.modified_ms <= self._horizon_ms and not await rows.holds(object_id):
+                await self._add(object_id, info.key)
+        await self._take()
+        return Swept(examined=examined, deleted=self._deleted, foreign=foreign)
+
+    def _listing(self) -> AsyncIterator[ObjectInfo]:
+        after = block_key(self._start) if self._start is not None else None
+        return self._store.list(BLOCKS_PREFIX, start_after=after)
+
+    async def _add(self, object_id: ObjectId, key: str) -> None:
+        self._candidates[object_id] = key
+        if len(self._candidates) == _PAGE:
+            await self._take()
+
+    async def _take(self) -> None:
+        """Bar the candidates, then delete those that are barred."""
+        if not self._candidates:
+            return
+        barred = await self._control.bar_objects(self._candidates)
+        keys = [key for object_id, key in self._candidates.items() if object_id in barred]
+        if keys:
+            await check_claim(self._control, self._store)
+            await self._store.delete(keys)
+        self._deleted += len(keys)
+        self._candidates.clear()
+
+
+class _RowIds:
+    """The ids that have a row, asked for in ascending order and read a page at a time."""
+
+    def __init__(self, control: ControlPlane, after: ObjectId | None) -> None:
+        self._control = control
+        self._after = after
+        self._page: set[ObjectId] = set()
+        self._exhausted = False
+
+    async def holds(self, object_id: ObjectId) -> bool:
+        while not self._exhausted and (self._after is None or self._after < object_id):
+            page = await self._control.objects(after=self._after, limit=_PAGE)
+            self._exhausted = len(page) < _PAGE
+            self._page = {row.object_id for row in page}
+            self._after = page[-1].object_id if page else self._after
+        return object_id in self._page

@@ -1,0 +1,213 @@
+"""A broker, put together: what it is made of, the order it starts in and the order it stops in.
+
+Start: control plane, store, the claim on the store, the block tier, the listening socket,
+membership, clients, janitor. Stop is the reverse, except that the broker leaves the cluster's list
+first, so that clients turn elsewhere: it takes no more requests, commits and answers those that it
+has, and closes.
+"""
+
+import os
+from contextlib import AsyncExitStack
+from uuid import uuid4
+
+from stratalog.block.cache import FreshBlocks
+from stratalog.block.reader import BlockReader
+from stratalog.block.writer import Advanced, BlockWriter
+from stratalog.clock import Clock, SystemClock
+from stratalog.cluster.hints import Hints
+from stratalog.cluster.membership import Membership
+from stratalog.control.model import Topic
+from stratalog.control.open import open_control_plane
+from stratalog.control.plane import ControlPlane
+from stratalog.ids import BrokerId
+from stratalog.janitor.marker import claim_store
+from stratalog.janitor.retention import Retention
+from stratalog.janitor.service import Janitor
+from stratalog.kafka.components import Components
+from stratalog.kafka.registry import dispatcher
+from stratalog.kafka.server import Address, Server, parse_address
+from stratalog.metrics import Metrics
+from stratalog.objects.open import open_store
+from stratalog.objects.store import ObjectStore
+from stratalog.settings import Settings
+from stratalog.topic.append import TopicAppender
+from stratalog.topic.catalog import TopicCatalog
+from stratalog.topic.configs import effective
+from stratalog.topic.read import TopicReader
+from stratalog.topic.watch import Watermarks
+
+
+class Broker:
+    """One running broker. Make it with `start`, end it with `stop`."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        metrics: Metrics,
+        address: Address,
+        membership: Membership,
+        stopping: AsyncExitStack,
+    ) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self.address = address
+        """Where clients are told to connect."""
+        self._membership = membership
+        self._stopping = stopping
+
+    @classmethod
+    async def start(
+        cls,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        store: ObjectStore | None = None,
+        control: ControlPlane | None = None,
+    ) -> "Broker":
+        """Ready to serve on return. Components that are given are used instead of opened."""
+        assembly = _Assembly(settings, clock or SystemClock())
+        async with assembly.stopping:
+            broker = await assembly.run(store, control)
+            # From here on the broker owns what was started; before, a failure undoes it.
+            broker._stopping = assembly.stopping.pop_all()
+        return broker
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return self._membership.broker_id
+
+    async def stop(self) -> None:
+        """Commit and answer what was accepted, then end."""
+        await self._stopping.aclose()
+
+
+class _Assembly:
+    """Starts the parts one by one, noting for each how it is stopped."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._metrics = Metrics()
+        self.stopping = AsyncExitStack()
+
+    async def run(self, store: ObjectStore | None, control: ControlPlane | None) -> Broker:
+        settings, clock, stopping = self._settings, self._clock, self.stopping
+        control = control or await open_control_plane(settings.storage.control)
+        stopping.push_async_callback(control.close)
+        store = store or open_store(
+            settings.storage.objects,
+            settings.storage.object_options,
+            clock=clock,
+            metrics=self._metrics,
+        )
+        stopping.push_async_callback(store.close)
+        await claim_store(control, store)
+
+        catalog = TopicCatalog(control=control, clock=clock)
+        watermarks = Watermarks(control=control, clock=clock, poll_ms=settings.fetch.poll_ms)
+        stopping.push_async_callback(watermarks.close)
+        cache = FreshBlocks(settings.block.cache_bytes)
+        reader = TopicReader(
+            control=control,
+            blocks=BlockReader(store=store, cache=cache),
+            watermarks=watermarks,
+            clock=clock,
+            max_bytes=settings.fetch.max_bytes,
+        )
+
+        server = Server(
+            settings=settings.broker,
+            max_inflight_bytes=settings.block.max_inflight_bytes,
+            clock=clock,
+        )
+        listening = server.bind()
+        stopping.push_async_callback(server.stop, settings.broker.shutdown_timeout_ms)
+        address = self._advertised(listening)
+        membership = await self._join(control, address)
+        hints = Hints(
+            cluster_id=membership.cluster_id,
+            others=membership.others,
+            on_hint=watermarks.advanced,
+        )
+        await hints.start(*listening)
+        stopping.callback(hints.close)
+
+        def committed(advanced: Advanced) -> None:
+            watermarks.advanced(advanced)
+            hints.send(advanced)
+
+        writer = BlockWriter(
+            store=store,
+            control=control,
+            cache=cache,
+            broker_id=lambda: membership.broker_id,
+            settings=settings.block,
+            clock=clock,
+            entropy=os.urandom,
+            metrics=self._metrics,
+            on_commit=committed,
+        )
+        stopping.push_async_callback(writer.close)
+        appender = TopicAppender(
+            writer=writer, catalog=catalog, clock=clock, topic_defaults=settings.topic
+        )
+
+        components = Components(
+            settings=settings,
+            membership=membership,
+            control=control,
+            catalog=catalog,
+            appender=appender,
+            reader=reader,
+        )
+        await server.start(dispatcher(components, clock=clock, metrics=self._metrics))
+        # Pushed again, because clients must be answered before the writer closes.
+        stopping.push_async_callback(server.stop, settings.broker.shutdown_timeout_ms)
+        stopping.callback(reader.stop)
+        stopping.push_async_callback(membership.leave)
+        self._start_janitor(control, store)
+        return Broker(
+            settings=settings,
+            metrics=self._metrics,
+            address=address,
+            membership=membership,
+            stopping=stopping,
+        )
+
+    def _advertised(self, listening: Address) -> Address:
+        if self._settings.broker.advertise is None:
+            return listening
+        host, port = parse_address(self._settings.broker.advertise)
+        return Address(host, port or listening.port)
+
+    async def _join(self, control: ControlPlane, address: Address) -> Membership:
+        wanted = self._settings.broker.id
+        membership = await Membership.join(
+            control=control,
+            clock=self._clock,
+            broker_id=None if wanted is None else BrokerId(wanted),
+            host=address.host,
+            port=address.port,
+            rack=self._settings.broker.rack,
+            incarnation=uuid4(),
+            lease_ms=self._settings.broker.lease_ms,
+        )
+        self.stopping.push_async_callback(membership.leave)
+        return membership
+
+    def _start_janitor(self, control: ControlPlane, store: ObjectStore) -> None:
+        janitor = Janitor(
+            control=control,
+            store=store,
+            retention_of=self._retention_of,
+            settings=self._settings.janitor,
+            clock=self._clock,
+            metrics=self._metrics,
+        )
+        janitor.start()
+        self.stopping.push_async_callback(janitor.stop)
+
+    def _retention_of(self, topic: Topic) -> Retention:
+        config = effective(self._settings.topic, topic.configs)
+        return Retention(ms=config.retention_ms, bytes=config.retention_bytes)

@@ -1,0 +1,20 @@
+"""What the handlers work with, put together once per broker."""
+
+from dataclasses import dataclass
+
+from stratalog.cluster.membership import Membership
+from stratalog.control.plane import ControlPlane
+from stratalog.settings import Settings
+from stratalog.topic.append import TopicAppender
+from stratalog.topic.catalog import TopicCatalog
+from stratalog.topic.read import TopicReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Components:
+    settings: Settings
+    membership: Membership
+    control: ControlPlane
+    catalog: TopicCatalog
+    appender: TopicAppender
+    reader: TopicReader

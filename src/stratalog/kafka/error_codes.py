@@ -1,0 +1,108 @@
+"""The one table from our errors to Kafka's error codes."""
+
+from kio.schema.errors import ErrorCode
+
+from stratalog.batch.errors import (
+    BatchDamagedError,
+    BatchTooLargeError,
+    CrcMismatchError,
+    InvalidBatchError,
+    InvalidTimestampError,
+    UnsupportedCodecError,
+)
+from stratalog.block.errors import (
+    FencedProducerError,
+    MessageTooLargeError,
+    OutOfOrderSequenceError,
+    TimestampOutOfBoundsError,
+    TransactionsUnsupportedError,
+    UnknownProducerError,
+    WrongTierError,
+)
+from stratalog.control.plane import (
+    BarredObjectError,
+    OffsetOutOfRangeError,
+    PartitionCountError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from stratalog.errors import (
+    CallError,
+    DamagedError,
+    OutcomeUnknownError,
+    RetriableError,
+    StaleError,
+    StratalogError,
+)
+from stratalog.kafka.errors import (
+    InvalidRecordsError,
+    InvalidTopicNameError,
+    PartitionAssignmentError,
+    ReplicationFactorError,
+    RequiredAcksError,
+    UnknownTopicIdError,
+)
+from stratalog.objects.store import StoreAccessError
+from stratalog.topic.configs import TopicConfigError
+
+_CODES: dict[type[StratalogError], ErrorCode] = {
+    # What the caller does about it decides, unless something more particular is known below.
+    RetriableError: ErrorCode.kafka_storage_error,
+    StaleError: ErrorCode.kafka_storage_error,
+    CallError: ErrorCode.invalid_request,
+    DamagedError: ErrorCode.corrupt_message,
+    OutcomeUnknownError: ErrorCode.request_timed_out,
+    # Topics and partitions.
+    UnknownTopicError: ErrorCode.unknown_topic_or_partition,
+    UnknownTopicIdError: ErrorCode.unknown_topic_id,
+    TopicExistsError: ErrorCode.topic_already_exists,
+    InvalidTopicNameError: ErrorCode.invalid_topic_exception,
+    TopicConfigError: ErrorCode.invalid_config,
+    PartitionCountError: ErrorCode.invalid_partitions,
+    PartitionAssignmentError: ErrorCode.invalid_replica_assignment,
+    ReplicationFactorError: ErrorCode.invalid_replication_factor,
+    OffsetOutOfRangeError: ErrorCode.offset_out_of_range,
+    # Record batches. A wrong checksum may be the network's doing, so it is worth another try;
+    # everything else would come again as it is.
+    CrcMismatchError: ErrorCode.corrupt_message,
+    BatchDamagedError: ErrorCode.invalid_record,
+    InvalidBatchError: ErrorCode.invalid_record,
+    InvalidRecordsError: ErrorCode.invalid_record,
+    UnsupportedCodecError: ErrorCode.unsupported_compression_type,
+    BatchTooLargeError: ErrorCode.message_too_large,
+    MessageTooLargeError: ErrorCode.message_too_large,
+    InvalidTimestampError: ErrorCode.invalid_timestamp,
+    TimestampOutOfBoundsError: ErrorCode.invalid_timestamp,
+    # Producers.
+    RequiredAcksError: ErrorCode.invalid_required_acks,
+    OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
+    FencedProducerError: ErrorCode.invalid_producer_epoch,
+    UnknownProducerError: ErrorCode.unknown_producer_id,
+    # Of the codes that every client gives up on at once, this is the one for transactions;
+    # the message says what it is about.
+    TransactionsUnsupportedError: ErrorCode.transactional_id_authorization_failed,
+    WrongTierError: ErrorCode.not_leader_or_follower,
+    # Our own trouble with the store, though it was the call that was refused.
+    StoreAccessError: ErrorCode.kafka_storage_error,
+    BarredObjectError: ErrorCode.kafka_storage_error,
+}
+
+
+def code_of(error: BaseException) -> ErrorCode:
+    """The code of the most particular class that has one."""
+    for kind in type(error).__mro__:
+        if kind in _CODES:
+            return _CODES[kind]
+    return ErrorCode.unknown_server_error
+
+
+def fetch_code_of(error: StratalogError) -> ErrorCode:
+    """Consumers know CORRUPT_MESSAGE only, whatever it is that is wrong with stored bytes."""
+    if isinstance(error, DamagedError):
+        return ErrorCode.corrupt_message
+    return code_of(error)
+
+
+def message_of(error: BaseException) -> str:
+    """What clients are told. An error that is not ours may say things that are not theirs."""
+    return str(error) if isinstance(error, StratalogError) else "internal error, see the log"

@@ -1,0 +1,94 @@
+"""Writes Fetch responses. Record data is passed on as it is, never copied."""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from stratalog.kafka.api import ApiKey, is_flexible
+from stratalog.kafka.wire import (
+    INT32,
+    NO_TAGS,
+    Buffer,
+    array_length,
+    string,
+    uuid_bytes,
+    uvarint,
+)
+
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_SESSIONS = 7
+_FIRST_VERSION_WITH_LOG_START = 5
+_FIRST_VERSION_WITH_PREFERRED_REPLICA = 11
+_NO_PREFERRED_REPLICA = INT32.pack(-1)
+_THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
+_UP_TO_LAST_STABLE = struct.Struct(">ihqq")
+_UP_TO_LOG_START = struct.Struct(">ihqqq")
+
+
+class PartitionFetched(NamedTuple):
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable: int
+    log_start: int
+    parts: Sequence[Buffer] = ()
+
+
+class TopicFetched(NamedTuple):
+    name: str | None
+    topic_id: UUID | None
+    partitions: Sequence[PartitionFetched]
+
+
+def fetch_response(
+    version: int,
+    topics: Sequence[TopicFetched],
+    *,
+    error_code: int = 0,
+    read_committed: bool = False,
+) -> list[Buffer]:
+    """The response of a broker that keeps no fetch sessions: the session id is always 0.
+
+    Consumers that read committed records are sent an empty list of aborted transactions, the
+    others none, as Kafka does.
+    """
+    flexible = is_flexible(ApiKey.FETCH, version)
+    buffers: list[Buffer] = [_head(version, error_code)]
+    aborted = array_length(0 if read_committed else -1, flexible=flexible)
+    between = aborted
+    if version >= _FIRST_VERSION_WITH_PREFERRED_REPLICA:
+        between += _NO_PREFERRED_REPLICA
+    tags = NO_TAGS if flexible else b""
+    pending = array_length(len(topics), flexible=flexible)
+    for topic in topics:
+        pending += _topic_head(version, topic)
+        for partition in topic.partitions:
+            size = sum(len(part) for part in partition.parts)
+            size_bytes = uvarint(size + 1) if flexible else INT32.pack(size)
+            buffers.append(pending + _partition_head(version, partition) + between + size_bytes)
+            buffers += partition.parts
+            pending = tags
+        pending += tags
+    buffers.append(pending + tags)
+    return buffers
+
+
+def _head(version: int, error_code: int) -> bytes:
+    if version < FIRST_VERSION_WITH_SESSIONS:
+        return INT32.pack(0)
+    return _THROTTLE_ERROR_SESSION.pack(0, error_code, 0)
+
+
+def _topic_head(version: int, topic: TopicFetched) -> bytes:
+    flexible = is_flexible(ApiKey.FETCH, version)
+    count = array_length(len(topic.partitions), flexible=flexible)
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return uuid_bytes(topic.topic_id) + count
+    return string(topic.name, flexible=flexible) + count
+
+
+def _partition_head(version: int, partition: PartitionFetched) -> bytes:
+    if version < _FIRST_VERSION_WITH_LOG_START:
+        return _UP_TO_LAST_STABLE.pack(*partition[:4])
+    return _UP_TO_LOG_START.pack(*partition[:5])

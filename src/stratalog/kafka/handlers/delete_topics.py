@@ -1,0 +1,78 @@
+"""DeleteTopics, by name or by id."""
+
+from collections import Counter
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from stratalog.control.model import Topic
+from stratalog.control.plane import UnknownTopicError
+from stratalog.errors import CallError, StratalogError
+from stratalog.ids import TopicId
+from stratalog.kafka.api import ApiKey
+from stratalog.kafka.components import Components
+from stratalog.kafka.error_codes import code_of, message_of
+from stratalog.kafka.errors import DuplicateEntryError, UnknownTopicIdError
+from stratalog.kafka.handler import Body
+from stratalog.kafka.request import Request
+from stratalog.kafka.schema_writer import Values, write_response
+
+_FIRST_VERSION_WITH_TOPIC_IDS = 6
+
+
+class _Asked(NamedTuple):
+    name: str | None
+    topic_id: UUID | None
+
+
+class DeleteTopicsHandler:
+    def __init__(self, components: Components) -> None:
+        self._catalog = components.catalog
+
+    async def handle(self, request: Request, body: Any) -> Body:
+        times = Counter(_all_asked(request, body))
+        results = [await self._result(asked, count) for asked, count in times.items()]
+        return write_response(ApiKey.DELETE_TOPICS, request.version, {"responses": results})
+
+    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
+        results = [_values(asked, error) for asked in _all_asked(request, body)]
+        return write_response(ApiKey.DELETE_TOPICS, request.version, {"responses": results})
+
+    async def _result(self, asked: _Asked, times: int) -> Values:
+        try:
+            if times > 1:
+                raise DuplicateEntryError("the request names this topic more than once")
+            topic = await self._found(asked)
+            await self._catalog.delete(topic)
+        except StratalogError as error:
+            return _values(asked, error)
+        return _values(_Asked(topic.name, topic.id), None)
+
+    async def _found(self, asked: _Asked) -> Topic:
+        if asked.topic_id is None:
+            named = await self._catalog.named([asked.name or ""])
+            if asked.name not in named:
+                raise UnknownTopicError(f"there is no topic {asked.name!r}")
+            return named[asked.name]
+        if asked.name is not None:
+            raise CallError("a topic to delete has a name or an id, not both")
+        identified = await self._catalog.with_ids([TopicId(asked.topic_id)])
+        if asked.topic_id not in identified:
+            raise UnknownTopicIdError(f"no topic has the id {asked.topic_id}")
+        return identified[TopicId(asked.topic_id)]
+
+
+def _all_asked(request: Request, body: Any) -> list[_Asked]:
+    if request.version < _FIRST_VERSION_WITH_TOPIC_IDS:
+        return [_Asked(name, None) for name in body.topic_names]
+    return [_Asked(topic.name, topic.topic_id) for topic in body.topics]
+
+
+def _values(asked: _Asked, error: Exception | None) -> Values:
+    return {
+        "name": asked.name,
+        "topic_id": asked.topic_id,
+        "error_code": ErrorCode.none if error is None else code_of(error),
+        "error_message": None if error is None else message_of(error),
+    }

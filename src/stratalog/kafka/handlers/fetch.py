@@ -1,0 +1,133 @@
+"""Fetch: reads of any broker's writes. No fetch sessions are kept; clients then send full ones."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from stratalog.control.model import Span, Topic
+from stratalog.control.plane import UnknownTopicError
+from stratalog.errors import StratalogError
+from stratalog.ids import NO_OFFSET, Offset, PartitionIndex, TopicId
+from stratalog.kafka.api import ApiKey
+from stratalog.kafka.components import Components
+from stratalog.kafka.error_codes import code_of, fetch_code_of
+from stratalog.kafka.errors import UnknownTopicIdError
+from stratalog.kafka.fetch_response import (
+    FIRST_VERSION_WITH_SESSIONS,
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    PartitionFetched,
+    TopicFetched,
+    fetch_response,
+)
+from stratalog.kafka.handler import Body
+from stratalog.kafka.metrics import RequestMetrics
+from stratalog.kafka.request import Request
+from stratalog.topic.model import PartitionRead
+
+_READ_COMMITTED = 1
+_NO_SESSION_EPOCHS = (-1, 0)
+"""No session wanted, and the first request of a new one, which is answered as if it were none."""
+
+
+class FetchHandler:
+    def __init__(self, components: Components, metrics: RequestMetrics) -> None:
+        self._catalog = components.catalog
+        self._reader = components.reader
+        self._metrics = metrics
+
+    async def handle(self, request: Request, body: Any) -> Body:
+        if _continues_session(request, body):
+            not_found = ErrorCode.fetch_session_id_not_found
+            return fetch_response(request.version, [], error_code=not_found)
+        topics = await self._topics(request, body)
+        spans = [
+            Span(
+                topic_id=topic.id,
+                partition=PartitionIndex(partition.partition),
+                offset=Offset(partition.fetch_offset),
+                max_bytes=max(partition.partition_max_bytes, 0),
+            )
+            for asked in body.topics
+            if (topic := topics.get(_key(request, asked))) is not None
+            for partition in asked.partitions
+        ]
+        unknown = any(_key(request, asked) not in topics for asked in body.topics)
+        reads = await self._reader.read(
+            spans,
+            max_bytes=max(body.max_bytes, 0),
+            min_bytes=0 if unknown else body.min_bytes,
+            max_wait_ms=0 if unknown else max(body.max_wait, 0),
+        )
+        return self._response(request, body, topics, reads)
+
+    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
+        code = code_of(error)
+        topics = [
+            _fetched(request, asked, [_failed(one.partition, code) for one in asked.partitions])
+            for asked in body.topics
+        ]
+        top_level = code if request.version >= FIRST_VERSION_WITH_SESSIONS else 0
+        return fetch_response(request.version, topics, error_code=top_level)
+
+    async def _topics(self, request: Request, body: Any) -> Mapping[Any, Topic]:
+        keys = [_key(request, asked) for asked in body.topics]
+        if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            return await self._catalog.with_ids([key for key in keys if key is not None])
+        return await self._catalog.named(keys)
+
+    def _response(
+        self,
+        request: Request,
+        body: Any,
+        topics: Mapping[Any, Topic],
+        reads: Sequence[PartitionRead],
+    ) -> Body:
+        in_order = iter(reads)
+        answers = []
+        for asked in body.topics:
+            known = _key(request, asked) in topics
+            partitions = [
+                self._partition(one.partition, next(in_order) if known else _unknown(request))
+                for one in asked.partitions
+            ]
+            answers.append(_fetched(request, asked, partitions))
+        committed = body.isolation_level == _READ_COMMITTED
+        return fetch_response(request.version, answers, read_committed=committed)
+
+    def _partition(self, index: int, read: PartitionRead) -> PartitionFetched:
+        code = ErrorCode.none if read.error is None else fetch_code_of(read.error)
+        if code:
+            self._metrics.partition_failed(ApiKey.FETCH, code.name)
+        return PartitionFetched(
+            index, code, read.high_watermark, read.last_stable, read.log_start, read.parts
+        )
+
+
+def _continues_session(request: Request, body: Any) -> bool:
+    if request.version < FIRST_VERSION_WITH_SESSIONS:
+        return False
+    return body.session_id != 0 or body.session_epoch not in _NO_SESSION_EPOCHS
+
+
+def _key(request: Request, asked: Any) -> Any:
+    if request.version < FIRST_VERSION_WITH_TOPIC_IDS:
+        return asked.topic
+    return TopicId(asked.topic_id) if asked.topic_id else None
+
+
+def _unknown(request: Request) -> PartitionRead:
+    error: StratalogError = UnknownTopicError("no topic has this name")
+    if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        error = UnknownTopicIdError("no topic has this id")
+    return PartitionRead(error=error)
+
+
+def _fetched(request: Request, asked: Any, partitions: Sequence[PartitionFetched]) -> TopicFetched:
+    if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return TopicFetched(None, asked.topic_id, partitions)
+    return TopicFetched(asked.topic, None, partitions)
+
+
+def _failed(index: int, code: ErrorCode) -> PartitionFetched:
+    return PartitionFetched(index, code, NO_OFFSET, NO_OFFSET, NO_OFFSET)

@@ -1,0 +1,166 @@
+"""ListOffsets: where a partition begins and ends, and which offset belongs to a time."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from stratalog.control.model import TimeQuery
+from stratalog.errors import StratalogError
+from stratalog.ids import PartitionIndex, TopicPartition
+from stratalog.kafka.api import ApiKey
+from stratalog.kafka.components import Components
+from stratalog.kafka.error_codes import code_of
+from stratalog.kafka.handler import Body
+from stratalog.kafka.request import Request
+from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.topic.model import TimedOffset
+
+_LATEST = -1
+_EARLIEST = -2
+_NEWEST = -3
+"""The record with the greatest timestamp."""
+_EARLIEST_LOCAL = -4
+_LATEST_TIERED = -5
+_READ_COMMITTED = 1
+_FIRST_VERSION_WITH_ISOLATION = 2
+_MOST_READS = 8
+"""Each look-up by time reads a part of an object: so many are done at once for one request."""
+
+
+class _Query(NamedTuple):
+    partition: TopicPartition
+    timestamp: int
+
+
+class _Answer(NamedTuple):
+    """`found` is None when there is no such record, as in an empty partition."""
+
+    code: ErrorCode
+    found: TimedOffset | None = None
+
+
+class ListOffsetsHandler:
+    def __init__(self, components: Components) -> None:
+        self._catalog = components.catalog
+        self._reader = components.reader
+
+    async def handle(self, request: Request, body: Any) -> Body:
+        topics = await self._catalog.named([asked.name for asked in body.topics])
+        queries = [
+            _Query(
+                TopicPartition(topic.id, PartitionIndex(partition.partition_index)),
+                partition.timestamp,
+            )
+            for asked in body.topics
+            if (topic := topics.get(asked.name)) is not None
+            for partition in asked.partitions
+        ]
+        committed = (
+            request.version >= _FIRST_VERSION_WITH_ISOLATION
+            and body.isolation_level == _READ_COMMITTED
+        )
+        answers = await self._answers(queries, committed=committed)
+        results = []
+        for asked in body.topics:
+            topic = topics.get(asked.name)
+            partitions = [
+                _UNKNOWN
+                if topic is None
+                else answers[
+                    _Query(
+                        TopicPartition(topic.id, PartitionIndex(one.partition_index)),
+                        one.timestamp,
+                    )
+                ]
+                for one in asked.partitions
+            ]
+            results.append(_topic(asked, partitions))
+        return write_response(ApiKey.LIST_OFFSETS, request.version, {"topics": results})
+
+    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
+        answer = _Answer(code_of(error))
+        topics = [_topic(asked, [answer] * len(asked.partitions)) for asked in body.topics]
+        return write_response(ApiKey.LIST_OFFSETS, request.version, {"topics": topics})
+
+    async def _answers(
+        self, queries: Sequence[_Query], *, committed: bool
+    ) -> dict[_Query, _Answer]:
+        """Queries for the two ends are asked together, each look-up by time on its own, so that
+        one unreadable object fails one partition."""
+        answers: dict[_Query, _Answer] = {}
+        latest = [query for query in queries if query.timestamp == _LATEST]
+        answers.update(await self._ends(latest, committed=committed))
+        earliest = [query for query in queries if query.timestamp in (_EARLIEST, _EARLIEST_LOCAL)]
+        answers.update(await self._ends(earliest))
+        reads = asyncio.Semaphore(_MOST_READS)
+        others = [query for query in queries if query not in answers]
+        found = await asyncio.gather(*(self._by_time(query, reads) for query in others))
+        answers.update(zip(others, found, strict=True))
+        return answers
+
+    async def _ends(
+        self, queries: Sequence[_Query], *, committed: bool = False
+    ) -> dict[_Query, _Answer]:
+        if not queries:
+            return {}
+        partitions = [query.partition for query in queries]
+        if queries[0].timestamp == _LATEST:
+            found = await self._reader.latest(partitions, committed=committed)
+        else:
+            found = await self._reader.earliest(partitions)
+        return {
+            query: _Answer(ErrorCode.none, found[query.partition])
+            if query.partition in found
+            else _UNKNOWN
+            for query in queries
+        }
+
+    async def _by_time(self, query: _Query, reads: asyncio.Semaphore) -> _Answer:
+        if query.timestamp < _LATEST_TIERED:
+            return _Answer(ErrorCode.unsupported_version)
+        try:
+            async with reads:
+                found = await self._look_up(query)
+            if found is not None:
+                return _Answer(ErrorCode.none, found)
+            exists = await self._reader.earliest([query.partition])
+        except StratalogError as error:
+            return _Answer(code_of(error))
+        return _Answer(ErrorCode.none) if exists else _UNKNOWN
+
+    async def _look_up(self, query: _Query) -> TimedOffset | None:
+        """Nothing is tiered yet, so there is no latest tiered offset."""
+        if query.timestamp == _LATEST_TIERED:
+            return None
+        if query.timestamp == _NEWEST:
+            return (await self._reader.newest([query.partition])).get(query.partition)
+        time = TimeQuery(
+            topic_id=query.partition.topic_id,
+            partition=query.partition.partition,
+            timestamp=query.timestamp,
+        )
+        return (await self._reader.at_time([time]))[0]
+
+
+_UNKNOWN = _Answer(ErrorCode.unknown_topic_or_partition)
+
+
+def _topic(asked: Any, answers: Sequence[_Answer]) -> Values:
+    return {
+        "name": asked.name,
+        "partitions": [
+            _partition(one.partition_index, answer)
+            for one, answer in zip(asked.partitions, answers, strict=True)
+        ],
+    }
+
+
+def _partition(index: int, answer: _Answer) -> Values:
+    values: dict[str, Any] = {"partition_index": index, "error_code": answer.code}
+    if answer.found is not None:
+        values["offset"] = answer.found.offset
+        values["timestamp"] = answer.found.timestamp
+        values["leader_epoch"] = answer.found.leader_epoch
+    return values

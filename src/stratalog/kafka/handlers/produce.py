@@ -1,0 +1,190 @@
+"""Produce: records enter the order of appends when accepted, and are answered when durable."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+
+from kio.schema.errors import ErrorCode
+
+from stratalog.block.errors import TransactionsUnsupportedError
+from stratalog.control.model import Topic
+from stratalog.control.plane import UnknownTopicError
+from stratalog.errors import StratalogError
+from stratalog.ids import NO_OFFSET, PartitionIndex, TopicId
+from stratalog.kafka.api import ApiKey
+from stratalog.kafka.components import Components
+from stratalog.kafka.error_codes import code_of, message_of
+from stratalog.kafka.errors import InvalidRecordsError, RequiredAcksError, UnknownTopicIdError
+from stratalog.kafka.handler import Body
+from stratalog.kafka.metrics import RequestMetrics
+from stratalog.kafka.produce_request import (
+    PartitionRecords,
+    ProduceRequest,
+    TopicRecords,
+    parse_produce,
+)
+from stratalog.kafka.produce_response import PartitionProduced, TopicProduced, produce_response
+from stratalog.kafka.request import Request
+from stratalog.topic.model import PartitionWrite, PartitionWritten
+
+log = logging.getLogger(__name__)
+
+_Outcome = PartitionWritten | Exception
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """One partition of a request: its place among the writes, or why it is not among them."""
+
+    index: int
+    place: int
+    error: Exception | None = None
+
+
+class ProduceHandler:
+    def __init__(self, components: Components, metrics: RequestMetrics) -> None:
+        self._catalog = components.catalog
+        self._appender = components.appender
+        self._metrics = metrics
+
+    async def accept(self, request: Request) -> Awaitable[Body | None]:
+        produce = parse_produce(request.frame, request.body_start, request.version)
+        writes: list[PartitionWrite] = []
+        pending: list[list[_Pending]] = []
+        written: asyncio.Future[list[PartitionWritten]] | None = None
+        failure: Exception | None = None
+        try:
+            _check(produce)
+            for topic, found in zip(
+                produce.topics, await self._topics(produce.topics), strict=True
+            ):
+                pending.append(_collect(topic, found, writes))
+            if writes:
+                written = await self._appender.append(writes)
+        except Exception as error:
+            failure = error
+        return self._answer(request, produce, pending, written, failure)
+
+    async def _topics(self, topics: Sequence[TopicRecords]) -> list[Topic | None]:
+        """The topics as the catalog knows them; whoever is missing there does not exist."""
+        found = [self._cached(topic) for topic in topics]
+        if None not in found:
+            return found
+        names = [topic.name for topic in topics if topic.name is not None]
+        ids = [TopicId(topic.topic_id) for topic in topics if topic.topic_id is not None]
+        by_name = await self._catalog.named(names) if names else {}
+        by_id = await self._catalog.with_ids(ids) if ids else {}
+        return [
+            by_name.get(topic.name or "")
+            if topic.topic_id is None
+            else by_id.get(TopicId(topic.topic_id))
+            for topic in topics
+        ]
+
+    def _cached(self, topic: TopicRecords) -> Topic | None:
+        if topic.topic_id is not None:
+            return self._catalog.cached_id(TopicId(topic.topic_id))
+        return self._catalog.cached(topic.name or "")
+
+    async def _answer(
+        self,
+        request: Request,
+        produce: ProduceRequest,
+        pending: Sequence[Sequence[_Pending]],
+        written: "asyncio.Future[list[PartitionWritten]] | None",
+        failure: Exception | None,
+    ) -> Body | None:
+        answers: list[PartitionWritten] = []
+        try:
+            if written is not None:
+                answers = await written
+        except Exception as error:
+            failure = error
+        if failure is not None and code_of(failure) is ErrorCode.unknown_server_error:
+            log.error("A Produce of client %r failed", request.client_id, exc_info=failure)
+        if produce.acks == 0:
+            return None
+        if failure is not None:
+            return [produce_response(request.version, self._all_failed(produce, failure))]
+        topics = [
+            self._produced(topic, parts, answers)
+            for topic, parts in zip(produce.topics, pending, strict=True)
+        ]
+        return [produce_response(request.version, topics)]
+
+    def _produced(
+        self,
+        topic: TopicRecords,
+        pending: Sequence[_Pending],
+        answers: Sequence[PartitionWritten],
+    ) -> TopicProduced:
+        partitions = []
+        for one in pending:
+            answer = PartitionWritten() if one.error else answers[one.place]
+            error = one.error or answer.error
+            partitions.append(
+                self._failed(one.index, error) if error else _succeeded(one.index, answer)
+            )
+        return TopicProduced(topic.name, topic.topic_id, partitions)
+
+    def _all_failed(self, produce: ProduceRequest, error: Exception) -> list[TopicProduced]:
+        return [
+            TopicProduced(
+                topic.name,
+                topic.topic_id,
+                [self._failed(partition.partition, error) for partition in topic.partitions],
+            )
+            for topic in produce.topics
+        ]
+
+    def _failed(self, index: int, error: Exception) -> PartitionProduced:
+        code = code_of(error)
+        self._metrics.partition_failed(ApiKey.PRODUCE, code.name)
+        return PartitionProduced(index, code, NO_OFFSET, -1, NO_OFFSET, message_of(error))
+
+
+def _check(produce: ProduceRequest) -> None:
+    if produce.acks not in (-1, 0, 1):
+        raise RequiredAcksError(f"acks={produce.acks}: it must be -1, 0 or 1")
+    if produce.transactional_id is not None:
+        raise TransactionsUnsupportedError("this broker does not support transactions yet")
+
+
+def _collect(
+    records: TopicRecords, topic: Topic | None, writes: list[PartitionWrite]
+) -> list[_Pending]:
+    """Add the topic's partitions to the writes, those that can be written."""
+    pending = []
+    for partition in records.partitions:
+        error = _problem(records, topic, partition)
+        pending.append(_Pending(partition.partition, len(writes), error))
+        if error is None:
+            assert topic is not None
+            assert partition.records is not None
+            writes.append(
+                PartitionWrite(
+                    topic=topic,
+                    partition=PartitionIndex(partition.partition),
+                    data=partition.records,
+                )
+            )
+    return pending
+
+
+def _problem(
+    records: TopicRecords, topic: Topic | None, partition: PartitionRecords
+) -> StratalogError | None:
+    if topic is None and records.topic_id is not None:
+        return UnknownTopicIdError(f"no topic has the id {records.topic_id}")
+    if topic is None or partition.partition < 0:
+        return UnknownTopicError(f"there is no partition {records.name}-{partition.partition}")
+    if not partition.records:
+        return InvalidRecordsError(f"no records for partition {topic.name}-{partition.partition}")
+    return None
+
+
+def _succeeded(index: int, answer: PartitionWritten) -> PartitionProduced:
+    return PartitionProduced(
+        index, 0, answer.base_offset, answer.append_time_ms, answer.log_start, None
+    )

@@ -1,0 +1,105 @@
+"""A local folder as an object store: durable, exclusive, and readable with any tool."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple, Unpack
+
+from stratalog.clock import Clock
+from stratalog.ids import Entropy
+from stratalog.objects.folder_files import FolderFiles, explained
+from stratalog.objects.keys import check_key, check_metadata, check_prefix
+from stratalog.objects.store import (
+    Buffer,
+    ObjectInfo,
+    Overwrite,
+    PutMode,
+    Range,
+    StoredObject,
+)
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+THREADS = 16
+"""Puts wait for the disk, not for the processor, and disks like company."""
+
+LIST_CHUNK = 500
+
+
+class FolderStore:
+    """Runs the blocking work in threads of its own, so that nothing ever holds up the loop."""
+
+    def __init__(self, root: Path, *, clock: Clock, entropy: Entropy) -> None:
+        self._root = root.absolute()
+        with explained("open", self.url):
+            self._files = FolderFiles(self._root, clock=clock, entropy=entropy)
+        self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="objects")
+        self._executor.submit(self._files.sweep_leftovers)
+
+    @property
+    def url(self) -> str:
+        return f"file://{self._root}"
+
+    async def put(
+        self,
+        key: str,
+        parts: Sequence[Buffer],
+        *,
+        mode: PutMode = Overwrite(),  # noqa: B008 - immutable
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        check_key(key)
+        check_metadata(metadata or {})
+        return await self._run("put", key, self._files.put, key, parts, mode, metadata or {})
+
+    async def get(self, key: str) -> StoredObject:
+        check_key(key)
+        return await self._run("get", key, self._files.get, key)
+
+    async def head(self, key: str) -> ObjectInfo:
+        check_key(key)
+        return await self._run("head", key, self._files.head, key)
+
+    async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+        check_key(key)
+        return await self._run("get", key, self._files.get_ranges, key, ranges)
+
+    async def list(
+        self, prefix: str, *, start_after: str | None = None
+    ) -> AsyncIterator[ObjectInfo]:
+        check_prefix(prefix)
+        found = self._files.list(prefix, start_after)
+        while chunk := await self._run("list", prefix, _take, found):
+            for info in chunk:
+                yield info
+
+    async def copy(self, source: str, target: str, *, mode: PutMode = Overwrite()) -> None:  # noqa: B008
+        check_key(source)
+        check_key(target)
+        await self._run("copy", source, self._files.copy, source, target, mode)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            check_key(key)
+        for key in keys:
+            await self._run("delete", key, self._files.delete, key)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._executor.shutdown)
+        self._files.close()
+
+    async def _run(
+        self, doing: str, key: str, work: Callable[[Unpack[Arguments]], T], *args: *Arguments
+    ) -> T:
+        def call() -> T:
+            with explained(doing, key):
+                return work(*args)
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+
+def _take(found: Iterator[ObjectInfo]) -> list[ObjectInfo]:
+    return list(islice(found, LIST_CHUNK))

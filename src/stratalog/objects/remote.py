@@ -1,0 +1,245 @@
+"""Object stores behind a network, and the one in memory, through obstore.
+
+Keys come back from `list` in the order of the server. S3, Google and Azure list by bytes; some
+compatible servers sort folder by folder, which differs only where one folder's name begins
+another's. Our layouts have no such names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
+
+from stratalog.errors import StratalogError
+from stratalog.ids import Entropy
+from stratalog.objects.keys import check_key, check_metadata, check_prefix
+from stratalog.objects.ranges import REMOTE_GAP_BYTES, cut_answers, plan_reads
+from stratalog.objects.refusals import explain
+from stratalog.objects.store import (
+    Buffer,
+    Create,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectInfo,
+    ObjectNotFoundError,
+    Overwrite,
+    PutMode,
+    Range,
+    Replace,
+    StoredObject,
+    StoreUnavailableError,
+)
+from stratalog.objects.write_id import WRITE_ID, with_write_id, without_write_id
+
+if TYPE_CHECKING:
+    from obstore import GetResult, ObjectMeta, PutResult
+    from obstore import PutMode as ClientMode
+
+Client = S3Store | GCSStore | AzureStore | MemoryStore
+
+MULTIPART_FROM_BYTES = 64 * 1024 * 1024
+"""Larger unconditional puts go up in parts, each of which has the client's timeout to itself and
+is repeated alone. Smaller ones take one request instead of four and leave no unfinished uploads."""
+
+MULTIPART_CHUNK_BYTES = 16 * 1024 * 1024
+"""S3 allows 10,000 parts, so this reaches 156 GiB."""
+
+LIST_CHUNK = 1000
+"""S3's own page."""
+
+DELETE_CHUNK = 1000
+"""The most that S3 deletes in one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """In what the services differ, as far as it matters here."""
+
+    keeps_buffers: bool = False
+    """The memory store keeps references to the caller's buffers, so it is given a copy."""
+    update_by_generation: bool = False
+    """Google compares generations, not ETags, so the generation serves as our ETag."""
+    underscored_metadata: bool = False
+    """Azure allows no dash in a metadata name."""
+
+
+class RemoteStore:
+    def __init__(self, client: Client, url: str, *, traits: Traits, entropy: Entropy) -> None:
+        self._client = client
+        self._url = url
+        self._traits = traits
+        self._entropy = entropy
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    async def put(
+        self,
+        key: str,
+        parts: Sequence[Buffer],
+        *,
+        mode: PutMode = Overwrite(),  # noqa: B008 - immutable
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        check_key(key)
+        check_metadata(metadata or {})
+        marked = with_write_id(metadata or {}, mode, self._entropy)
+        try:
+            return self._etag(await self._send(key, parts, mode, marked))
+        except (ObjectExistsError, ObjectChangedError) as refusal:
+            return await self._recognise(key, marked.get(WRITE_ID), refusal)
+
+    async def _send(
+        self, key: str, parts: Sequence[Buffer], mode: PutMode, metadata: dict[str, str]
+    ) -> PutResult:
+        size_bytes = sum(len(part) for part in parts)
+        large = isinstance(mode, Overwrite) and size_bytes >= MULTIPART_FROM_BYTES
+        with _explained("put", key):
+            return await obstore.put_async(
+                self._client,
+                key,
+                b"".join(parts) if self._traits.keeps_buffers else parts,
+                attributes=self._rename(metadata, "-", "_"),
+                mode=self._mode(mode),
+                use_multipart=large,
+                chunk_size=MULTIPART_CHUNK_BYTES,
+            )
+
+    def _mode(self, mode: PutMode) -> ClientMode:
+        match mode:
+            case Overwrite():
+                return "overwrite"
+            case Create():
+                return "create"
+            case Replace(etag=etag):
+                by_generation = self._traits.update_by_generation
+                return {"version": etag} if by_generation else {"e_tag": etag}
+
+    async def _recognise(self, key: str, write_id: str | None, refusal: StratalogError) -> str:
+        """Told that the key is taken or has changed: by ourselves, before a reply was lost?
+
+        S3 also answers 409 to one of two puts that collide, whatever their mode, and obstore calls
+        that a taken key. If nothing is there to take it, the put may simply be repeated.
+        """
+        collided = StoreUnavailableError(f"put {key!r}: another put was in the way")
+        if write_id is None:
+            raise collided from None
+        try:
+            found = await self._open(key, head=True)
+        except ObjectNotFoundError:
+            raise (collided if isinstance(refusal, ObjectExistsError) else refusal) from None
+        if self._attributes(found).get(WRITE_ID) != write_id:
+            raise refusal from None
+        return self._etag(found.meta)
+
+    async def get(self, key: str) -> StoredObject:
+        found = await self._open(key)
+        with _explained("get", key):
+            data = memoryview(await found.bytes_async())
+        return StoredObject(info=self._full_info(key, found), data=data)
+
+    async def head(self, key: str) -> ObjectInfo:
+        return self._full_info(key, await self._open(key, head=True))
+
+    async def _open(self, key: str, *, head: bool = False) -> GetResult:
+        check_key(key)
+        with _explained("head" if head else "get", key):
+            return await obstore.get_async(self._client, key, options={"head": head})
+
+    async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+        check_key(key)
+        plan = plan_reads(ranges, REMOTE_GAP_BYTES)
+        with _explained("get", key):
+            answers = await obstore.get_ranges_async(
+                self._client,
+                key,
+                starts=[request.start for request in plan.requests],
+                ends=[request.end for request in plan.requests],
+                coalesce=0,
+            )
+        return cut_answers(key, ranges, plan, [memoryview(answer) for answer in answers])
+
+    async def list(
+        self, prefix: str, *, start_after: str | None = None
+    ) -> AsyncIterator[ObjectInfo]:
+        """obstore knows whole parts as prefixes only, so the rest is filtered here."""
+        check_prefix(prefix)
+        folder = prefix.rpartition("/")[0]
+        with _explained("list", prefix):
+            stream = obstore.list(
+                self._client, folder or None, offset=start_after, chunk_size=LIST_CHUNK
+            )
+            async for page in stream:
+                for meta in page:
+                    if meta["path"].startswith(prefix):
+                        yield self._info(meta["path"], meta, {})
+
+    async def copy(self, source: str, target: str, *, mode: PutMode = Overwrite()) -> None:  # noqa: B008
+        """Conditional copies go through us: most servers ignore conditions on a copy."""
+        check_key(source)
+        check_key(target)
+        if isinstance(mode, Overwrite):
+            with _explained("copy", source):
+                await obstore.copy_async(self._client, source, target)
+            return
+        stored = await self.get(source)
+        await self.put(target, [stored.data], mode=mode, metadata=stored.info.metadata)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            check_key(key)
+        for start in range(0, len(keys), DELETE_CHUNK):
+            await self._delete_chunk(keys[start : start + DELETE_CHUNK])
+
+    async def _delete_chunk(self, keys: Sequence[str]) -> None:
+        """Google and Azure complain of keys that are gone; then each is deleted by itself."""
+        try:
+            with _explained("delete", keys[0]):
+                await obstore.delete_async(self._client, [*keys])
+        except ObjectNotFoundError:
+            if len(keys) > 1:
+                for key in keys:
+                    await self._delete_chunk([key])
+
+    async def close(self) -> None:
+        """The client closes its connections when it is dropped."""
+
+    def _full_info(self, key: str, found: GetResult) -> ObjectInfo:
+        return self._info(key, found.meta, without_write_id(self._attributes(found)))
+
+    def _info(self, key: str, meta: ObjectMeta, metadata: Mapping[str, str]) -> ObjectInfo:
+        return ObjectInfo(
+            key=key,
+            size_bytes=meta["size"],
+            modified_ms=round(meta["last_modified"].timestamp() * 1000),
+            etag=self._etag(meta),
+            metadata=metadata,
+        )
+
+    def _etag(self, answer: PutResult | ObjectMeta) -> str:
+        etag, generation = answer["e_tag"], answer["version"]
+        return (generation if self._traits.update_by_generation else etag) or etag or ""
+
+    def _attributes(self, found: GetResult) -> dict[str, str]:
+        """User metadata. What begins with a capital is a header of HTTP's own."""
+        own = {name: value for name, value in found.attributes.items() if name[0].islower()}
+        return self._rename(own, "_", "-")
+
+    def _rename(self, metadata: Mapping[str, str], old: str, new: str) -> dict[str, str]:
+        if not self._traits.underscored_metadata:
+            return dict(metadata)
+        return {name.replace(old, new): value for name, value in metadata.items()}
+
+
+@contextmanager
+def _explained(doing: str, key: str) -> Iterator[None]:
+    try:
+        yield
+    except (obstore.exceptions.BaseError, OSError, ValueError) as error:
+        raise explain(error, doing, key) from None

@@ -1,0 +1,292 @@
+"""Where settings come from: the only module that reads settings files and the environment.
+
+Later sources win: the defaults, the settings file, the environment, then flags. A name that
+no setting has is an error wherever it stands, because a misspelt setting that is silently
+ignored is found out only when it was needed.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from stratalog.errors import CallError
+from stratalog.settings import Bounds, Settings
+from stratalog.units import parse_duration_ms, parse_size_bytes
+
+FILE_NAME = "stratalog.toml"
+PREFIX = "STRATALOG_"
+FILE_VARIABLE = "STRATALOG_CONFIG"
+BOOTSTRAP_VARIABLE = "STRATALOG_BOOTSTRAP"
+_OTHER_VARIABLES = frozenset({FILE_VARIABLE, BOOTSTRAP_VARIABLE})
+
+_WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+class SettingsError(CallError):
+    """A setting, or the file it stands in, is wrong. The message says where and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingField:
+    """One setting, as its type and its place describe it."""
+
+    section: str
+    """Empty for a table of its own, such as `topic`."""
+    name: str
+    kind: type
+    """int, str, bool, or dict for a table of texts."""
+    optional: bool
+    bounds: Bounds | None
+    default: object
+
+    @property
+    def path(self) -> str:
+        return f"{self.section}.{self.name}" if self.section else self.name
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.path.replace(".", "_").upper()
+
+
+class _Given(NamedTuple):
+    """A value somebody gave, before anyone looked whether the setting exists."""
+
+    path: str
+    value: object
+    origin: str
+
+
+def load_settings(
+    config: Path | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    environment: Mapping[str, str] = os.environ,
+    directory: Path | None = None,
+) -> Settings:
+    """All settings. `overrides` are flags in the form `section.name=value`, later ones winning."""
+    file = find_settings_file(config, environment, directory or Path.cwd())
+    given = [*_from_file(file)] if file is not None else []
+    given += _from_environment(environment)
+    given += _from_flags(overrides)
+    return _build(given)
+
+
+def find_settings_file(
+    config: Path | None, environment: Mapping[str, str], directory: Path
+) -> Path | None:
+    """The file named by a flag, else by the environment, else the one in `directory`, if any."""
+    if config is not None:
+        return config
+    if environment.get(FILE_VARIABLE):
+        return Path(environment[FILE_VARIABLE])
+    beside = directory / FILE_NAME
+    return beside if beside.exists() else None
+
+
+@cache
+def setting_fields() -> Mapping[str, SettingField]:
+    """Every setting by its path, in the order in which they are defined."""
+    found = {}
+    for section, section_default, _ in _members(Settings()):
+        if not is_dataclass(section_default):
+            table = _field("", section, section_default, dict)
+            found[table.path] = table
+            continue
+        for name, default, hint in _members(section_default):
+            setting = _field(section, name, default, hint)
+            found[setting.path] = setting
+    return found
+
+
+def _members(owner: Any) -> Iterator[tuple[str, Any, Any]]:
+    hints = get_type_hints(type(owner), include_extras=True)
+    for member in fields(owner):
+        yield member.name, getattr(owner, member.name), hints[member.name]
+
+
+def _field(section: str, name: str, default: object, hint: Any) -> SettingField:
+    parts = [part for part in _flatten_hint(hint) if part is not NoneType]
+    kind = next(part for part in parts if isinstance(part, type))
+    return SettingField(
+        section=section,
+        name=name,
+        kind=kind,
+        optional=NoneType in _flatten_hint(hint),
+        bounds=next((part for part in parts if isinstance(part, Bounds)), None),
+        default=default,
+    )
+
+
+def _flatten_hint(hint: Any) -> list[Any]:
+    """The plain types and the bounds inside `Annotated[...]`, `... | None` and `dict[...]`."""
+    origin = get_origin(hint)
+    if origin is None:
+        return [hint]
+    if origin is dict:
+        return [dict]
+    if origin is Annotated:
+        base, *extras = get_args(hint)
+        return [*_flatten_hint(base), *extras]
+    return [part for choice in get_args(hint) for part in _flatten_hint(choice)]
+
+
+def _from_file(file: Path) -> Iterator[_Given]:
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise SettingsError(f"{file}: there is no such settings file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: the settings file cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{file}: this is not TOML: {error}") from error
+    for path, value in _leaves(document):
+        yield _Given(path, value, f"{file}")
+
+
+def _leaves(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[_Given]:
+    for variable, value in environment.items():
+        if variable.startswith(PREFIX) and variable not in _OTHER_VARIABLES:
+            yield _Given(_path_of_variable(variable), value, f"environment variable {variable}")
+
+
+def _path_of_variable(variable: str) -> str:
+    known = {setting.variable: setting for setting in setting_fields().values()}
+    if variable in known:
+        return known[variable].path
+    for setting in known.values():
+        if setting.kind is dict and variable.startswith(f"{setting.variable}_"):
+            key = variable.removeprefix(f"{setting.variable}_").lower()
+            # Topic configs are named with dots, which the names of variables cannot have.
+            return f"{setting.path}.{key.replace('_', '.') if setting.path == 'topic' else key}"
+    hint = _nearest(variable, [*known, *_OTHER_VARIABLES])
+    raise SettingsError(f"environment variable {variable}: there is no such setting{hint}")
+
+
+def _from_flags(overrides: Iterable[str]) -> Iterator[_Given]:
+    for override in overrides:
+        path, equals, value = override.partition("=")
+        if not equals:
+            raise SettingsError(f'--set {path}: write it as "section.name=value"')
+        yield _Given(path.strip(), value, f"--set {path}")
+
+
+def _build(given: Iterable[_Given]) -> Settings:
+    values: dict[str, dict[str, Any]] = {}
+    for item in given:
+        setting, key = _find(item)
+        section = values.setdefault(setting.section, {})
+        if setting.kind is dict:
+            section.setdefault(setting.name, {})[key] = _table_text(item)
+        else:
+            section[setting.name] = _convert(setting, item)
+    tables = values.pop("", {})
+    sections = {name: type(getattr(Settings(), name))(**values[name]) for name in values}
+    return Settings(**sections, **tables)
+
+
+def _find(item: _Given) -> tuple[SettingField, str]:
+    """The setting that is meant and, of a table, the key in it."""
+    known = setting_fields()
+    setting = known.get(item.path)
+    if setting is not None and setting.kind is not dict:
+        return setting, ""
+    for table in known.values():
+        if table.kind is dict and item.path.startswith(f"{table.path}."):
+            return table, item.path.removeprefix(f"{table.path}.")
+    if setting is not None or any(field.section == item.path for field in known.values()):
+        raise SettingsError(f'{item.origin}: "{item.path}" is a table: set a name inside it')
+    hint = _nearest(item.path, known)
+    raise SettingsError(f'{item.origin}: there is no setting "{item.path}"{hint}')
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), n=1, cutoff=0.4)
+    return f'; did you mean "{close[0]}"?' if close else "; docs/settings.md lists them all"
+
+
+def _table_text(item: _Given) -> str:
+    if isinstance(item.value, bool):
+        return "true" if item.value else "false"
+    if isinstance(item.value, str | int | float):
+        return str(item.value)
+    raise SettingsError(f'{item.origin}: "{item.path}" must be a text')
+
+
+def _convert(setting: SettingField, item: _Given) -> object:
+    if setting.optional and item.value == "":
+        return None
+    try:
+        return _check(setting, _TO_KIND[setting.kind](setting, item.value))
+    except ValueError as error:
+        raise SettingsError(f'{item.origin}: "{setting.path}" {error}') from error
+
+
+def _to_bool(_setting: SettingField, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in _WORDS:
+        return _WORDS[value.lower()]
+    raise ValueError("must be true or false")
+
+
+def _to_text(_setting: SettingField, value: object) -> str:
+    # The value is not repeated in the message: addresses may carry a password.
+    if not isinstance(value, str):
+        raise ValueError("must be a text in quotes")
+    return value
+
+
+def _to_int(setting: SettingField, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"must be {_wanted(setting)}, not {value!r}")
+    try:
+        if setting.name.endswith("_ms"):
+            return parse_duration_ms(value)
+        if setting.name.endswith("_bytes"):
+            return parse_size_bytes(value)
+        return int(value)
+    except ValueError as error:
+        raise ValueError(f'must be {_wanted(setting)}, not "{value}"') from error
+
+
+def _wanted(setting: SettingField) -> str:
+    if setting.name.endswith("_ms"):
+        return "milliseconds or a duration such as 250ms, 10s, 5m, 1h or 7d"
+    if setting.name.endswith("_bytes"):
+        return "bytes or a size such as 512KiB, 8MiB or 1GiB"
+    return "a whole number"
+
+
+def _check(setting: SettingField, value: Any) -> object:
+    if setting.bounds is None:
+        return value
+    least, most = setting.bounds
+    if value < least:
+        raise ValueError(f"must be at least {least}, not {value}")
+    if most is not None and value > most:
+        raise ValueError(f"must be at most {most}, not {value}")
+    return value
+
+
+_TO_KIND = {bool: _to_bool, str: _to_text, int: _to_int}

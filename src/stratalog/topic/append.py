@@ -1,0 +1,197 @@
+"""Appending to partitions: what producers send is checked here, once, before it enters a block.
+
+A bad batch fails its partition in the answer and nothing else. Checks that need shared state
+(sequences, epochs, whether the partition still exists) are the commit's.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stratalog.batch.build import recompress
+from stratalog.batch.errors import BatchDamagedError
+from stratalog.batch.frames import iter_batches
+from stratalog.batch.header import BatchHeader, TimestampType, parse_header
+from stratalog.batch.validate import validate
+from stratalog.block.block import EntryBatch
+from stratalog.block.errors import (
+    FencedProducerError,
+    OutOfOrderSequenceError,
+    TransactionsUnsupportedError,
+    UnknownProducerError,
+    WrongTierError,
+)
+from stratalog.block.writer import BlockWriter
+from stratalog.clock import Clock
+from stratalog.control.model import CommitAnswer, CommitOutcome, Topic
+from stratalog.control.plane import UnknownTopicError
+from stratalog.errors import StratalogError
+from stratalog.ids import NO_OFFSET
+from stratalog.topic.catalog import TopicCatalog
+from stratalog.topic.configs import TopicConfig, effective
+from stratalog.topic.model import PartitionWrite, PartitionWritten
+
+_REJECTIONS: Mapping[CommitOutcome, tuple[type[StratalogError], str]] = {
+    CommitOutcome.UNKNOWN_PARTITION: (UnknownTopicError, "the topic or partition is gone"),
+    CommitOutcome.OUT_OF_ORDER_SEQUENCE: (
+        OutOfOrderSequenceError,
+        "a batch before this one is missing",
+    ),
+    CommitOutcome.FENCED_PRODUCER: (
+        FencedProducerError,
+        "a newer instance of this producer has taken over",
+    ),
+    CommitOutcome.UNKNOWN_PRODUCER: (
+        UnknownProducerError,
+        "this producer's state has expired; it must start over",
+    ),
+    CommitOutcome.WRONG_TIER: (WrongTierError, "the partition does not write to blocks"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """One partition's part of a request: batches to write, or why not."""
+
+    write: PartitionWrite
+    config: TopicConfig
+    batches: Sequence[EntryBatch] = ()
+    error: StratalogError | None = None
+
+
+class TopicAppender:
+    def __init__(
+        self,
+        *,
+        writer: BlockWriter,
+        catalog: TopicCatalog,
+        clock: Clock,
+        topic_defaults: Mapping[str, str],
+    ) -> None:
+        self._writer = writer
+        self._catalog = catalog
+        self._clock = clock
+        self._defaults = topic_defaults
+
+    async def append(
+        self, writes: Sequence[PartitionWrite]
+    ) -> "asyncio.Future[list[PartitionWritten]]":
+        """Check the writes and put them into the open block.
+
+        Returns when they have their place in the order of appends; the future is answered when
+        they are durable.
+        """
+        checked = [await self._check(write) for write in writes]
+        batches = [batch for one in checked for batch in one.batches]
+        committed = self._writer.add(batches) if batches else _nothing()
+        return asyncio.ensure_future(self._answer(checked, committed))
+
+    async def _answer(
+        self, checked: Sequence[_Checked], committed: "asyncio.Future[list[CommitAnswer]]"
+    ) -> list[PartitionWritten]:
+        try:
+            answers = iter(await committed)
+        except StratalogError as error:
+            return [PartitionWritten(error=one.error or error) for one in checked]
+        written = []
+        for one in checked:
+            own = [next(answers) for _ in one.batches]
+            if any(answer.outcome is CommitOutcome.UNKNOWN_PARTITION for answer in own):
+                self._catalog.forget(one.write.topic.id)
+            written.append(_written(one, own))
+        return written
+
+    async def _check(self, write: PartitionWrite) -> _Checked:
+        config = effective(self._defaults, write.topic.configs)
+        try:
+            write = replace(write, topic=await self._grown(write))
+            batches = self._entries(write, config)
+            if config.compression is not None:
+                batches = await asyncio.to_thread(_recompressed, batches, config)
+        except StratalogError as error:
+            return _Checked(write, config, error=error)
+        return _Checked(write, config, batches)
+
+    async def _grown(self, write: PartitionWrite) -> Topic:
+        """The topic, asked for anew if the partition is beyond those that we know of."""
+        topic = write.topic
+        if 0 <= write.partition < topic.partition_count:
+            return topic
+        self._catalog.forget(topic.id)
+        found = await self._catalog.with_ids([topic.id])
+        if topic.id not in found or not 0 <= write.partition < found[topic.id].partition_count:
+            raise UnknownTopicError(f"topic {topic.name!r} has no partition {write.partition}")
+        return found[topic.id]
+
+    def _entries(self, write: PartitionWrite, config: TopicConfig) -> list[EntryBatch]:
+        if not write.data:
+            raise BatchDamagedError(0, "there is no record batch")
+        return [
+            self._entry(write, config, position, header)
+            for position, header in iter_batches(write.data)
+        ]
+
+    def _entry(
+        self, write: PartitionWrite, config: TopicConfig, position: int, header: BatchHeader
+    ) -> EntryBatch:
+        if header.is_transactional:
+            raise TransactionsUnsupportedError("transactional batches are not supported yet")
+        bounds = self._time_bounds(config)
+        validate(
+            write.data,
+            position,
+            header,
+            max_batch_bytes=config.max_message_bytes,
+            earliest_timestamp_ms=bounds[0],
+            latest_timestamp_ms=bounds[1],
+        )
+        return EntryBatch(
+            topic_id=write.topic.id,
+            topic_name=write.topic.name,
+            partition=write.partition,
+            timestamp_type=config.timestamp_type,
+            header=header,
+            data=write.data[position : position + header.size_bytes],
+        )
+
+    def _time_bounds(self, config: TopicConfig) -> tuple[int | None, int | None]:
+        """Between which times a producer's timestamps must lie. Ours need no bounds."""
+        if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            return None, None
+        now_ms = self._clock.now_ms()
+        return now_ms - config.timestamp_before_max_ms, now_ms + config.timestamp_after_max_ms
+
+
+def _recompressed(batches: Sequence[EntryBatch], config: TopicConfig) -> list[EntryBatch]:
+    return [_recompressed_one(batch, config) for batch in batches]
+
+
+def _recompressed_one(batch: EntryBatch, config: TopicConfig) -> EntryBatch:
+    assert config.compression is not None
+    if batch.header.codec_bits == config.compression:
+        return batch
+    data = recompress(batch.data, 0, config.compression)
+    return replace(batch, data=memoryview(data), header=parse_header(data))
+
+
+def _nothing() -> "asyncio.Future[list[CommitAnswer]]":
+    nothing: asyncio.Future[list[CommitAnswer]] = asyncio.get_running_loop().create_future()
+    nothing.set_result([])
+    return nothing
+
+
+def _written(one: _Checked, answers: Sequence[CommitAnswer]) -> PartitionWritten:
+    if one.error is not None:
+        return PartitionWritten(error=one.error)
+    for answer in answers:
+        if answer.outcome in _REJECTIONS:
+            kind, reason = _REJECTIONS[answer.outcome]
+            where = f"{one.write.topic.name}-{one.write.partition}"
+            return PartitionWritten(error=kind(f"{where}: {reason}"))
+    first = answers[0]
+    stamps = one.config.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return PartitionWritten(
+        base_offset=first.base_offset if first.base_offset >= 0 else NO_OFFSET,
+        append_time_ms=first.append_time_ms if stamps else -1,
+        log_start=first.log_start,
+    )

@@ -1,0 +1,91 @@
+"""The topics, as this broker knows them.
+
+The cache may say yes, never "not there": what it does not have is asked of the control plane. A
+topic that was deleted or has grown elsewhere is noticed when its entry expires, or when a commit
+or a read finds out that the partition is gone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from stratalog.clock import Clock
+from stratalog.control.model import Topic
+from stratalog.control.plane import ControlPlane
+from stratalog.ids import TopicId
+
+_EXPIRY_S = 5.0
+"""How long a cached topic is believed. It bounds how stale partition counts and configs are."""
+
+
+class TopicCatalog:
+    def __init__(self, *, control: ControlPlane, clock: Clock) -> None:
+        self._control = control
+        self._clock = clock
+        self._by_name: dict[str, tuple[float, Topic]] = {}
+        self._by_id: dict[TopicId, tuple[float, Topic]] = {}
+
+    def cached(self, name: str) -> Topic | None:
+        """The topic if it is known and fresh. None says nothing."""
+        return self._fresh(self._by_name.get(name))
+
+    def cached_id(self, topic_id: TopicId) -> Topic | None:
+        return self._fresh(self._by_id.get(topic_id))
+
+    async def named(self, names: Sequence[str]) -> dict[str, Topic]:
+        """Those of the topics that exist, by name."""
+        known = {name: topic for name in names if (topic := self.cached(name)) is not None}
+        missing = [name for name in names if name not in known]
+        if missing:
+            known.update(
+                (topic.name, topic)
+                for topic in self._remember(await self._control.topics_named(missing))
+            )
+        return known
+
+    async def with_ids(self, ids: Sequence[TopicId]) -> dict[TopicId, Topic]:
+        known = {key: topic for key in ids if (topic := self.cached_id(key)) is not None}
+        missing = [key for key in ids if key not in known]
+        if missing:
+            known.update(
+                (topic.id, topic)
+                for topic in self._remember(await self._control.topics_with_ids(missing))
+            )
+        return known
+
+    async def all(self) -> list[Topic]:
+        return self._remember(await self._control.topics())
+
+    async def create(self, name: str, *, partition_count: int, configs: Mapping[str, str]) -> Topic:
+        topic = await self._control.create_topic(
+            name, partition_count=partition_count, configs=configs
+        )
+        return self._remember([topic])[0]
+
+    async def add_partitions(self, topic: Topic, *, partition_count: int) -> Topic:
+        grown = await self._control.add_partitions(topic.id, partition_count=partition_count)
+        return self._remember([grown])[0]
+
+    async def delete(self, topic: Topic) -> None:
+        self.forget(topic.id)
+        await self._control.delete_topic(topic.id)
+
+    def forget(self, topic_id: TopicId) -> None:
+        """Ask again next time: somebody found out that this topic is not what we think."""
+        entry = self._by_id.pop(topic_id, None)
+        if entry is not None:
+            self._by_name.pop(entry[1].name, None)
+
+    def _fresh(self, entry: tuple[float, Topic] | None) -> Topic | None:
+        if entry is None or self._clock.monotonic() > entry[0]:
+            return None
+        return entry[1]
+
+    def _remember(self, topics: Iterable[Topic]) -> list[Topic]:
+        expires = self._clock.monotonic() + _EXPIRY_S
+        remembered = list(topics)
+        for topic in remembered:
+            earlier = self._by_name.get(topic.name)
+            if earlier is not None and earlier[1].id != topic.id:
+                self.forget(earlier[1].id)
+            self._by_name[topic.name] = (expires, topic)
+            self._by_id[topic.id] = (expires, topic)
+        return remembered

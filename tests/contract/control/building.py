@@ -1,0 +1,104 @@
+"""Short ways to say what a test commits."""
+
+import os
+from collections.abc import Sequence
+from itertools import count
+
+from stratalog.batch.header import TimestampType
+from stratalog.control.model import (
+    BatchToCommit,
+    BlockToCommit,
+    CommitAnswer,
+    CommitOutcome,
+    Topic,
+)
+from stratalog.control.plane import ControlPlane
+from stratalog.ids import (
+    NO_PRODUCER,
+    BrokerId,
+    ObjectId,
+    PartitionIndex,
+    ProducerId,
+    TopicPartition,
+    uuid7,
+)
+
+_numbers = count(1)
+
+
+def part(topic: Topic, partition: int = 0) -> TopicPartition:
+    return TopicPartition(topic.id, PartitionIndex(partition))
+
+
+def batch(
+    partition: TopicPartition,
+    records: int = 1,
+    *,
+    size: int = 100,
+    gap: int = 0,
+    timestamp: int = 1_000,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    producer: int = NO_PRODUCER,
+    epoch: int = 0,
+    sequence: int = -1,
+) -> BatchToCommit:
+    """A batch; `gap` is how many bytes lie between it and the one before. See `block`."""
+    return BatchToCommit(
+        topic_id=partition.topic_id,
+        partition=partition.partition,
+        byte_offset=gap,
+        byte_size=size,
+        last_offset_delta=records - 1,
+        max_timestamp=timestamp,
+        timestamp_type=timestamp_type,
+        producer_id=ProducerId(producer),
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+
+
+def block(*batches: BatchToCommit, broker: int = 0) -> BlockToCommit:
+    """A block of the batches, laid one after the other."""
+    placed: list[BatchToCommit] = []
+    end = 0
+    for each in batches:
+        start = end + each.byte_offset
+        end = start + each.byte_size
+        placed.append(_at(each, start))
+    object_id = ObjectId(uuid7(next(_numbers), os.urandom))
+    return BlockToCommit(
+        object_id=object_id,
+        key=f"blocks/{object_id}",
+        size_bytes=end,
+        broker_id=BrokerId(broker),
+        batches=placed,
+    )
+
+
+async def commit(plane: ControlPlane, *batches: BatchToCommit) -> list[CommitAnswer]:
+    """Commit one block of the batches."""
+    [answers] = await plane.commit_blocks([block(*batches)])
+    return answers
+
+
+def outcomes(answers: Sequence[CommitAnswer]) -> list[CommitOutcome]:
+    return [answer.outcome for answer in answers]
+
+
+def offsets(answers: Sequence[CommitAnswer]) -> list[int]:
+    return [answer.base_offset for answer in answers]
+
+
+def _at(each: BatchToCommit, start: int) -> BatchToCommit:
+    return BatchToCommit(
+        topic_id=each.topic_id,
+        partition=each.partition,
+        byte_offset=start,
+        byte_size=each.byte_size,
+        last_offset_delta=each.last_offset_delta,
+        max_timestamp=each.max_timestamp,
+        timestamp_type=each.timestamp_type,
+        producer_id=each.producer_id,
+        producer_epoch=each.producer_epoch,
+        base_sequence=each.base_sequence,
+    )

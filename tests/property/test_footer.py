@@ -1,0 +1,99 @@
+"""A footer survives the round trip, and no bytes make the decoder fail in an untyped way."""
+
+import struct
+from itertools import accumulate
+
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stratalog.block.footer import (
+    FOOTER_MAGIC,
+    TRAILER_BYTES,
+    BlockFooter,
+    FooterBatch,
+    FooterDamagedError,
+    FooterPartition,
+    decode_footer,
+    encode_footer,
+    parse_trailer,
+)
+from stratalog.ids import BrokerId, ObjectId, PartitionIndex, TopicId
+
+PLACES = st.tuples(st.uuids(), st.integers(0, 2**31 - 1))
+
+
+@st.composite
+def footers(draw: st.DrawFn) -> BlockFooter:
+    places = sorted(draw(st.sets(PLACES, max_size=5)))
+    counts = draw(st.lists(st.integers(1, 4), min_size=len(places), max_size=len(places)))
+    total = sum(counts)
+    sizes = draw(st.lists(st.integers(61, 2**32 - 1), min_size=total, max_size=total))
+    gaps = draw(st.lists(st.integers(0, 9), min_size=total, max_size=total))
+    ends = accumulate(size + gap for size, gap in zip(sizes, gaps, strict=True))
+    batches = [
+        FooterBatch(byte_offset=end - size, byte_size=size, record_count=draw(st.integers(0, 9)))
+        for end, size in zip(ends, sizes, strict=True)
+    ]
+    partitions = []
+    for (topic_id, partition), count in zip(places, counts, strict=True):
+        partitions.append(
+            FooterPartition(
+                topic_id=TopicId(topic_id),
+                topic_name=draw(st.text(max_size=8)),
+                partition=PartitionIndex(partition),
+                batches=tuple(batches[:count]),
+            )
+        )
+        del batches[:count]
+    return BlockFooter(
+        block_id=ObjectId(draw(st.uuids())),
+        broker_id=BrokerId(draw(st.integers(-(2**31), 2**31 - 1))),
+        created_ms=draw(st.integers(-(2**63), 2**63 - 1)),
+        partitions=tuple(partitions),
+    )
+
+
+def decodes_or_is_damaged(data: bytes) -> bool:
+    try:
+        decode_footer(data)
+    except FooterDamagedError:
+        return False
+    return True
+
+
+@given(footers())
+def test_every_footer_survives_the_round_trip(footer: BlockFooter) -> None:
+    data = encode_footer(footer)
+    assert decode_footer(data) == footer
+    assert parse_trailer(data[-TRAILER_BYTES:])[0] == len(data) - TRAILER_BYTES
+
+
+@given(footers(), st.data())
+def test_every_flipped_bit_is_noticed(footer: BlockFooter, data: st.DataObject) -> None:
+    encoded = bytearray(encode_footer(footer))
+    position = data.draw(st.integers(0, len(encoded) - 1))
+    encoded[position] ^= 1 << data.draw(st.integers(0, 7))
+    assert not decodes_or_is_damaged(bytes(encoded))
+
+
+@given(footers(), st.data())
+def test_every_cut_is_noticed(footer: BlockFooter, data: st.DataObject) -> None:
+    encoded = encode_footer(footer)
+    assert not decodes_or_is_damaged(encoded[: data.draw(st.integers(0, len(encoded) - 1))])
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_decode_or_are_damaged(data: bytes) -> None:
+    decodes_or_is_damaged(data)
+
+
+@given(footers(), st.data())
+def test_any_payload_with_a_good_crc_decodes_or_is_damaged(
+    footer: BlockFooter, data: st.DataObject
+) -> None:
+    payload = bytearray(encode_footer(footer)[:-TRAILER_BYTES])
+    for _ in range(data.draw(st.integers(1, 4))):
+        payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    trailer = struct.pack(">II8s", len(payload), crc32c(bytes(payload)), FOOTER_MAGIC)
+    decodes_or_is_damaged(bytes(payload) + trailer)

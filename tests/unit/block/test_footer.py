@@ -1,0 +1,140 @@
+import struct
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from crc32c import crc32c
+
+from stratalog.block.footer import (
+    FOOTER_MAGIC,
+    TRAILER_BYTES,
+    BlockFooter,
+    FooterBatch,
+    FooterDamagedError,
+    FooterPartition,
+    decode_footer,
+    encode_footer,
+    parse_trailer,
+)
+from stratalog.ids import BrokerId, ObjectId, PartitionIndex, TopicId
+
+TOPIC_A = TopicId(UUID(int=1))
+TOPIC_B = TopicId(UUID(int=2))
+
+
+def batch(byte_offset: int, byte_size: int = 100) -> FooterBatch:
+    return FooterBatch(byte_offset=byte_offset, byte_size=byte_size, record_count=3)
+
+
+def entry(topic_id: TopicId, partition: int, *batches: FooterBatch) -> FooterPartition:
+    return FooterPartition(
+        topic_id=topic_id,
+        topic_name="orders",
+        partition=PartitionIndex(partition),
+        batches=batches,
+    )
+
+
+def footer_of(*partitions: FooterPartition) -> BlockFooter:
+    return BlockFooter(
+        block_id=ObjectId(UUID(int=7)),
+        broker_id=BrokerId(3),
+        created_ms=1_700_000_000_000,
+        partitions=partitions,
+    )
+
+
+def sealed(payload: bytes) -> bytes:
+    return payload + struct.pack(">II8s", len(payload), crc32c(payload), FOOTER_MAGIC)
+
+
+FOOTER = footer_of(
+    entry(TOPIC_A, 0, batch(0), batch(100)),
+    entry(TOPIC_A, 2, batch(200)),
+    entry(TOPIC_B, 0, batch(300, 61)),
+)
+PAYLOAD = encode_footer(FOOTER)[:-TRAILER_BYTES]
+
+
+def test_a_footer_comes_back_as_it_was_written() -> None:
+    assert decode_footer(encode_footer(FOOTER)) == FOOTER
+    assert FOOTER.data_end == 361
+
+
+def test_a_footer_without_partitions_is_one() -> None:
+    assert decode_footer(encode_footer(footer_of())) == footer_of()
+    assert footer_of().data_end == 0
+
+
+def test_the_bytes_are_those_of_the_documented_layout() -> None:
+    footer = footer_of(entry(TOPIC_A, 5, batch(0, 61)))
+    assert encode_footer(footer) == sealed(
+        struct.pack(">HH", 1, 0)
+        + UUID(int=7).bytes
+        + struct.pack(">iqI", 3, 1_700_000_000_000, 1)
+        + UUID(int=1).bytes
+        + struct.pack(">H", 6)
+        + b"orders"
+        + struct.pack(">iI", 5, 1)
+        + struct.pack(">QII", 0, 61, 3)
+    )
+
+
+def test_the_trailer_tells_length_and_crc() -> None:
+    assert parse_trailer(encode_footer(FOOTER)[-16:]) == (len(PAYLOAD), crc32c(PAYLOAD))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "16 bytes, not 0"),
+        (b"x" * 15, "16 bytes, not 15"),
+        (b"x" * 16, "not a block, or cut short"),
+        (struct.pack(">II8s", 35, 0, FOOTER_MAGIC), "35 is less than 36"),
+        (encode_footer(FOOTER)[1:], "but there are"),
+        (b"x" + encode_footer(FOOTER), "but there are"),
+        (bytes([255]) + encode_footer(FOOTER)[1:], "CRC is"),
+        (sealed(b"\0\2" + PAYLOAD[2:]), "version 2 is not 1"),
+        (sealed(PAYLOAD[:2] + b"\0\1" + PAYLOAD[4:]), "flags 0x0001"),
+        (sealed(PAYLOAD + b"\0"), "1 bytes after its last batch"),
+        (sealed(PAYLOAD[:-1]), "1 bytes short of 1 batches"),
+        (sealed(PAYLOAD[:-17]), "1 bytes short of a partition"),
+        (sealed(PAYLOAD[:40]), "short of a topic id"),
+        (sealed(PAYLOAD[:57]), "short of a topic name"),
+        (sealed(PAYLOAD.replace(b"orders", b"\xfforder")), "is not UTF-8"),
+    ],
+)
+def test_damage_is_named(data: bytes, message: str) -> None:
+    with pytest.raises(FooterDamagedError, match=message):
+        decode_footer(data)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "message"),
+    [
+        ([entry(TOPIC_B, 0, batch(0)), entry(TOPIC_A, 0, batch(100))], "ascending"),
+        ([entry(TOPIC_A, 1, batch(0)), entry(TOPIC_A, 0, batch(100))], "ascending"),
+        ([entry(TOPIC_A, 1, batch(0)), entry(TOPIC_A, 1, batch(100))], "ascending"),
+        ([entry(TOPIC_A, -1, batch(0))], "never negative"),
+        ([entry(TOPIC_A, 0)], "without batches"),
+        ([entry(TOPIC_A, 0, batch(0, 60))], "too few for a record batch"),
+        ([entry(TOPIC_A, 0, batch(0), batch(99))], "byte 99 begins before 100"),
+        ([entry(TOPIC_A, 0, batch(100)), entry(TOPIC_A, 1, batch(0))], "begins before 200"),
+    ],
+)
+def test_a_footer_that_contradicts_itself_is_neither_written_nor_read(
+    partitions: list[FooterPartition], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    footer = replace(FOOTER, partitions=tuple(partitions))
+    with pytest.raises(AssertionError, match=message):
+        encode_footer(footer)
+    with monkeypatch.context() as patch:
+        patch.setattr("stratalog.block.footer._problem", lambda footer: None)
+        data = encode_footer(footer)
+    with pytest.raises(FooterDamagedError, match=message):
+        decode_footer(data)
+
+
+def test_ranges_may_touch_and_may_leave_gaps() -> None:
+    footer = footer_of(entry(TOPIC_A, 0, batch(0), batch(100), batch(1000)))
+    assert decode_footer(encode_footer(footer)) == footer

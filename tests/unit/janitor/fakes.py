@@ -1,0 +1,157 @@
+"""Stand-ins that answer only what the janitor asks, and can be told to refuse."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+from uuid import UUID
+
+from stratalog.control.model import ObjectKind, PartitionState, StoredObjectRow, Topic, WriteTier
+from stratalog.control.plane import ControlPlane, UnknownTopicError
+from stratalog.errors import StratalogError
+from stratalog.ids import (
+    LeaderEpoch,
+    ObjectId,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
+from stratalog.objects.store import ObjectStore, StoreAccessError
+
+
+def topic(number: int, *, partition_count: int = 1) -> Topic:
+    return Topic(
+        id=TopicId(UUID(int=number)),
+        name=f"topic-{number}",
+        partition_count=partition_count,
+        configs={},
+        created_ms=0,
+    )
+
+
+def object_row(number: int) -> StoredObjectRow:
+    return StoredObjectRow(
+        object_id=ObjectId(UUID(int=number)),
+        key=f"k{number}",
+        kind=ObjectKind.BLOCK,
+        size_bytes=1,
+        committed_ms=0,
+        marked_ms=0,
+    )
+
+
+@dataclass
+class FakeControl:
+    all_topics: list[Topic] = field(default_factory=list)
+    expired: dict[TopicPartition, int] = field(default_factory=dict)
+    """Rows that retention finds in each partition."""
+    unwritten: set[TopicPartition] = field(default_factory=set)
+    trimmed: set[TopicPartition] = field(default_factory=set)
+    gone: set[TopicId] = field(default_factory=set)
+    marked: list[StoredObjectRow] = field(default_factory=list)
+    purgeable: int = 0
+    idle_producers: int = 0
+    old_answers: int = 0
+    calls: list[str] = field(default_factory=list)
+    failing: dict[str, Exception] = field(default_factory=dict)
+
+    @property
+    def plane(self) -> ControlPlane:
+        return cast(ControlPlane, self)
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if name in self.failing:
+            raise self.failing[name]
+
+    async def topics(self) -> list[Topic]:
+        self._called("topics")
+        return self.all_topics
+
+    async def topic_partitions(self, topic_id: TopicId) -> list[PartitionState]:
+        (found,) = (topic for topic in self.all_topics if topic.id == topic_id)
+        return [self._state(topic_id, number) for number in range(found.partition_count)]
+
+    def _state(self, topic_id: TopicId, number: int) -> PartitionState:
+        partition = TopicPartition(topic_id, PartitionIndex(number))
+        end = Offset(0 if partition in self.unwritten else 10)
+        start = end if partition in self.trimmed else Offset(0)
+        return PartitionState(
+            topic_id=topic_id,
+            partition=partition.partition,
+            log_start=start,
+            remote_end=start,
+            block_start=start,
+            block_end=end,
+            high_watermark=end,
+            last_stable=end,
+            write_tier=WriteTier.BLOCK,
+            leader_epoch=LeaderEpoch(0),
+            size_bytes=0,
+            last_commit_ms=0,
+        )
+
+    async def enforce_retention(
+        self,
+        partition: TopicPartition,
+        *,
+        retention_ms: int | None,
+        retention_bytes: int | None,
+        max_rows: int,
+    ) -> int:
+        self._called(
+            f"retain {partition.topic_id.int}-{partition.partition} {retention_ms} "
+            f"{retention_bytes}"
+        )
+        if partition.topic_id in self.gone:
+            raise UnknownTopicError("gone")
+        removed = min(max_rows, self.expired.get(partition, 0))
+        self.expired[partition] = self.expired.get(partition, 0) - removed
+        return removed
+
+    async def marked_objects(self, *, grace_ms: int, limit: int) -> list[StoredObjectRow]:
+        self._called("marked_objects")
+        return self.marked[:limit]
+
+    async def forget_objects(self, ids: Sequence[ObjectId]) -> None:
+        self._called("forget_objects")
+        self.marked = [row for row in self.marked if row.object_id not in ids]
+
+    async def purge_deleted_topics(self, *, max_rows: int) -> int:
+        self._called("purge_deleted_topics")
+        removed = min(max_rows, self.purgeable)
+        self.purgeable -= removed
+        return removed
+
+    async def forget_answers(self, *, older_than_ms: int) -> int:
+        self._called("forget_answers")
+        removed, self.old_answers = self.old_answers, 0
+        return removed
+
+    async def expire_producers(self, *, idle_ms: int, max_rows: int) -> int:
+        self._called("expire_producers")
+        removed = min(max_rows, self.idle_producers)
+        self.idle_producers -= removed
+        return removed
+
+
+@dataclass
+class FakeStore:
+    keys: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    """Keys that cannot be deleted, such as those under a legal hold."""
+    failure: StratalogError | None = None
+    requests: int = 0
+    url: str = "fake:"
+
+    @property
+    def store(self) -> ObjectStore:
+        return cast(ObjectStore, self)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        self.requests += 1
+        if self.failure is not None:
+            raise self.failure
+        self.keys -= set(keys) - self.held
+        if self.held & set(keys):
+            raise StoreAccessError("held")

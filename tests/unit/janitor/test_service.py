@@ -1,0 +1,142 @@
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+from tests.unit.janitor.fakes import FakeControl, FakeStore, object_row
+
+from stratalog.control.plane import ControlUnavailableError
+from stratalog.janitor.retention import Retention
+from stratalog.janitor.service import Janitor
+from stratalog.metrics import Metrics
+from stratalog.settings import JanitorSettings
+
+STEPS = [
+    "retention",
+    "topic purge",
+    "deletion",
+    "sweep",
+    "answer expiry",
+    "producer expiry",
+]
+
+
+class HeldClock:
+    """Time that moves when a test says so."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+        self.asleep = asyncio.Event()
+        self.wake = asyncio.Event()
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic(self) -> float:
+        return 0
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.asleep.set()
+        await self.wake.wait()
+        self.wake.clear()
+
+
+def janitor_of(
+    control: FakeControl,
+    store: FakeStore,
+    clock: HeldClock | None = None,
+    *,
+    interval_ms: int = 1000,
+    entropy: Callable[[int], bytes] = lambda size: b"\x80" * size,
+    metrics: Metrics | None = None,
+) -> Janitor:
+    return Janitor(
+        control=control.plane,
+        store=store.store,
+        retention_of=lambda topic: Retention(ms=1, bytes=None),
+        settings=JanitorSettings(interval_ms=interval_ms, chunk_rows=3),
+        clock=clock or HeldClock(),
+        entropy=entropy,
+        metrics=metrics,
+    )
+
+
+def busy() -> tuple[FakeControl, FakeStore]:
+    control = FakeControl(purgeable=2, marked=[object_row(1)], old_answers=4, idle_producers=7)
+    return control, FakeStore({"k1"})
+
+
+async def test_one_failing_step_leaves_the_others_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    control, store = busy()
+    control.failing["marked_objects"] = ControlUnavailableError("the database is away")
+    metrics = Metrics()
+    with caplog.at_level(logging.WARNING):
+        outcomes = await janitor_of(control, store, metrics=metrics).run_once()
+    assert [outcome.name for outcome in outcomes] == STEPS
+    done = {outcome.name: outcome.done for outcome in outcomes if outcome.error is None}
+    assert done == {
+        "retention": 0,
+        "topic purge": 2,
+        "answer expiry": 4,
+        "producer expiry": 7,
+    }
+    assert (
+        "could not finish deletion, and will try again: the database is away. "
+        "Until then objects that nobody needs keep their space." in caplog.text
+    )
+    count = metrics.registry.get_sample_value
+    assert count("stratalog_janitor_failures_total", {"step": "deletion"}) == 1
+    assert count("stratalog_janitor_removed_total", {"step": "topic purge"}) == 2
+
+
+async def test_an_error_of_our_own_is_logged_with_its_trace(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    control, store = busy()
+    control.failing["topics"] = ZeroDivisionError()
+    with caplog.at_level(logging.WARNING):
+        outcomes = await janitor_of(control, store).run_once()
+    assert isinstance(outcomes[0].error, ZeroDivisionError)
+    assert "Traceback" in caplog.text
+
+
+async def test_it_runs_after_every_pause_until_it_is_stopped() -> None:
+    control, store = busy()
+    clock = HeldClock()
+    janitor = janitor_of(control, store, clock)
+    janitor.start()
+    janitor.start()
+    await clock.asleep.wait()
+    assert control.calls == []
+    for runs in (1, 2):
+        clock.asleep.clear()
+        clock.wake.set()
+        await clock.asleep.wait()
+        assert control.calls.count("topics") == runs
+    await janitor.stop()
+    await janitor.stop()
+    clock.wake.set()
+    await asyncio.sleep(0)
+    assert control.calls.count("topics") == 2
+
+
+@pytest.mark.parametrize(("drawn", "pause"), [(b"\0\0", 0.8), (b"\xff\xff", 1.2)])
+async def test_pauses_are_spread_around_the_interval(drawn: bytes, pause: float) -> None:
+    clock = HeldClock()
+    janitor = janitor_of(*busy(), clock, entropy=lambda size: drawn)
+    janitor.start()
+    await clock.asleep.wait()
+    await janitor.stop()
+    assert clock.pauses == [pytest.approx(pause)]
+
+
+async def test_an_interval_of_zero_switches_it_off() -> None:
+    clock = HeldClock()
+    janitor = janitor_of(*busy(), clock, interval_ms=0)
+    janitor.start()
+    await asyncio.sleep(0)
+    await janitor.stop()
+    assert clock.pauses == []
