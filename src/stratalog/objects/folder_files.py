@@ -27,6 +27,7 @@ from pathlib import Path
 from stratalog.clock import Clock
 from stratalog.errors import StratalogError
 from stratalog.ids import Entropy
+from stratalog.objects.direct import wants_direct, write_direct
 from stratalog.objects.durable import (
     DurableFolders,
     copy_file,
@@ -84,7 +85,7 @@ class FolderFiles:
     def put(
         self, key: str, parts: Sequence[Buffer], mode: PutMode, metadata: Mapping[str, str]
     ) -> str:
-        return self._put(key, partial(write_parts, parts=parts), mode, metadata)
+        return self._put(key, partial(_write_object, parts=parts), mode, metadata)
 
     def _put(self, key: str, writer: Writer, mode: PutMode, metadata: Mapping[str, str]) -> str:
         write_id = metadata.get(WRITE_ID)
@@ -325,3 +326,8 @@ def _explain(error: OSError, what: str) -> StratalogError:
             return BadKeyError(what)
         case _:
             return StoreUnavailableError(what)
+
+
+def _write_object(descriptor: int, parts: Sequence[Buffer]) -> None:
+    if not (wants_direct(parts) and write_direct(descriptor, parts)):
+        write_parts(descriptor, parts)

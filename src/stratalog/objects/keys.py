@@ -9,7 +9,9 @@ from collections.abc import Mapping
 
 from stratalog.errors import CallError
 
-MAX_KEY_BYTES = 1024
+MAX_PREFIX_BYTES = 120
+MAX_KEY_BYTES = 900
+"""S3 takes 1024 bytes, with the prefix that all keys of a store may share."""
 MAX_PART_BYTES = 255
 MAX_METADATA_BYTES = 2048
 RESERVED_PART = ".stratalog"

@@ -15,6 +15,7 @@ from stratalog.errors import CallError
 from stratalog.ids import Entropy
 from stratalog.metrics import Metrics
 from stratalog.objects.folder import FolderStore
+from stratalog.objects.keys import MAX_PREFIX_BYTES, check_key
 from stratalog.objects.metered import MeteredStore
 from stratalog.objects.options import CLIENT_OPTIONS, SERVICE_OPTIONS
 from stratalog.objects.remote import Client, RemoteStore, Traits
@@ -98,7 +99,15 @@ def _bucket_and_prefix(scheme: str, rest: str) -> tuple[str, str]:
         raise BadStoreError(f"{scheme} URLs look like {scheme}://<bucket>/<prefix>")
     if any(sign in bucket for sign in "@:?#") or "?" in prefix:
         raise BadStoreError(f"a {scheme} URL names a bucket; credentials belong in the options")
-    return bucket, prefix.strip("/")
+    return bucket, _checked_prefix(prefix.strip("/"))
+
+
+def _checked_prefix(prefix: str) -> str:
+    if prefix:
+        check_key(prefix)
+    if len(prefix.encode()) > MAX_PREFIX_BYTES:
+        raise BadStoreError(f"the prefix {prefix!r} is longer than {MAX_PREFIX_BYTES} bytes")
+    return prefix
 
 
 def _check_options(scheme: str, options: Mapping[str, str]) -> None:

@@ -173,11 +173,14 @@ class RemoteStore:
         folder = prefix.rpartition("/")[0]
         with _explained("list", prefix):
             stream = obstore.list(
-                self._client, folder or None, offset=start_after, chunk_size=LIST_CHUNK
+                self._client,
+                folder or None,
+                offset=_just_before(start_after) if start_after else None,
+                chunk_size=LIST_CHUNK,
             )
             async for page in stream:
                 for meta in page:
-                    if meta["path"].startswith(prefix):
+                    if meta["path"].startswith(prefix) and meta["path"] > (start_after or ""):
                         yield self._info(meta["path"], meta, {})
 
     async def copy(self, source: str, target: str, *, mode: PutMode = Overwrite()) -> None:  # noqa: B008
@@ -235,6 +238,17 @@ class RemoteStore:
         if not self._traits.underscored_metadata:
             return dict(metadata)
         return {name.replace(old, new): value for name, value in metadata.items()}
+
+
+def _just_before(key: str) -> str:
+    """An offset for a listing that is a little smaller than the key, and surely no folder.
+
+    Asked for what follows the name of a folder, SeaweedFS leaves out what is in the folder.
+    """
+    last = key[-1]
+    if not (last.isascii() and last.isalnum()):
+        return key
+    return f"{key[:-1]}{'.' if last == '0' else chr(ord(last) - 1)}~"
 
 
 @contextmanager
