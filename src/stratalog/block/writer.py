@@ -18,8 +18,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import compress
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from prometheus_client import Counter, Histogram
@@ -30,7 +29,7 @@ from stratalog.block.errors import BlockFailedError, BlockInDoubtError, BrokerSt
 from stratalog.block.missing import MissingSequences
 from stratalog.clock import Clock
 from stratalog.control.model import BlockToCommit, CommitAnswer, CommitOutcome
-from stratalog.control.plane import BarredObjectError, ControlPlane
+from stratalog.control.plane import BarredObjectError, ControlPlane, ControlUnavailableError
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
 from stratalog.ids import BrokerId, Entropy, ObjectId, Offset, TopicPartition, uuid7
 from stratalog.metrics import Metrics
@@ -55,8 +54,6 @@ _PARTITIONS_PER_WINDOW = 1000
 """A commit to more partitions than this stretches the window in proportion: many thin partitions
 make fewer, fuller rows instead of more than the control plane carries."""
 _MAX_STRETCH = 4.0
-
-_TURNED_AWAY = CommitAnswer(outcome=CommitOutcome.OUT_OF_ORDER_SEQUENCE)
 
 
 class OnCommit(Protocol):
@@ -239,20 +236,15 @@ class BlockWriter:
                 self._fail(queued, BlockFailedError(f"internal error: {mistake!r}"))
 
     async def _commit(self, group: Sequence[_Queued]) -> None:
-        admitted = [[self._missing.admits(b) for b in q.block.commit.batches] for q in group]
-        blocks = [
-            replace(queued.block.commit, batches=list(compress(queued.block.commit.batches, flags)))
-            for queued, flags in zip(group, admitted, strict=True)
-        ]
+        blocks = [self._missing.mark(queued.block.commit) for queued in group]
         started = self._clock.monotonic()
         answers = await self._commit_blocks(group, blocks)
         if answers is None:
             return
         self._metrics.commit_seconds.observe(self._clock.monotonic() - started)
-        complete = [_with_turned_away(*pair) for pair in zip(admitted, answers, strict=True)]
-        for queued, block_answers in zip(group, complete, strict=True):
+        for queued, block_answers in zip(group, answers, strict=True):
             self._finish(queued, block_answers)
-        advanced = _advanced(group, complete)
+        advanced = _advanced(group, answers)
         self._adjust_window(len(advanced))
         self._on_commit(advanced)
 
@@ -280,10 +272,17 @@ class BlockWriter:
         """The answers of a commit in doubt, or none if it is now certain never to happen."""
         deadline = self._clock.monotonic() + self._settings.retry_ms / 1000
         try:
-            answers = await self._until(deadline, lambda: self._control.resolve_commit(blocks))
+            answers = await self._until(deadline, lambda: self._resolve(blocks))
         except StratalogError as still_unknown:
             return None, BlockInDoubtError(f"{doubt}; {still_unknown}")
         return answers, BlockFailedError(f"the commit did not happen: {doubt}")
+
+    async def _resolve(self, blocks: Sequence[BlockToCommit]) -> list[list[CommitAnswer]] | None:
+        try:
+            return await self._control.resolve_commit(blocks)
+        except OutcomeUnknownError as doubt:
+            # Whether the tombstones are in or not: they may be put again.
+            raise ControlUnavailableError(str(doubt)) from doubt
 
     async def _until(self, deadline: float, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call that failed without effect, with growing pauses, until the deadline."""
@@ -300,6 +299,7 @@ class BlockWriter:
 
     def _finish(self, queued: _Queued, answers: Sequence[CommitAnswer]) -> None:
         self._cache.add(queued.block, answers)
+        self._missing.answered(queued.block.commit.batches, answers)
         self._metrics.blocks.inc()
         self._metrics.bytes.inc(queued.block.commit.size_bytes)
         by_arrival: list[CommitAnswer | None] = [None] * len(answers)
@@ -323,13 +323,6 @@ class BlockWriter:
 
     def _adjust_window(self, partitions: int) -> None:
         self._stretch = min(max(partitions / _PARTITIONS_PER_WINDOW, 1.0), _MAX_STRETCH)
-
-
-def _with_turned_away(
-    admitted: Sequence[bool], answers: Sequence[CommitAnswer]
-) -> list[CommitAnswer]:
-    given = iter(answers)
-    return [next(given) if flag else _TURNED_AWAY for flag in admitted]
 
 
 def _advanced(group: Sequence[_Queued], answers: Sequence[Sequence[CommitAnswer]]) -> Advanced:

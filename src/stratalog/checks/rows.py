@@ -33,7 +33,9 @@ class RowWalk:
     or producers added between is no problem. Of a snapshot, both are the same.
 
     Rows that lie wholly below the range are on their way out: the boundary moves first, and they
-    follow in chunks. Only rows hold offsets in this version, so that nothing may be missing below the block range.
+    follow in chunks.
+
+    Only rows hold offsets in this version, so that nothing may be missing below the block range.
     """
 
     def __init__(self, before: PartitionState) -> None:

@@ -65,6 +65,10 @@ def measure_consume(load: Load) -> Measurement:
     return _measure("consume", load)
 
 
+_SIDES = ("broker", "mock")
+_MEASURES = {"produce": measure_produce, "consume": measure_consume}
+
+
 def _measure(what: str, load: Load) -> Measurement:
     command = [sys.executable, "-m", "stratalog.cli.bench_client", what, load.to_json()]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -156,21 +160,15 @@ def bench(
 
 def _report(load: Load, bootstrap: str, json: bool) -> None:
     results = {}
-    for name, address in (("broker", bootstrap), ("mock", None)):
-        theirs = replace(load, bootstrap=address)
-        for what, measure in (("produce", measure_produce), ("consume", measure_consume)):
+    for name, address in zip(_SIDES, (bootstrap, None), strict=True):
+        for what, measure in _MEASURES.items():
             note(f"measuring {what} against the {name} …")
-            results[name, what] = measure(theirs).mb_per_second
-    rows = [_row("broker", results), _row("mock", results)]
-    ratios = [results["broker", what] / results["mock", what] for what in ("produce", "consume")]
+            results[name, what] = measure(replace(load, bootstrap=address)).mb_per_second
+    ratios = {what: results["broker", what] / results["mock", what] for what in _MEASURES}
     if json:
-        print_json({f"{name}_{what}_mb_per_s": value for (name, what), value in results.items()})
+        rates = {f"{name}_{what}_mb_per_s": rate for (name, what), rate in results.items()}
+        print_json({**rates, **{f"{what}_ratio": ratio for what, ratio in ratios.items()}})
     else:
-        print_table(
-            ["", "produce MB/s", "consume MB/s"],
-            [*rows, ["ratio", *(f"{ratio:.2f}" for ratio in ratios)]],
-        )
-
-
-def _row(name: str, results: dict[tuple[str, str], float]) -> list[str]:
-    return [name, *(f"{results[name, what]:.1f}" for what in ("produce", "consume"))]
+        rows = [[name, *(f"{results[name, what]:.1f}" for what in _MEASURES)] for name in _SIDES]
+        rows.append(["ratio", *(f"{ratio:.2f}" for ratio in ratios.values())])
+        print_table(["", *(f"{what} MB/s" for what in _MEASURES)], rows)

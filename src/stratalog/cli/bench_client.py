@@ -66,7 +66,8 @@ def consume_seconds(load: Load) -> float:
     topics = [f"{load.topic}-{number}" for number in range(_topics_needed(load))]
     with _cluster(load, topics) as (producer, bootstrap):
         _send(producer, load, topics)
-        consumer = Consumer(client_config(bootstrap, **{"group.id": load.topic}))
+        group: dict[str, object] = {"group.id": load.topic, "enable.auto.commit": False}
+        consumer = Consumer(client_config(bootstrap, **group))
         try:
             return _timed(lambda: _read(consumer, load.records, topics))
         finally:

@@ -24,6 +24,8 @@ EPILOG = examples(
     "stratalog inspect copy-of-a-block --json",
 )
 
+_SHOWN_BYTES = 100
+
 
 class NoSuchFileError(CallError):
     """There is nothing at the path."""
@@ -155,12 +157,14 @@ def _print_records(batches: Sequence["InspectedBatch"]) -> None:
 
 
 def _text(data: bytes | None) -> str:
-    """On one line, whatever it is."""
-    return (
-        "null"
-        if data is None
-        else data.decode(errors="backslashreplace").encode("unicode_escape").decode()
-    )
+    """On one line, whatever it is, and no longer than a table bears; `--json` has it all."""
+    if data is None:
+        return "null"
+    try:
+        text = repr(data[:_SHOWN_BYTES].decode())[1:-1]
+    except UnicodeDecodeError:
+        text = repr(data[:_SHOWN_BYTES])[2:-1]
+    return text if len(data) <= _SHOWN_BYTES else f"{text}… ({len(data):,} bytes)"
 
 
 def _problems(inspection: "Inspection") -> Iterator[str]:

@@ -1,7 +1,7 @@
 """`stratalog produce`: lines in, records out."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from rich.markup import escape
 
 from stratalog.cli.client import CONNECT_SECONDS, as_our_error, client_config, our_errors
 from stratalog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
 from stratalog.cli.output import ProgressLine, note, progress_line, say
-from stratalog.cli.record_json import Record, record_from_json
+from stratalog.cli.record_json import Record, RecordJsonError, record_from_json
 from stratalog.cli.topic import Topic, parse_pairs
 from stratalog.errors import StratalogError
 
@@ -26,6 +26,8 @@ EPILOG = examples(
     "stratalog produce orders --json < orders.jsonl",
     "stratalog consume a --json | stratalog produce b --json --codec zstd",
 )
+
+_POLL_EVERY = 100
 
 
 class Codec(StrEnum):
@@ -92,14 +94,18 @@ def produce(
     read = record_from_json if json else partial(_record_of_line, separator=key_separator)
     sending = Sending(topic, bootstrap, acks, codec)
     with _open(file) as (stream, size_bytes), progress_line("producing") as progress:
-        for number, line in enumerate(stream, start=1):
-            record = read(line.removesuffix(b"\n"), number=number)
-            if common:
-                record = replace(record, headers=[*record.headers, *common])
-            if partition is not None:
-                record = replace(record, partition=partition)
-            sending.send(record)
-            sending.show(progress, len(line), size_bytes)
+        try:
+            for number, line in enumerate(stream, start=1):
+                record = read(line.removesuffix(b"\n"), number=number)
+                if common:
+                    record = replace(record, headers=[*record.headers, *common])
+                if partition is not None:
+                    record = replace(record, partition=partition)
+                sending.send(record)
+                sending.show(progress, len(line), size_bytes)
+        except RecordJsonError:
+            sending.finish()  # So that exactly the lines before the bad one are stored.
+            raise
         sending.finish()
     say(escape(sending.summary()))
 
@@ -149,26 +155,29 @@ class Sending:
         self._failure: KafkaError | None = None
 
     def send(self, record: Record) -> None:
-        self._try_until_there_is_room(
-            lambda: self._producer.produce(
+        place = _given(partition=record.partition, timestamp=record.timestamp)
+        while not self._sent_off(record, place):
+            self._producer.poll(0.1)
+        self._sent += 1
+        if self._sent % _POLL_EVERY == 0:
+            self._producer.poll(0)
+
+    def _sent_off(self, record: Record, place: dict[str, Any]) -> bool:
+        """False while the client's queue is full."""
+        try:
+            self._producer.produce(
                 self._topic,
                 value=record.value,
                 key=record.key,
                 headers=list(record.headers),
                 on_delivery=self._delivered,
-                **_given(partition=record.partition, timestamp=record.timestamp),
+                **place,
             )
-        )
-        self._sent += 1
-        self._producer.poll(0)
-
-    def _try_until_there_is_room(self, produce: Callable[[], None]) -> None:
-        while True:
-            try:
-                with our_errors(self._bootstrap):
-                    return produce()
-            except BufferError:
-                self._producer.poll(0.1)
+        except BufferError:
+            return False
+        except KafkaException as error:
+            raise as_our_error(error.args[0], self._bootstrap) from error
+        return True
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -182,7 +191,7 @@ class Sending:
 
     def show(self, progress: ProgressLine, line_bytes: int, size_bytes: int | None) -> None:
         self._read_bytes += line_bytes
-        if self._sent % 1000 == 0:
+        if self._sent % _POLL_EVERY == 0:
             progress.update(f"{self._stored:,} records stored", self._read_bytes, size_bytes)
 
     def finish(self) -> None:

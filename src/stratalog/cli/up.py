@@ -3,13 +3,17 @@
 import asyncio
 import errno
 import os
+import shutil
 import signal
+import sys
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit, urlunsplit
 
 import typer
 from rich.markup import escape
 
+from stratalog.cli.memory import keep_freed_memory
 from stratalog.cli.options import Config, Control, Data, Objects, Set, examples, settings_from
 from stratalog.cli.output import say
 from stratalog.errors import CallError
@@ -55,6 +59,7 @@ def up(
     # Imported late: no other command needs an event loop of this size to start.
     import uvloop
 
+    keep_freed_memory()
     uvloop.run(_serve(settings))
 
 
@@ -63,11 +68,11 @@ async def _serve(settings: Settings) -> None:
     from stratalog.kafka.broker import Broker
 
     stop = asyncio.Event()
-    _stop_on_signals(stop)
+    stop_on_signals(stop)
     try:
         broker = await Broker.start(settings)
     except OSError as error:
-        raise _explain(error, settings.broker.listen) from error
+        raise explain(error, settings.broker.listen) from error
     _greet(broker.address, broker.broker_id, settings)
     await stop.wait()
     say("Stopping: writing out what was accepted. Ctrl-C again stops at once.")
@@ -75,7 +80,9 @@ async def _serve(settings: Settings) -> None:
     say("Stopped.")
 
 
-def _stop_on_signals(stop: asyncio.Event) -> None:
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """The first signal asks for a clean stop, the next one ends the process where it is."""
+
     def on_signal() -> None:
         if stop.is_set():
             os._exit(1)
@@ -86,7 +93,7 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, on_signal)
 
 
-def _explain(error: OSError, listen: str) -> Exception:
+def explain(error: OSError, listen: str) -> Exception:
     if error.errno != errno.EADDRINUSE:
         return error
     return PortTakenError(
@@ -103,10 +110,19 @@ def _greet(address: tuple[str, int], broker_id: int, settings: Settings) -> None
     say(f"[bold green]Stratalog is up[/] on [bold]{host}:{port}[/], broker {broker_id}.")
     say(f"  objects        {escape(without_password(settings.storage.objects))}")
     say(f"  control plane  {escape(without_password(settings.storage.control))}")
+    command = escape(_command())
     say("\nIn another terminal:")
-    say(f"  echo hello | stratalog produce greetings{flag}")
-    say(f"  stratalog consume greetings --from-beginning{flag}")
+    say(f"  echo hello | {command} produce greetings{flag}")
+    say(f"  {command} consume greetings --from-beginning{flag}")
     say(f"or any Kafka client, with bootstrap.servers={bootstrap}. Ctrl-C stops the broker.\n")
+
+
+def _command() -> str:
+    """How to call us from here: after `make up`, only the environment's own folder has us."""
+    beside = Path(sys.executable).with_name("stratalog")
+    if shutil.which("stratalog") or not beside.exists():
+        return "stratalog"
+    return os.path.relpath(beside)
 
 
 def without_password(url: str) -> str:

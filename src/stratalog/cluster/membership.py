@@ -119,6 +119,9 @@ class Membership:
                 await self.refresh()
             except StratalogError as error:
                 log.warning("The broker's lease was not renewed, trying again: %s", error)
+            except Exception:
+                # Without renewals this broker would serve on and be listed nowhere.
+                log.exception("The broker's lease was not renewed, trying again")
 
     async def _renew(self) -> None:
         if await self._control.renew_broker(

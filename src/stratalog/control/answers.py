@@ -3,9 +3,9 @@
 import struct
 import zlib
 from collections.abc import Sequence
+from itertools import chain
 
 from stratalog.control.model import CommitAnswer, CommitOutcome
-from stratalog.ids import LeaderEpoch, Offset
 
 _FORMAT = 1
 _LEAD = struct.Struct(">BI")
@@ -18,14 +18,7 @@ def pack_answers(answers: Sequence[CommitAnswer]) -> bytes:
     epoch (32 bits). Columns, because neighbours are alike and compress to almost nothing.
     """
     count = len(answers)
-    columns = struct.pack(
-        _columns(count),
-        *[answer.outcome for answer in answers],
-        *[answer.base_offset for answer in answers],
-        *[answer.append_time_ms for answer in answers],
-        *[answer.log_start for answer in answers],
-        *[answer.leader_epoch for answer in answers],
-    )
+    columns = struct.pack(_columns(count), *chain.from_iterable(zip(*answers, strict=True)))
     return _LEAD.pack(_FORMAT, count) + zlib.compress(columns, level=1)
 
 
@@ -35,16 +28,7 @@ def unpack_answers(packed: bytes) -> list[CommitAnswer]:
     values = struct.unpack(_columns(count), zlib.decompress(packed[_LEAD.size :]))
     columns = [values[start : start + count] for start in range(0, 5 * count, count or 1)]
     return [
-        CommitAnswer(
-            outcome=CommitOutcome(outcome),
-            base_offset=Offset(base_offset),
-            append_time_ms=append_time_ms,
-            log_start=Offset(log_start),
-            leader_epoch=LeaderEpoch(leader_epoch),
-        )
-        for outcome, base_offset, append_time_ms, log_start, leader_epoch in zip(
-            *columns, strict=True
-        )
+        CommitAnswer(CommitOutcome(outcome), *rest) for outcome, *rest in zip(*columns, strict=True)
     ]
 
 

@@ -21,17 +21,15 @@ from stratalog.control.model import (
     CommitOutcome,
     WriteTier,
 )
-from stratalog.control.sequences import (
-    ProducerState,
-    RecentBatch,
-    advance,
-    judge,
-    last_sequence,
-)
+from stratalog.control.sequences import Producer, ProducerState, RecentBatch
 from stratalog.ids import NO_OFFSET, LeaderEpoch, ObjectId, Offset, ProducerId, TopicPartition
 
 MAX_ROW_BYTES = 1024 * 1024
 """Batches coalesce up to here. Larger rows would make a small fetch read and check too much."""
+
+# Bound once: to look up an enum's member costs more than all else that is done with it.
+_ACCEPTED = CommitOutcome.ACCEPTED
+_LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
 
 ProducerKey: TypeAlias = tuple[TopicPartition, ProducerId]
 
@@ -106,24 +104,22 @@ def plan_commit(
     partitions: dict[TopicPartition, _Partition] = {}
     for block in blocks:
         answers: list[CommitAnswer] = []
-        rows_before = len(plan.rows)
         # Grouping saves most lookups: a block is sorted by partition.
         for (topic_id, index), batches in groupby(block.batches, _partition_of):
             key = TopicPartition(topic_id, index)
             head = heads.get(key)
-            if head is None:
-                answers.extend(_UNKNOWN_PARTITION for _ in batches)
-            elif head.write_tier is not WriteTier.BLOCK:
-                answers.extend(_wrong_tier(head) for _ in batches)
-            else:
-                if key not in partitions:
-                    partitions[key] = _Partition(key, head, producers, plan, now_ms)
-                partitions[key].append(block.object_id, batches, answers)
+            if head is None or head.write_tier is not WriteTier.BLOCK:
+                answers.extend(_refusal(head) for _ in batches)
+                continue
+            partition = partitions.get(key)
+            if partition is None:
+                partition = partitions[key] = _Partition(key, head, producers, now_ms)
+            answers += partition.append(block.object_id, batches)
         plan.answers.append(answers)
-        if len(plan.rows) == rows_before:
-            plan.dead.add(block.object_id)
     for partition in partitions.values():
-        partition.finish()
+        partition.finish(plan)
+    alive = {row.object_id for row in plan.rows}
+    plan.dead = {block.object_id for block in blocks if block.object_id not in alive}
     return plan
 
 
@@ -135,68 +131,72 @@ class _Partition:
         key: TopicPartition,
         head: Head,
         producers: Mapping[ProducerKey, ProducerState],
-        plan: CommitPlan,
         now_ms: int,
     ) -> None:
+        self.rows: list[NewRow] = []
         self._key = key
-        self._head = head
-        self._producers = producers
-        self._plan = plan
-        self._next_offset = head.high_watermark
+        self._log_start = Offset(head.log_start)
+        self._leader_epoch = LeaderEpoch(head.leader_epoch)
+        self._known = producers
+        self._producers: dict[ProducerId, Producer] = {}
+        self._next_offset = Offset(head.high_watermark)
         self._added_bytes = 0
         self._commit_ms = max(now_ms, head.last_commit_ms)
 
-    def append(
-        self, object_id: ObjectId, batches: Iterable[BatchToCommit], answers: list[CommitAnswer]
-    ) -> None:
+    def append(self, object_id: ObjectId, batches: Iterable[BatchToCommit]) -> list[CommitAnswer]:
+        answers: list[CommitAnswer] = []
         row: NewRow | None = None
         for batch in batches:
-            answer = self._judge(batch)
-            answers.append(answer)
-            if answer.outcome is CommitOutcome.ACCEPTED:
+            outcome, base_offset, append_time_ms = self._judge(batch)
+            answers.append(
+                CommitAnswer(
+                    outcome, base_offset, append_time_ms, self._log_start, self._leader_epoch
+                )
+            )
+            if outcome is _ACCEPTED:
                 row = self._extend(row, object_id, batch)
+        return answers
 
-    def finish(self) -> None:
+    def finish(self, plan: CommitPlan) -> None:
+        plan.rows += self.rows
+        for producer_id, producer in self._producers.items():
+            if producer.changed:
+                plan.producers[self._key, producer_id] = producer.state
         if self._added_bytes:
-            self._plan.heads[self._key] = HeadChange(
+            plan.heads[self._key] = HeadChange(
                 self._next_offset, self._added_bytes, self._commit_ms
             )
 
-    def _judge(self, batch: BatchToCommit) -> CommitAnswer:
+    def _judge(self, batch: BatchToCommit) -> tuple[CommitOutcome, Offset, int]:
+        """The outcome, the first offset and the append time."""
         # Without a producer, or without a sequence (a transaction's marker), nothing is checked.
         if batch.producer_id < 0 or batch.base_sequence < 0:
-            return self._answer(CommitOutcome.ACCEPTED, self._next_offset, self._commit_ms)
-        key = (self._key, batch.producer_id)
-        state = self._plan.producers.get(key) or self._producers.get(key)
-        last = last_sequence(batch.base_sequence, batch.last_offset_delta)
-        verdict = judge(state, batch.producer_epoch, batch.base_sequence, last)
-        if isinstance(verdict, RecentBatch):
-            return self._answer(
-                CommitOutcome.DUPLICATE, verdict.base_offset, verdict.append_time_ms
-            )
-        if verdict is not CommitOutcome.ACCEPTED:
-            return self._answer(verdict, NO_OFFSET, -1)
-        recent = RecentBatch(batch.base_sequence, last, self._next_offset, self._commit_ms)
-        self._plan.producers[key] = advance(state, batch.producer_epoch, recent)
-        return self._answer(CommitOutcome.ACCEPTED, self._next_offset, self._commit_ms)
-
-    def _answer(
-        self, outcome: CommitOutcome, base_offset: int, append_time_ms: int
-    ) -> CommitAnswer:
-        return CommitAnswer(
-            outcome=outcome,
-            base_offset=Offset(base_offset),
-            append_time_ms=append_time_ms,
-            log_start=Offset(self._head.log_start),
-            leader_epoch=LeaderEpoch(self._head.leader_epoch),
+            return _ACCEPTED, self._next_offset, self._commit_ms
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            producer = Producer(self._known.get((self._key, batch.producer_id)))
+            self._producers[batch.producer_id] = producer
+        if batch.must_follow and not producer.is_known:
+            return CommitOutcome.OUT_OF_ORDER_SEQUENCE, NO_OFFSET, -1
+        verdict = producer.take(
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.last_offset_delta,
+            self._next_offset,
+            self._commit_ms,
         )
+        if verdict is _ACCEPTED:
+            return _ACCEPTED, self._next_offset, self._commit_ms
+        if isinstance(verdict, RecentBatch):
+            return CommitOutcome.DUPLICATE, Offset(verdict.base_offset), verdict.append_time_ms
+        return verdict, NO_OFFSET, -1
 
     def _extend(self, row: NewRow | None, object_id: ObjectId, batch: BatchToCommit) -> NewRow:
         """Put an accepted batch into the open row, or open a new one."""
-        append_time = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
+        append_time = batch.timestamp_type == _LOG_APPEND_TIME
         max_timestamp = self._commit_ms if append_time else batch.max_timestamp
         base_offset = self._next_offset
-        self._next_offset += batch.last_offset_delta + 1
+        self._next_offset = Offset(base_offset + batch.last_offset_delta + 1)
         self._added_bytes += batch.byte_size
         if row is not None and _adjoins(row, batch):
             row.byte_size += batch.byte_size
@@ -213,21 +213,23 @@ class _Partition:
             max_timestamp=max_timestamp,
             timestamp_type=batch.timestamp_type,
             committed_ms=self._commit_ms,
-            leader_epoch=self._head.leader_epoch,
+            leader_epoch=self._leader_epoch,
         )
-        self._plan.rows.append(row)
+        self.rows.append(row)
         return row
 
 
 def _adjoins(row: NewRow, batch: BatchToCommit) -> bool:
     return (
         row.byte_offset + row.byte_size == batch.byte_offset
-        and row.timestamp_type == batch.timestamp_type
+        and row.timestamp_type is batch.timestamp_type
         and row.byte_size + batch.byte_size <= MAX_ROW_BYTES
     )
 
 
-def _wrong_tier(head: Head) -> CommitAnswer:
+def _refusal(head: Head | None) -> CommitAnswer:
+    if head is None:
+        return CommitAnswer(outcome=CommitOutcome.UNKNOWN_PARTITION)
     return CommitAnswer(
         outcome=CommitOutcome.WRONG_TIER,
         log_start=Offset(head.log_start),
@@ -235,5 +237,4 @@ def _wrong_tier(head: Head) -> CommitAnswer:
     )
 
 
-_UNKNOWN_PARTITION = CommitAnswer(outcome=CommitOutcome.UNKNOWN_PARTITION)
 _partition_of = attrgetter("topic_id", "partition")

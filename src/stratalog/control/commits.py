@@ -16,8 +16,7 @@ from stratalog.control.model import (
     WriteTier,
 )
 from stratalog.control.objects import OBJECT_ID, ObjectState, insert_tombstones
-from stratalog.control.operations import Operations, partition_rows
-from stratalog.control.partitions import lock_heads, partition_key
+from stratalog.control.operations import Operations
 from stratalog.control.plane import (
     AnswersForgottenError,
     BarredObjectError,
@@ -26,6 +25,8 @@ from stratalog.control.plane import (
 from stratalog.control.producers import read_producers, write_producers
 from stratalog.ids import ObjectId, TopicPartition
 
+_TIERS = {tier.value: tier for tier in WriteTier}
+_POSITION = shape(position="integer", topic_id="uuid", partition="integer")
 _ROW = shape(
     topic_id="uuid",
     partition="integer",
@@ -116,24 +117,29 @@ async def _lock_and_read(
     connection: Connection, partitions: list[TopicPartition]
 ) -> tuple[dict[TopicPartition, Head], int]:
     """Lock the heads; then, by a new snapshot, read the rest and the time."""
-    locked = {partition_key(row): row[2:] for row in await lock_heads(connection, partitions)}
-    rows = await connection.fetch(
-        "SELECT p.topic_id, p.partition, p.log_start, p.write_tier, {now_ms} FROM {rows}"
+    # Positions come back instead of keys, because those are dear to decode and to look up.
+    source = Rows(_POSITION, [(i, *key) for i, key in enumerate(partitions)])
+    locked = await connection.fetch(
+        "SELECT r.position, h.high_watermark, h.last_commit_ms, h.leader_epoch FROM {rows}"
+        " JOIN heads h ON h.topic_id = r.topic_id AND h.partition = r.partition"
+        " ORDER BY h.topic_id, h.partition {for_update_of_h}",
+        rows=source,
+    )
+    boundaries = await connection.fetch(
+        "SELECT r.position, p.log_start, p.write_tier, (SELECT {now_ms}) FROM {rows}"
         " JOIN partitions p ON p.topic_id = r.topic_id AND p.partition = r.partition"
         " JOIN topics t ON t.topic_id = p.topic_id AND t.deleted_ms IS NULL",
-        rows=partition_rows(locked),
+        rows=source,
     )
+    starts = {row[0]: row for row in boundaries}
     heads: dict[TopicPartition, Head] = {}
-    for row in rows:
-        high_watermark, last_commit_ms, leader_epoch = locked[partition_key(row)]
-        heads[partition_key(row)] = Head(
-            high_watermark=high_watermark,
-            last_commit_ms=last_commit_ms,
-            leader_epoch=leader_epoch,
-            log_start=row[2],
-            write_tier=WriteTier(row[3]),
-        )
-    return heads, max((row[4] for row in rows), default=0)
+    for position, high_watermark, last_commit_ms, leader_epoch in locked:
+        if position in starts:
+            _, log_start, write_tier, _ = starts[position]
+            heads[partitions[position]] = Head(
+                high_watermark, last_commit_ms, leader_epoch, log_start, _TIERS[write_tier]
+            )
+    return heads, boundaries[0][3] if boundaries else 0
 
 
 async def _write_objects(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import NamedTuple
 from uuid import UUID
 
 from stratalog.batch.header import TimestampType
@@ -87,6 +88,9 @@ class BatchToCommit:
     producer_id: ProducerId
     producer_epoch: int
     base_sequence: int
+    must_follow: bool = False
+    """Whether a producer that is unknown must not begin with this batch, because the broker has
+    given up one before it."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -117,8 +121,9 @@ class CommitOutcome(IntEnum):
     """The partition does not write to blocks (any more)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitAnswer:
+class CommitAnswer(NamedTuple):
+    """The answer to one `BatchToCommit`. A tuple, because a commit makes thousands of them."""
+
     outcome: CommitOutcome
     base_offset: Offset = NO_OFFSET
     append_time_ms: int = -1

@@ -31,7 +31,14 @@ COMMAND_TIMEOUT_S = 30
 ATTEMPTS = 5
 _FIRST_PAUSE_S = 0.01
 
-_BROKEN = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError, TimeoutError)
+# The client's internal error is what an idle connection gives that the server has closed.
+_BROKEN = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 _CONFLICT = asyncpg.TransactionRollbackError
 _PASSING = (
     asyncpg.InsufficientResourcesError,
@@ -61,6 +68,10 @@ class _Session(_Base):
     def get_reset_query(self) -> str:
         """Nothing to reset: transactions here leave no session state, and a trip is saved."""
         return ""
+
+
+class _NotBegunError(Exception):
+    """The connection was dead before the transaction began: another may be alive."""
 
 
 class PostgresConnection:
@@ -139,18 +150,20 @@ class PostgresDatabase:
 
     async def _repeat(self, begin: str, work: Work[T]) -> T:
         for attempt in range(ATTEMPTS - 1):
-            with suppress(_CONFLICT):
+            with suppress(_CONFLICT, _NotBegunError):
                 return await self._run(begin, work)
             await self._clock.sleep(_FIRST_PAUSE_S * 2**attempt)
         try:
             return await self._run(begin, work)
+        except _NotBegunError as error:
+            raise ControlUnavailableError(f"{self._url}: {error}") from error
         except _CONFLICT as error:
             raise ControlUnavailableError(f"{self._url}: lost {ATTEMPTS} conflicts") from error
 
     async def _run(self, begin: str, work: Work[T]) -> T:
         async with self._session() as raw:
+            await _begin(raw, begin)
             try:
-                await raw.execute(begin)
                 result = await work(PostgresConnection(raw))
             except _CONFLICT:
                 await _roll_back(raw)
@@ -187,6 +200,14 @@ class PostgresDatabase:
             raise _translate(error, self._url) from error
         if status != "COMMIT":
             raise ControlUnavailableError(f"{self._url}: the transaction was rolled back")
+
+
+async def _begin(raw: "_Raw", begin: str) -> None:
+    try:
+        await raw.execute(begin)
+    except (asyncpg.PostgresError, *_BROKEN) as error:
+        raw.terminate()
+        raise _NotBegunError(_say(error)) from error
 
 
 async def _roll_back(raw: "_Raw") -> None:

@@ -5,11 +5,9 @@ from collections.abc import Iterable, Mapping
 from stratalog.control.commit import ProducerKey
 from stratalog.control.database import Connection, Rows, shape
 from stratalog.control.operations import Operations
-from stratalog.control.partitions import partition_key
-from stratalog.control.sequences import ProducerState, pack_recent, unpack_recent
-from stratalog.ids import ProducerId
+from stratalog.control.sequences import ProducerState
 
-_KEY = shape(topic_id="uuid", partition="integer", producer_id="bigint")
+_KEY = shape(position="integer", topic_id="uuid", partition="integer", producer_id="bigint")
 _STATE = shape(
     topic_id="uuid",
     partition="integer",
@@ -39,19 +37,16 @@ class ProducerOperations(Operations):
 async def read_producers(
     connection: Connection, keys: Iterable[ProducerKey]
 ) -> dict[ProducerKey, ProducerState]:
-    wanted = [(*partition, producer_id) for partition, producer_id in keys]
+    wanted = list(keys)
     if not wanted:
         return {}
     rows = await connection.fetch(
-        "SELECT p.topic_id, p.partition, p.producer_id, p.producer_epoch, p.recent FROM {rows}"
+        "SELECT r.position, p.producer_epoch, p.recent FROM {rows}"
         " JOIN producers p ON p.topic_id = r.topic_id AND p.partition = r.partition"
         " AND p.producer_id = r.producer_id",
-        rows=Rows(_KEY, wanted),
+        rows=Rows(_KEY, [(i, *key, producer_id) for i, (key, producer_id) in enumerate(wanted)]),
     )
-    return {
-        (partition_key(row), ProducerId(row[2])): ProducerState(row[3], unpack_recent(row[4]))
-        for row in rows
-    }
+    return {wanted[position]: ProducerState(epoch, recent) for position, epoch, recent in rows}
 
 
 async def write_producers(
@@ -72,8 +67,8 @@ async def write_producers(
                     *partition,
                     producer_id,
                     state.epoch,
-                    pack_recent(state.recent),
-                    state.recent[-1].append_time_ms,
+                    state.packed,
+                    state.last.append_time_ms,
                 )
                 for (partition, producer_id), state in states.items()
             ],

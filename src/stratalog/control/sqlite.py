@@ -92,7 +92,7 @@ class SqliteConnection:
 
     async def execute(self, sql: str, *args: Any, rows: Rows | None = None) -> int:
         text, values = _prepare(sql, args, rows)
-        return await self.call(lambda: self._sql(text, values).rowcount)
+        return await self.call(lambda: self._count_changes(text, values))
 
     async def fetch_each(self, sql: str, rows: Rows) -> list[list[Row]]:
         text = SqliteDialect.render_each(sql, rows.shape)
@@ -116,6 +116,13 @@ class SqliteConnection:
     def _sql(self, sql: str, values: list[Any] | tuple[()] = ()) -> sqlite3.Cursor:
         assert self._raw is not None, "the connection is not open"
         return self._raw.execute(sql, values)
+
+    def _count_changes(self, sql: str, values: list[Any]) -> int:
+        # Not the cursor's rowcount, which does not know a statement that begins with WITH.
+        assert self._raw is not None, "the connection is not open"
+        before = self._raw.total_changes
+        self._raw.execute(sql, values)
+        return self._raw.total_changes - before
 
     def _rollback(self) -> None:
         assert self._raw is not None, "the connection is not open"

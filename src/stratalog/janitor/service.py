@@ -109,6 +109,7 @@ class Janitor:
     async def _run_step(self, step: _Step) -> StepOutcome:
         try:
             done = await step.run()
+            self._removed.labels(step.name).inc(done)
         except Exception as error:
             self._failures.labels(step.name).inc()
             known = isinstance(error, StratalogError)
@@ -120,7 +121,6 @@ class Janitor:
                 exc_info=None if known else error,
             )
             return StepOutcome(name=step.name, done=0, error=error)
-        self._removed.labels(step.name).inc(done)
         return StepOutcome(name=step.name, done=done)
 
     def _make_steps(self) -> list[_Step]:

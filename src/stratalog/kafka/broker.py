@@ -7,6 +7,7 @@ has, and closes.
 """
 
 import os
+import socket
 from contextlib import AsyncExitStack
 from uuid import uuid4
 
@@ -176,8 +177,10 @@ class _Assembly:
         )
 
     def _advertised(self, listening: Address) -> Address:
+        """Where clients can reach this broker: no address that only means "all interfaces"."""
         if self._settings.broker.advertise is None:
-            return listening
+            anywhere = listening.host in ("0.0.0.0", "::")
+            return Address(socket.gethostname(), listening.port) if anywhere else listening
         host, port = parse_address(self._settings.broker.advertise)
         return Address(host, port or listening.port)
 

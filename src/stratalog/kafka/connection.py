@@ -252,8 +252,9 @@ class Connection(asyncio.BufferedProtocol):
             self._let_go(_Hold.UNANSWERED)
 
     def _finished(self, work: "asyncio.Future[Any]") -> None:
-        if not work.cancelled() and work.exception() is not None:
-            log.error("The connection of %s failed", self.peer, exc_info=work.exception())
+        error = None if work.cancelled() else work.exception()
+        if error is not None and not isinstance(error, asyncio.CancelledError):
+            log.error("The connection of %s failed", self.peer, exc_info=error)
             self.abort()
         self._on_closed(self)
 

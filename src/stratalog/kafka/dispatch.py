@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -20,10 +20,14 @@ from stratalog.kafka.wire import INT32, NO_TAGS
 log = logging.getLogger(__name__)
 
 
+Answer: TypeAlias = Callable[[], Awaitable[Body | None]]
+"""Called once, to wait for what is to be answered. None: nothing is."""
+
+
 class TwoStageHandler(Protocol):
     """Produce: accepted in order, answered later."""
 
-    async def accept(self, request: Request) -> Awaitable[Body | None]:
+    async def accept(self, request: Request) -> Answer:
         """Enter the records into the order of appends. Errors are part of the answer."""
 
 
@@ -47,19 +51,22 @@ class Dispatcher:
         request = parse_request(frame)
         if request.key is ApiKey.PRODUCE:
             answer = await self._produce.accept(request)
-            response = asyncio.ensure_future(self._timed(request, answer))
-            return Running(response, outlives_client=True)
+            return Running(self._begun(request, answer), outlives_client=True)
         body = None
         if request.body_start:
             body = read_request(request.key, request.version, request.frame, request.body_start)
         if request.key is ApiKey.FETCH:
-            return InTurn(lambda: self._timed(request, self._answer(request, body)))
-        response = asyncio.ensure_future(self._timed(request, self._answer(request, body)))
-        return Running(response, outlives_client=False)
+            return InTurn(lambda: self._timed(request, lambda: self._answer(request, body)))
+        begun = self._begun(request, lambda: self._answer(request, body))
+        return Running(begun, outlives_client=False)
 
-    async def _timed(self, request: Request, answer: Awaitable[Body | None]) -> Response:
+    def _begun(self, request: Request, answer: Answer) -> asyncio.Task[Response]:
+        return asyncio.get_running_loop().create_task(self._timed(request, answer))
+
+    async def _timed(self, request: Request, answer: Answer) -> Response:
+        """The answer is begun in here: a request that is cancelled first leaves nothing behind."""
         started = self._clock.monotonic()
-        body = await answer
+        body = await answer()
         self._metrics.answered(request.key, self._clock.monotonic() - started)
         return None if body is None else _framed(request, body)
 

@@ -40,6 +40,8 @@ _FIXED = {
     "timedelta_i64": "q",
 }
 
+_tuple_type: Callable[[str, list[str]], Any] = namedtuple
+
 
 def read_request(api_key: int, version: int, frame: memoryview, position: int) -> Any:
     """The request whose body begins at `position`. Bytes after it are ignored, as Kafka does."""
@@ -60,8 +62,7 @@ def _entity_reader(schema: type[Any]) -> _Read:
     flexible: bool = schema.__flexible__
     plain = [field for field in fields(schema) if "tag" not in field.metadata]
     tagged = [field for field in fields(schema) if "tag" in field.metadata]
-    named: Any = namedtuple(schema.__name__, [field.name for field in (*plain, *tagged)])
-    make = named._make
+    make = _tuple_type(schema.__name__, [field.name for field in (*plain, *tagged)])._make
     steps = _steps(plain, flexible=flexible)
     if flexible:
         steps.append(_tags_step(tagged))

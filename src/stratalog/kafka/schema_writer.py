@@ -25,11 +25,12 @@ _NO_THROTTLE = timedelta(0)
 def write_response(key: ApiKey, version: int, values: Values) -> list[bytes]:
     schema: Any = load_response_schema(key, version)
     sink = io.BytesIO()
-    entity_writer(schema)(sink, _entity(schema, values))
+    entity_writer(schema)(sink, entity_of(schema, values))
     return [sink.getvalue()]
 
 
-def _entity(schema: Any, values: Values) -> Any:
+def entity_of(schema: Any, values: Values) -> Any:
+    """The schema's object with these values."""
     known = {}
     for field, nested in _layout(schema):
         if field.name in values:
@@ -45,8 +46,8 @@ def _value(nested: Any, value: Any) -> Any:
     if nested is None or value is None:
         return value
     if isinstance(value, Sequence):
-        return tuple(_entity(nested, element) for element in value)
-    return _entity(nested, value)
+        return tuple(entity_of(nested, element) for element in value)
+    return entity_of(nested, value)
 
 
 @cache

@@ -76,6 +76,8 @@ def read_length(frame: Buffer, position: int, prefix: struct.Struct | None) -> t
 
 def skip_tags(frame: Buffer, position: int) -> int:
     """The position after the tagged fields. Tags that are not known must be ignored."""
+    if frame[position] == 0:
+        return position + 1
     count, position = read_uvarint(frame, position)
     for _ in range(count):
         _, position = read_uvarint(frame, position)

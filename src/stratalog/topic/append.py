@@ -12,6 +12,8 @@ from stratalog.batch.build import recompress
 from stratalog.batch.errors import BatchDamagedError
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import BatchHeader, TimestampType, parse_header
+from stratalog.batch.records import decode_records, true_max_timestamp
+from stratalog.batch.stamp import stamp_max_timestamp
 from stratalog.batch.validate import validate
 from stratalog.block.block import EntryBatch
 from stratalog.block.errors import (
@@ -106,8 +108,8 @@ class TopicAppender:
         try:
             write = replace(write, topic=await self._grown(write))
             batches = self._entries(write, config)
-            if config.compression is not None:
-                batches = await asyncio.to_thread(_recompressed, batches, config)
+            if any(_needs_rework(batch, config) for batch in batches):
+                batches = await asyncio.to_thread(_reworked, batches, config)
         except StratalogError as error:
             return _Checked(write, config, error=error)
         return _Checked(write, config, batches)
@@ -162,16 +164,33 @@ class TopicAppender:
         return now_ms - config.timestamp_before_max_ms, now_ms + config.timestamp_after_max_ms
 
 
-def _recompressed(batches: Sequence[EntryBatch], config: TopicConfig) -> list[EntryBatch]:
-    return [_recompressed_one(batch, config) for batch in batches]
+def _needs_rework(batch: EntryBatch, config: TopicConfig) -> bool:
+    return _lacks_max_timestamp(batch.header) or _has_other_codec(batch.header, config)
 
 
-def _recompressed_one(batch: EntryBatch, config: TopicConfig) -> EntryBatch:
-    assert config.compression is not None
-    if batch.header.codec_bits == config.compression:
-        return batch
-    data = recompress(batch.data, 0, config.compression)
-    return replace(batch, data=memoryview(data), header=parse_header(data))
+def _reworked(batches: Sequence[EntryBatch], config: TopicConfig) -> list[EntryBatch]:
+    """The batches with what the log changes at entry. It may decompress, so never on the loop."""
+    return [_reworked_one(batch, config) for batch in batches]
+
+
+def _reworked_one(batch: EntryBatch, config: TopicConfig) -> EntryBatch:
+    data = batch.data
+    if _lacks_max_timestamp(batch.header):
+        greatest = true_max_timestamp(decode_records(data))
+        stamp_max_timestamp(data, 0, batch.header, greatest)
+    if _has_other_codec(batch.header, config):
+        assert config.compression is not None
+        data = memoryview(recompress(data, 0, config.compression))
+    return replace(batch, data=data, header=parse_header(data))
+
+
+def _lacks_max_timestamp(header: BatchHeader) -> bool:
+    """Some clients leave the field at -1. Retention and offsets by time go by it."""
+    return header.max_timestamp < 0 <= header.base_timestamp
+
+
+def _has_other_codec(header: BatchHeader, config: TopicConfig) -> bool:
+    return config.compression is not None and header.codec_bits != config.compression
 
 
 def _nothing() -> "asyncio.Future[list[CommitAnswer]]":

@@ -195,10 +195,14 @@ def _problem(span: Span, found: FoundBatches) -> StratalogError | None:
 
 
 def _rows_within(rows: Sequence[Coordinates], share: int) -> list[Coordinates]:
-    """The rows that begin inside the share. The last one is cut when it has been read."""
-    chosen = []
+    """The rows that begin inside the share. The last one is cut when it has been read.
+
+    They end where a row is missing: the reader then asks for that offset, and is told of the
+    damage instead of being led across it.
+    """
+    chosen: list[Coordinates] = []
     for row in rows:
-        if share <= 0:
+        if share <= 0 or (chosen and row.base_offset != chosen[-1].last_offset + 1):
             break
         chosen.append(row)
         share -= row.byte_size

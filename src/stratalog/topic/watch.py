@@ -114,3 +114,6 @@ class Watermarks:
                 self.advanced(await self._control.high_watermarks(list(self._watches)))
             except StratalogError as error:
                 log.warning("High watermarks were not polled, trying again: %s", error)
+            except Exception:
+                # The net under lost hints must not tear for good.
+                log.exception("High watermarks were not polled, trying again")

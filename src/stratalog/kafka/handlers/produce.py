@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
@@ -48,7 +48,7 @@ class ProduceHandler:
         self._appender = components.appender
         self._metrics = metrics
 
-    async def accept(self, request: Request) -> Awaitable[Body | None]:
+    async def accept(self, request: Request) -> Callable[[], Awaitable[Body | None]]:
         produce = parse_produce(request.frame, request.body_start, request.version)
         writes: list[PartitionWrite] = []
         pending: list[list[_Pending]] = []
@@ -64,7 +64,7 @@ class ProduceHandler:
                 written = await self._appender.append(writes)
         except Exception as error:
             failure = error
-        return self._answer(request, produce, pending, written, failure)
+        return lambda: self._answer(request, produce, pending, written, failure)
 
     async def _topics(self, topics: Sequence[TopicRecords]) -> list[Topic | None]:
         """The topics as the catalog knows them; whoever is missing there does not exist."""
@@ -103,14 +103,16 @@ class ProduceHandler:
             failure = error
         if failure is not None and code_of(failure) is ErrorCode.unknown_server_error:
             log.error("A Produce of client %r failed", request.client_id, exc_info=failure)
-        if produce.acks == 0:
-            return None
         if failure is not None:
-            return [produce_response(request.version, self._all_failed(produce, failure))]
-        topics = [
-            self._produced(topic, parts, answers)
-            for topic, parts in zip(produce.topics, pending, strict=True)
-        ]
+            topics = self._all_failed(produce, failure)
+        else:
+            topics = [
+                self._produced(topic, parts, answers)
+                for topic, parts in zip(produce.topics, pending, strict=True)
+            ]
+        if produce.acks == 0:
+            _log_unanswered(request, topics)
+            return None
         return [produce_response(request.version, topics)]
 
     def _produced(
@@ -182,6 +184,20 @@ def _problem(
     if not partition.records:
         return InvalidRecordsError(f"no records for partition {topic.name}-{partition.partition}")
     return None
+
+
+def _log_unanswered(request: Request, topics: Sequence[TopicProduced]) -> None:
+    """A producer with acks=0 never hears of its failures: the log is the only place for them."""
+    for topic in topics:
+        for one in topic.partitions:
+            if one.error_code:
+                log.info(
+                    "A write of client %r with acks=0 to %s-%d failed: %s",
+                    request.client_id,
+                    topic.name or topic.topic_id,
+                    one.partition,
+                    one.error_message,
+                )
 
 
 def _succeeded(index: int, answer: PartitionWritten) -> PartitionProduced:
