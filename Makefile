@@ -12,7 +12,8 @@ ARGS ?=
 .PHONY: help up test check bench docs clean
 
 help: ## Show this list.
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) \
+		| while IFS='|' read -r target text; do printf '  make %-6s %s\n' "$$target" "$$text"; done
 
 up: $(VENV)/.installed ## Start a broker on localhost:9092. Options: make up ARGS="--listen 127.0.0.1:9093"
 	@exec $(BIN)/stratalog up $(ARGS)

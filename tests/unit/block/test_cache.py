@@ -1,5 +1,7 @@
 from uuid import UUID
 
+from tests.unit.block.entries import entry
+
 from stratalog.batch.frames import check_crc
 from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import decode_records
@@ -7,7 +9,6 @@ from stratalog.block.block import EntryBatch, OpenBlock, SealedBlock, seal
 from stratalog.block.cache import FreshBlocks, StampedBatch
 from stratalog.control.model import CommitAnswer, CommitOutcome
 from stratalog.ids import BrokerId, LeaderEpoch, ObjectId, Offset
-from tests.unit.block.entries import entry
 
 
 def sealed(*batches: EntryBatch, number: int = 1) -> SealedBlock:

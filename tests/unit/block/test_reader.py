@@ -2,6 +2,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from tests.unit.block.entries import entry
 
 from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import Record, iter_records
@@ -13,7 +14,6 @@ from stratalog.control.model import Coordinates
 from stratalog.ids import BrokerId, LeaderEpoch, ObjectId, Offset
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectNotFoundError, ObjectStore
-from tests.unit.block.entries import entry
 
 
 @pytest.fixture

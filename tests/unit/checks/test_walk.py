@@ -1,4 +1,5 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import cast
 
 import pytest
 from tests.unit.checks.snapshots import batch
@@ -7,7 +8,7 @@ from stratalog.batch.errors import BatchDamagedError
 from stratalog.checks.walk import walk_batches
 from stratalog.clock import SystemClock
 from stratalog.objects.open import open_store
-from stratalog.objects.store import ObjectStore
+from stratalog.objects.store import Buffer, ObjectStore, Range
 
 BATCHES = [batch(count) for count in (1, 40, 3, 2, 100, 1)]
 DATA = b"".join(BATCHES)
@@ -55,3 +56,21 @@ async def test_an_impossible_length_is_damage_at_its_place(
     with pytest.raises(BatchDamagedError) as raised:
         await walked(store, 6 + len(DATA), window_bytes)
     assert raised.value.position in (6 + second + 8, 6 + len(DATA))
+
+
+class Recording:
+    """A store that keeps the sizes of what was read."""
+
+    def __init__(self, target: ObjectStore) -> None:
+        self._target = target
+        self.sizes: list[int] = []
+
+    async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+        self.sizes += [each.end - each.start for each in ranges]
+        return await self._target.get_ranges(key, ranges)
+
+
+async def test_a_long_batch_widens_the_window_for_itself_alone(store: ObjectStore) -> None:
+    recording = Recording(store)
+    await walked(cast(ObjectStore, recording), 6 + len(DATA), 200)
+    assert [size for size in recording.sizes if size > 200] == [len(BATCHES[1]), len(BATCHES[4])]

@@ -1,0 +1,61 @@
+"""Clusters that the compatibility suites share, each kind started once."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.compat.aiokafka_client import AiokafkaClient
+from tests.compat.client import Client
+from tests.compat.clusters import Cluster, one_broker, two_brokers
+from tests.compat.confluent_client import ConfluentClient
+from tests.compat.kafka_python_client import KafkaPythonClient
+from tests.compat.kcat_client import KcatClient
+
+ONE = "one broker"
+TWO = "two brokers"
+CLIENTS: list[Client] = [ConfluentClient(), KafkaPythonClient(), AiokafkaClient(), KcatClient()]
+
+
+@contextmanager
+def _started(
+    request: pytest.FixtureRequest, folder: Path, *, proxied: bool = False
+) -> Iterator[Cluster]:
+    """The kind that the fixture's parameter names. Servers start only for those who need them."""
+    if request.param == ONE:
+        with one_broker(folder, proxied=proxied) as cluster:
+            yield cluster
+        return
+    postgres = request.getfixturevalue("postgres_server")
+    s3 = request.getfixturevalue("s3_server")
+    with two_brokers(postgres, s3, proxied=proxied) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session", params=[ONE, TWO])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    with _started(request, tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module", params=[ONE, TWO])
+def proxied_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """Every connection of a client passes a proxy, which can be told to cut it."""
+    with _started(request, tmp_path_factory.mktemp("proxied"), proxied=True) as started:
+        yield started
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda client: client.name)
+def client(request: pytest.FixtureRequest) -> Client:
+    found: Client = request.param
+    return found
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda client: f"read-by-{client.name}")
+def reader(request: pytest.FixtureRequest) -> Client:
+    found: Client = request.param
+    return found

@@ -1,0 +1,142 @@
+"""Opening a control plane: addresses, migrations, failures."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.contract.control.building import batch, commit, part
+
+from stratalog.control.database import Connection, Database
+from stratalog.control.migrate import known_migrations, migrate
+from stratalog.control.model import Topic
+from stratalog.control.open import open_control_plane, open_database
+from stratalog.control.plane import (
+    ControlAccessError,
+    ControlDamagedError,
+    ControlPlane,
+    ControlUnavailableError,
+)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def control_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database that nobody has opened before."""
+    if request.param == "sqlite":
+        return f"sqlite:{tmp_path / 'below' / 'control.db'}"
+    dsn: str = request.getfixturevalue("postgres_dsn")
+    return dsn
+
+
+async def applied(database: Database) -> list[int]:
+    rows = await database.read(
+        lambda connection: connection.fetch("SELECT number FROM schema_migrations ORDER BY number")
+    )
+    return [row[0] for row in rows]
+
+
+async def test_concurrent_starters_migrate_once_and_agree(control_url: str) -> None:
+    planes = await asyncio.gather(*(open_control_plane(control_url) for _ in range(5)))
+    clusters = [await plane.cluster() for plane in planes]
+    assert len({cluster.cluster_id for cluster in clusters}) == 1
+    database = await open_database(control_url)
+    assert await applied(database) == [m.number for m in known_migrations("sqlite")]
+    await database.close()
+    for plane in planes:
+        await plane.close()
+
+
+async def test_a_newer_schema_is_accepted(
+    control_url: str, plane: ControlPlane, database: Database
+) -> None:
+    async def work(connection: Connection) -> None:
+        await connection.execute("ALTER TABLE topics ADD COLUMN mood text DEFAULT 'good'")
+        await connection.execute(
+            "INSERT INTO schema_migrations (number, name, applied_ms) VALUES (9999, 'mood', 0)"
+        )
+
+    await database.write(work)
+    await migrate(database)
+    later = await open_control_plane(control_url)
+    topic = await later.create_topic("events", partition_count=1, configs={})
+    assert len(await commit(later, batch(part(topic)))) == 1
+    await later.close()
+
+
+async def test_what_was_written_is_there_after_reopening(control_url: str) -> None:
+    first = await open_control_plane(control_url)
+    topic = await first.create_topic("events", partition_count=1, configs={"a": "ö"})
+    await commit(first, batch(part(topic), 3))
+    await first.close()
+    second = await open_control_plane(control_url)
+    assert await second.topics() == [topic]
+    assert (await second.high_watermarks([part(topic)]))[part(topic)] == 3
+    await second.close()
+
+
+async def test_failed_work_leaves_no_trace(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    async def work(connection: Connection) -> None:
+        await connection.execute("DELETE FROM topics")
+        raise RuntimeError("changed its mind")
+
+    with pytest.raises(RuntimeError):
+        await database.write(work)
+    assert await plane.topics() == [topic]
+
+
+async def test_cancelled_work_leaves_no_trace_and_no_lock(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    inside = asyncio.Event()
+
+    async def work(connection: Connection) -> None:
+        await connection.execute("DELETE FROM topics")
+        inside.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(database.write(work))
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await plane.topics() == [topic]
+    await plane.delete_topic(topic.id)
+    assert (
+        await database.read(lambda c: c.fetch("SELECT 1 FROM topics WHERE deleted_ms IS NULL"))
+        == []
+    )
+
+
+async def test_a_reader_keeps_its_snapshot(plane: ControlPlane, database: Database) -> None:
+    async def work(connection: Connection) -> tuple[int, int]:
+        before = len(await connection.fetch("SELECT 1 FROM topics"))
+        await plane.create_topic("late", partition_count=1, configs={})
+        return before, len(await connection.fetch("SELECT 1 FROM topics"))
+
+    assert await database.read(work) == (0, 0)
+
+
+async def test_other_addresses_are_refused() -> None:
+    with pytest.raises(ControlAccessError, match="mysql"):
+        await open_control_plane("mysql://localhost/x")
+
+
+async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("these are not the rows you are looking for, " * 50)
+    with pytest.raises(ControlDamagedError, match=r"notes\.txt"):
+        await open_control_plane(f"sqlite:{path}")
+
+
+async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ControlAccessError, match="file"):
+        await open_control_plane(f"sqlite:{tmp_path}/file/control.db")
+
+
+async def test_a_server_that_is_not_there_is_unavailable_and_its_password_stays_secret() -> None:
+    with pytest.raises(ControlUnavailableError) as caught:
+        await open_control_plane("postgresql://me:hunter2@127.0.0.1:1/db?password=hunter3")
+    assert "127.0.0.1:1" in str(caught.value)
+    assert "hunter" not in str(caught.value)

@@ -1,0 +1,203 @@
+"""Topics, the cluster's identity, brokers."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+from tests.contract.control.building import batch, block, change, commit, part, rows_of, state_of
+
+from stratalog.control.database import Database
+from stratalog.control.model import Topic
+from stratalog.control.plane import (
+    BrokerIdTakenError,
+    ControlPlane,
+    PartitionCountError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from stratalog.ids import BrokerId, new_topic_id
+
+
+async def test_a_created_topic_is_found_by_name_and_id(plane: ControlPlane) -> None:
+    made = await plane.create_topic("b", partition_count=2, configs={"retention.ms": "5"})
+    await plane.create_topic("a", partition_count=1, configs={})
+    await plane.create_topic("Z", partition_count=1, configs={})
+    assert [topic.name for topic in await plane.topics()] == ["Z", "a", "b"]
+    assert await plane.topics_named(["b", "nothing"]) == [made]
+    assert await plane.topics_with_ids([made.id, new_topic_id()]) == [made]
+    assert await plane.topics_named([]) == []
+    assert made.configs == {"retention.ms": "5"}
+    assert made.created_ms > 0
+
+
+async def test_a_name_is_taken_once(plane: ControlPlane, other: ControlPlane) -> None:
+    results = await asyncio.gather(
+        *(
+            control.create_topic("same", partition_count=1, configs={})
+            for control in (plane, other, plane, other)
+        ),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(each, TopicExistsError) for each in results) == 3
+    assert len(await plane.topics()) == 1
+
+
+@pytest.mark.parametrize("count", [0, -1])
+async def test_a_topic_needs_a_partition(plane: ControlPlane, count: int) -> None:
+    with pytest.raises(PartitionCountError):
+        await plane.create_topic("none", partition_count=count, configs={})
+
+
+async def test_partitions_are_added_and_never_taken_away(plane: ControlPlane, topic: Topic) -> None:
+    await commit(plane, batch(part(topic), 2))
+    grown = await plane.add_partitions(topic.id, partition_count=5)
+    assert grown.partition_count == 5
+    states = await plane.topic_partitions(topic.id)
+    assert [state.partition for state in states] == [0, 1, 2, 3, 4]
+    assert [state.high_watermark for state in states] == [2, 0, 0, 0, 0]
+    for count in (5, 4):
+        with pytest.raises(PartitionCountError):
+            await plane.add_partitions(topic.id, partition_count=count)
+    with pytest.raises(UnknownTopicError):
+        await plane.add_partitions(new_topic_id(), partition_count=2)
+
+
+async def test_configs_are_set_and_unset(plane: ControlPlane, topic: Topic) -> None:
+    await plane.set_configs(topic.id, {"a": "1", "b": "2"})
+    changed = await plane.set_configs(topic.id, {"a": None, "b": "3", "c": None})
+    assert changed.configs == {"b": "3"}
+    assert (await plane.topics_named(["events"]))[0].configs == {"b": "3"}
+    with pytest.raises(UnknownTopicError):
+        await plane.set_configs(new_topic_id(), {"a": "1"})
+
+
+async def test_concurrent_config_changes_are_all_kept(
+    plane: ControlPlane, other: ControlPlane, topic: Topic
+) -> None:
+    await asyncio.gather(
+        *(
+            control.set_configs(topic.id, {f"{name}{i}": "x"})
+            for i in range(5)
+            for name, control in (("a", plane), ("b", other))
+        )
+    )
+    [found] = await plane.topics()
+    assert len(found.configs) == 10
+
+
+async def test_states_of_unknown_partitions_are_left_out(plane: ControlPlane, topic: Topic) -> None:
+    wanted = [part(topic, 2), part(topic, 3), part(topic, 2)]
+    assert list(await plane.partitions(wanted)) == [part(topic, 2)]
+    assert await plane.high_watermarks(wanted) == {part(topic, 2): 0}
+    assert await plane.partitions([]) == {}
+
+
+async def test_a_deleted_topic_is_hidden_and_its_name_is_free(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    await commit(plane, batch(part(topic)))
+    await plane.delete_topic(topic.id)
+    assert await plane.topics() == []
+    assert await plane.topics_named(["events"]) == []
+    assert await plane.topics_with_ids([topic.id]) == []
+    assert await plane.partitions([part(topic)]) == {}
+    assert await plane.high_watermarks([part(topic)]) == {}
+    assert await plane.topic_partitions(topic.id) == []
+    with pytest.raises(UnknownTopicError):
+        await plane.delete_topic(topic.id)
+    again = await plane.create_topic("events", partition_count=1, configs={})
+    assert (await state_of(plane, part(again))).high_watermark == 0
+
+
+async def test_purging_takes_a_deleted_topic_away_in_chunks(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    kept = await plane.create_topic("kept", partition_count=1, configs={})
+    shared = block(batch(part(topic), producer=1, sequence=0), batch(part(kept)))
+    await plane.commit_blocks([shared])
+    own = block(*(batch(part(topic, i), gap=1) for i in (0, 0, 1, 1)))
+    await plane.commit_blocks([own])
+    await plane.delete_topic(topic.id)
+    assert [await plane.purge_deleted_topics(max_rows=2) for _ in range(4)] == [2, 2, 1, 0]
+    marked = await plane.marked_objects(grace_ms=0, limit=10)
+    assert [each.object_id for each in marked] == [own.object_id]
+    assert await rows_of(plane, part(kept)) == [(0, 0)]
+    for table in ("topics", "partitions", "heads", "epochs", "producers", "batches"):
+        rows = await database.read(
+            lambda connection, name=table: connection.fetch(  # type: ignore[misc]
+                f"SELECT 1 FROM {name} WHERE topic_id = $1", topic.id
+            )
+        )
+        assert rows == [], table
+
+
+async def test_the_cluster_keeps_its_name_and_counts_generations(
+    plane: ControlPlane, other: ControlPlane
+) -> None:
+    first = await plane.cluster()
+    assert await other.cluster() == first
+    assert first.generation == 0
+    assert (await other.next_generation()).generation == 1
+    assert await plane.cluster() == await other.cluster()
+    assert (await plane.cluster()).cluster_id == first.cluster_id
+
+
+async def register(
+    plane: ControlPlane, broker_id: int | None = None, *, lease_ms: int = 60_000
+) -> BrokerId:
+    info = await plane.register_broker(
+        None if broker_id is None else BrokerId(broker_id),
+        host="here",
+        port=9092,
+        rack=None,
+        incarnation=uuid4(),
+        lease_ms=lease_ms,
+    )
+    return info.broker_id
+
+
+async def test_brokers_get_the_lowest_free_id(plane: ControlPlane, other: ControlPlane) -> None:
+    taken = await asyncio.gather(*(register(c) for c in (plane, other, plane, other)))
+    assert sorted(taken) == [0, 1, 2, 3]
+    assert await register(plane, 7) == 7
+    assert await register(plane) == 4
+
+
+async def test_an_id_is_free_again_when_its_lease_ends(
+    plane: ControlPlane, database: Database
+) -> None:
+    assert [await register(plane) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(BrokerIdTakenError):
+        await register(plane, 1)
+    await change(database, "UPDATE brokers SET expires_ms = 0 WHERE broker_id = 1")
+    assert [broker.alive for broker in await plane.brokers()] == [True, False, True]
+    assert await register(plane) == 1
+
+
+async def test_a_broker_renews_only_what_is_its_own(plane: ControlPlane) -> None:
+    mine, stranger = uuid4(), uuid4()
+    info = await plane.register_broker(
+        None, host="here", port=1, rack="a", incarnation=mine, lease_ms=0
+    )
+    assert [broker.alive for broker in await plane.brokers()] == [False]
+    assert await plane.renew_broker(info.broker_id, mine, lease_ms=60_000)
+    assert not await plane.renew_broker(info.broker_id, stranger, lease_ms=60_000)
+    [broker] = await plane.brokers()
+    assert broker == info
+    await plane.remove_broker(info.broker_id, stranger)
+    assert await plane.brokers() == [info]
+    await plane.remove_broker(info.broker_id, mine)
+    assert await plane.brokers() == []
+
+
+async def test_registering_again_keeps_the_id(plane: ControlPlane) -> None:
+    await register(plane)
+    mine = uuid4()
+    ids = []
+    for port in (1, 2):
+        info = await plane.register_broker(
+            None, host="here", port=port, rack=None, incarnation=mine, lease_ms=60_000
+        )
+        ids.append(info.broker_id)
+    assert ids == [1, 1]
+    assert [broker.port for broker in await plane.brokers()] == [9092, 2]

@@ -1,0 +1,473 @@
+"""The janitor on a real control plane and store: what it takes, what it leaves, where it stops."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID, uuid4
+
+import pytest
+from tests.integration.small_cluster import ShiftedClock, SmallCluster
+
+from stratalog.block.keys import block_key
+from stratalog.checks.fsck import run_fsck
+from stratalog.checks.marker import (
+    MARKER_KEY,
+    ControlPlaneBehindError,
+    MarkerDamagedError,
+    MarkerMissingError,
+    WrongStoreError,
+    read_marker,
+)
+from stratalog.control.model import Topic
+from stratalog.control.plane import BarredObjectError, ControlPlane
+from stratalog.ids import ObjectId, Offset, PartitionIndex, TopicPartition, uuid7
+from stratalog.janitor.marker import MarkerContendedError, claim_store, renew_claim
+from stratalog.janitor.retention import Retention
+from stratalog.janitor.service import Janitor
+from stratalog.janitor.sweeper import Sweeper
+from stratalog.objects.store import ObjectChangedError, ObjectStore, Replace
+from stratalog.settings import HOUR_MS, JanitorSettings
+
+
+@pytest.fixture(params=["memory:", "file"])
+async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[SmallCluster]:
+    objects = f"file:{tmp_path / 'objects'}" if request.param == "file" else request.param
+    cluster = await SmallCluster.open(tmp_path, objects=objects)
+    await claim_store(cluster.control, cluster.store)
+    yield cluster
+    await cluster.close()
+
+
+@pytest.fixture
+async def topic(cluster: SmallCluster) -> Topic:
+    return await cluster.topic()
+
+
+def sweeper_of(
+    cluster: SmallCluster,
+    *,
+    control: object = None,
+    store: object = None,
+    clock: ShiftedClock | None = None,
+) -> Sweeper:
+    return Sweeper(
+        cast(ControlPlane, control or cluster.control),
+        cast(ObjectStore, store or cluster.store),
+        clock=clock or cluster.later,
+        orphan_age_ms=HOUR_MS,
+    )
+
+
+class CrashError(Exception):
+    """The process died here."""
+
+
+class Crashing:
+    """Dies at one call: before it has any effect, or after it had."""
+
+    def __init__(self, target: object, method: str, *, after: bool) -> None:
+        self._target = target
+        self._method = method
+        self._after = after
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._target, name)
+        if name != self._method:
+            return method
+
+        async def crashing(*args: Any, **kwargs: Any) -> Any:
+            if self._after:
+                await method(*args, **kwargs)
+            raise CrashError
+
+        return crashing
+
+
+# The marker.
+
+
+async def generations(cluster: SmallCluster) -> tuple[int, int]:
+    found = await read_marker(cluster.store)
+    assert found is not None
+    return found[0].generation, (await cluster.control.cluster()).generation
+
+
+async def test_each_claim_raises_the_generation_in_both_places(cluster: SmallCluster) -> None:
+    assert await generations(cluster) == (1, 1)
+    claimed = await claim_store(cluster.control, cluster.store)
+    assert claimed.generation == 2
+    assert await generations(cluster) == (2, 2)
+    told = json.loads(bytes((await cluster.store.get(MARKER_KEY)).data))
+    assert told == {"cluster_id": str(claimed.cluster_id), "generation": 2, "format": 1}
+
+
+async def test_brokers_that_start_at_once_all_claim_the_store(cluster: SmallCluster) -> None:
+    await cluster.store.delete([MARKER_KEY])
+    claims = await asyncio.gather(*(claim_store(cluster.control, cluster.store) for _ in range(6)))
+    assert len({claim.generation for claim in claims}) == 6
+    marker, control = await generations(cluster)
+    assert marker == max(claim.generation for claim in claims)
+    assert marker <= control
+
+
+async def test_a_store_of_another_cluster_is_not_claimed(cluster: SmallCluster) -> None:
+    before = bytes((await cluster.store.get(MARKER_KEY)).data)
+    cluster.damage("UPDATE cluster SET cluster_id = ?", str(uuid4()))
+    with pytest.raises(WrongStoreError, match="belongs to cluster"):
+        await claim_store(cluster.control, cluster.store)
+    assert bytes((await cluster.store.get(MARKER_KEY)).data) == before
+
+
+async def test_a_restored_control_plane_does_not_catch_up_by_trying(
+    cluster: SmallCluster,
+) -> None:
+    await claim_store(cluster.control, cluster.store)
+    cluster.damage("UPDATE cluster SET generation = 1")
+    for _ in range(3):
+        with pytest.raises(ControlPlaneBehindError, match="restored from a backup"):
+            await claim_store(cluster.control, cluster.store)
+    await cluster.store.delete([MARKER_KEY])
+    assert (await claim_store(cluster.control, cluster.store)).generation == 2
+
+
+async def test_a_crash_before_the_marker_is_written_means_nothing(cluster: SmallCluster) -> None:
+    store = Crashing(cluster.store, "put", after=False)
+    with pytest.raises(CrashError):
+        await claim_store(cluster.control, cast(ObjectStore, store))
+    assert await generations(cluster) == (1, 2)
+    await claim_store(cluster.control, cluster.store)
+    assert await generations(cluster) == (3, 3)
+
+
+async def test_a_damaged_marker_is_not_overwritten(cluster: SmallCluster) -> None:
+    await cluster.store.put(MARKER_KEY, [b"{}"])
+    with pytest.raises(MarkerDamagedError):
+        await claim_store(cluster.control, cluster.store)
+
+
+async def test_a_lost_marker_stops_a_renewal_but_not_a_start(cluster: SmallCluster) -> None:
+    await cluster.store.delete([MARKER_KEY])
+    with pytest.raises(MarkerMissingError, match="restart the broker"):
+        await renew_claim(cluster.control, cluster.store)
+    await claim_store(cluster.control, cluster.store)
+    await renew_claim(cluster.control, cluster.store)
+
+
+class NeverTheSame:
+    """A store whose versions have always changed."""
+
+    def __init__(self, target: ObjectStore) -> None:
+        self._target = target
+        self.attempts = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    async def put(self, key: str, parts: object, *, mode: object) -> str:
+        assert isinstance(mode, Replace)
+        self.attempts += 1
+        raise ObjectChangedError("changed")
+
+
+async def test_a_store_that_never_takes_the_marker_is_given_up(cluster: SmallCluster) -> None:
+    store = NeverTheSame(cluster.store)
+    with pytest.raises(MarkerContendedError, match="conditional puts"):
+        await claim_store(cluster.control, cast(ObjectStore, store))
+    assert store.attempts == 20
+
+
+# The sweeper.
+
+
+async def test_the_sweeper_takes_old_orphans_and_nothing_else(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    kept = [await cluster.write(topic, {0: [1], 1: [2]}) for _ in range(3)]
+    orphan = await cluster.upload(topic, {0: [1]})
+    kept.append(await cluster.write(topic, {0: [1]}))
+    await cluster.store.put("blocks/readme.txt", [b"not ours"])
+    await cluster.store.put(f"elsewhere/{orphan.commit.key}", [b"not below our prefix"])
+    swept = await sweeper_of(cluster).sweep()
+    assert (swept.deleted, swept.foreign) == (1, 1)
+    assert await cluster.keys() == [*(block.commit.key for block in kept), "blocks/readme.txt"]
+    assert await cluster.store.head(f"elsewhere/{orphan.commit.key}")
+    report = await run_fsck(cluster.control, cluster.store, deep=True, clock=cluster.later)
+    assert report.ok
+
+
+async def test_a_marked_object_is_left_to_deletion(cluster: SmallCluster, topic: Topic) -> None:
+    block = await cluster.write(topic, {0: [1]})
+    partition = TopicPartition(topic.id, PartitionIndex(0))
+    await cluster.control.delete_records({partition: Offset(-1)})
+    assert (await sweeper_of(cluster).sweep()).deleted == 0
+    assert await cluster.keys() == [block.commit.key]
+
+
+async def test_an_orphan_is_old_by_its_name_and_by_the_stores_time(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    now_ms = ShiftedClock().now_ms()
+    old_name = await cluster.upload(topic, {0: [1]}, created_ms=now_ms - 5 * HOUR_MS)
+    new_name = await cluster.upload(topic, {0: [1]}, created_ms=now_ms + 5 * HOUR_MS)
+    # The store took both just now, so that the first is young by its time alone.
+    assert (await sweeper_of(cluster, clock=ShiftedClock()).sweep()).deleted == 0
+    assert (await sweeper_of(cluster, clock=cluster.later).sweep()).deleted == 1
+    assert await cluster.keys() == [new_name.commit.key]
+    assert old_name.commit.key not in await cluster.keys()
+
+
+@pytest.mark.parametrize(("ahead_ms", "deleted"), [(-1000, 0), (1000, 1)])
+async def test_the_age_of_an_orphan_has_one_bound(
+    cluster: SmallCluster, topic: Topic, ahead_ms: int, deleted: int
+) -> None:
+    await cluster.upload(topic, {0: [1]})
+    clock = ShiftedClock(HOUR_MS + ahead_ms)
+    assert (await sweeper_of(cluster, clock=clock).sweep()).deleted == deleted
+
+
+async def test_a_commit_that_comes_after_the_sweep_fails_for_ever(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    late = await cluster.upload(topic, {0: [1]})
+    await sweeper_of(cluster).sweep()
+    for _ in range(2):
+        with pytest.raises(BarredObjectError):
+            await cluster.commit(late)
+    assert (await run_fsck(cluster.control, cluster.store, deep=True, clock=cluster.later)).ok
+
+
+async def test_a_commit_that_comes_before_the_bar_keeps_its_object(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    late = await cluster.upload(topic, {0: [1]})
+
+    class CommitsFirst(Crashing):
+        def __getattr__(self, name: str) -> Any:
+            method = getattr(self._target, name)
+            if name != "bar_objects":
+                return method
+
+            async def bar(objects: object) -> Any:
+                await cluster.commit(late)
+                return await method(objects)
+
+            return bar
+
+    control = CommitsFirst(cluster.control, "", after=False)
+    assert (await sweeper_of(cluster, control=control).sweep()).deleted == 0
+    assert await cluster.keys() == [late.commit.key]
+    assert (await run_fsck(cluster.control, cluster.store, deep=True, clock=cluster.later)).ok
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("method", ["next_generation", "objects", "bar_objects"])
+async def test_a_crash_of_the_sweeper_at_the_control_plane_is_made_good(
+    cluster: SmallCluster, topic: Topic, method: str, after: bool
+) -> None:
+    kept = await cluster.write(topic, {0: [1]})
+    late = await cluster.upload(topic, {0: [1]})
+    control = Crashing(cluster.control, method, after=after)
+    with pytest.raises(CrashError):
+        await sweeper_of(cluster, control=control).sweep()
+    assert await cluster.keys() == [kept.commit.key, late.commit.key]
+    if method == "bar_objects" and after:
+        with pytest.raises(BarredObjectError):
+            await cluster.commit(late)
+    await sweeper_of(cluster).sweep()
+    assert await cluster.keys() == [kept.commit.key]
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_crash_of_the_sweeper_at_the_store_is_made_good(
+    cluster: SmallCluster, topic: Topic, after: bool
+) -> None:
+    late = await cluster.upload(topic, {0: [1]})
+    store = Crashing(cluster.store, "delete", after=after)
+    sweeper = sweeper_of(cluster, store=store)
+    for _ in range(2):
+        if await cluster.keys():
+            with pytest.raises(CrashError):
+                await sweeper.sweep()
+        with pytest.raises(BarredObjectError):
+            await cluster.commit(late)
+    await sweeper_of(cluster).sweep()
+    assert await cluster.keys() == []
+
+
+async def test_a_put_that_arrives_after_its_bar_is_taken_by_the_next_complete_sweep(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    late = await cluster.upload(topic, {0: [1]})
+    await sweeper_of(cluster).sweep()
+    await cluster.store.put(late.commit.key, late.parts)
+    assert (await sweeper_of(cluster).sweep()).deleted == 1
+
+
+async def test_a_sweep_begins_where_the_last_one_could_have_missed_something(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    clock = ShiftedClock(2 * HOUR_MS)
+    sweeper = sweeper_of(cluster, clock=clock)
+    now_ms = ShiftedClock().now_ms()
+    for age_hours in (9, 3):
+        block = await cluster.upload(topic, {0: [1]}, created_ms=now_ms - age_hours * HOUR_MS)
+        await cluster.commit(block)
+    assert (await sweeper.sweep()).examined == 2
+    clock.ahead_ms += 2 * HOUR_MS
+    orphan = await cluster.upload(topic, {0: [1]})
+    # It now begins one orphan age before the last horizon, at this very time.
+    swept = await sweeper.sweep()
+    assert swept.examined == 1
+    assert swept.deleted == 1
+    assert orphan.commit.key not in await cluster.keys()
+
+
+async def test_every_so_often_a_sweep_is_complete(cluster: SmallCluster, topic: Topic) -> None:
+    old_ms = ShiftedClock().now_ms() - 100 * HOUR_MS
+    await cluster.commit(await cluster.upload(topic, {0: [1]}, created_ms=old_ms))
+    sweeper = sweeper_of(cluster)
+    examined = [(await sweeper.sweep()).examined for _ in range(61)]
+    assert examined == [1, *[0] * 59, 1]
+
+
+async def test_many_orphans_among_many_blocks_are_taken_page_by_page(
+    cluster: SmallCluster, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = [await cluster.upload(topic, {0: [1]}) for _ in range(40)]
+    kept = [block for place, block in enumerate(blocks) if place % 3]
+    await cluster.control.commit_blocks([block.commit for block in kept])
+    monkeypatch.setattr("stratalog.janitor.sweeper._PAGE", 4)
+    barred: list[int] = []
+
+    class Counting(Crashing):
+        async def bar_objects(self, objects: dict[ObjectId, str]) -> set[ObjectId]:
+            barred.append(len(objects))
+            return await cluster.control.bar_objects(objects)
+
+    control = Counting(cluster.control, "", after=False)
+    swept = await sweeper_of(cluster, control=control).sweep()
+    assert (swept.examined, swept.deleted) == (40, 14)
+    assert barred == [4, 4, 4, 2]
+    assert await cluster.keys() == sorted(block.commit.key for block in kept)
+
+
+async def test_the_sweeper_stops_before_a_store_that_is_not_its_own(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    orphan = await cluster.upload(topic, {0: [1]})
+    cluster.damage("UPDATE cluster SET cluster_id = ?", str(UUID(int=5)))
+    with pytest.raises(WrongStoreError):
+        await sweeper_of(cluster).sweep()
+    assert await cluster.keys() == [orphan.commit.key]
+
+
+async def test_the_sweeper_of_a_restored_control_plane_takes_nothing(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    newer = await cluster.write(topic, {0: [1]})
+    await sweeper_of(cluster).sweep()
+    # A backup from before the write and the sweep knows neither.
+    cluster.damage("UPDATE cluster SET generation = 1")
+    cluster.damage("DELETE FROM objects")
+    with pytest.raises(ControlPlaneBehindError):
+        await sweeper_of(cluster).sweep()
+    assert await cluster.keys() == [newer.commit.key]
+
+
+async def test_a_control_plane_restored_during_a_sweep_takes_nothing(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    newer = await cluster.upload(topic, {0: [1]})
+
+    class RestoredAtTheBar(Crashing):
+        def __getattr__(self, name: str) -> Any:
+            if name == "bar_objects":
+                cluster.damage("UPDATE cluster SET generation = 1")
+            return getattr(self._target, name)
+
+    with pytest.raises(ControlPlaneBehindError):
+        await sweeper_of(
+            cluster, control=RestoredAtTheBar(cluster.control, "", after=False)
+        ).sweep()
+    assert await cluster.keys() == [newer.commit.key]
+
+
+async def test_a_store_without_its_marker_is_not_swept(cluster: SmallCluster, topic: Topic) -> None:
+    orphan = await cluster.upload(topic, {0: [1]})
+    await cluster.store.delete([MARKER_KEY])
+    with pytest.raises(MarkerMissingError):
+        await sweeper_of(cluster).sweep()
+    assert await cluster.keys() == [orphan.commit.key]
+
+
+# All of it.
+
+
+def janitor_of(cluster: SmallCluster, retention: Retention) -> Janitor:
+    return Janitor(
+        control=cluster.control,
+        store=cluster.store,
+        retention_of=lambda topic: retention,
+        settings=JanitorSettings(grace_ms=0, answers_ms=0, chunk_rows=3),
+        clock=cluster.later,
+    )
+
+
+async def test_the_janitor_keeps_what_is_wanted_and_removes_the_rest(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    doomed = await cluster.topic("doomed")
+    for _ in range(4):
+        await cluster.write(topic, {0: [5]})
+        await cluster.write(doomed, {0: [5], 1: [1]})
+    await cluster.upload(topic, {0: [1]})
+    newest = await cluster.write(topic, {0: [5]})
+    await cluster.control.delete_topic(doomed.id)
+    size_bytes = newest.commit.batches[0].byte_size
+    outcomes = await janitor_of(cluster, Retention(ms=None, bytes=size_bytes)).run_once()
+    assert {outcome.error for outcome in outcomes} == {None}
+    assert {outcome.name: outcome.done for outcome in outcomes[:4]} == {
+        "retention": 4,
+        "topic purge": 8,
+        "deletion": 8,
+        "sweep": 1,
+    }
+    assert await cluster.keys() == [newest.commit.key]
+    report = await run_fsck(cluster.control, cluster.store, deep=True, clock=cluster.later)
+    assert report.ok
+
+
+async def test_a_lease_keeps_what_it_saw(cluster: SmallCluster, topic: Topic) -> None:
+    block = await cluster.write(topic, {0: [5]})
+    lease = await cluster.control.take_lease("a scan", duration_ms=60_000)
+    partition = TopicPartition(topic.id, PartitionIndex(0))
+    await cluster.control.delete_records({partition: Offset(-1)})
+    janitor = janitor_of(cluster, Retention(ms=None, bytes=None))
+    await janitor.run_once()
+    assert await cluster.keys() == [block.commit.key]
+    await cluster.control.release_lease(lease.lease_id)
+    await janitor.run_once()
+    assert await cluster.keys() == []
+
+
+async def test_rows_that_a_delete_left_below_the_start_go_though_the_topic_keeps_everything(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    for _ in range(3):
+        await cluster.write(topic, {0: [5]})
+    # As after a crash between moving the boundary and removing the rows.
+    cluster.damage(
+        "UPDATE partitions SET log_start = 10, block_start = 10, remote_end = 10 "
+        "WHERE partition = 0"
+    )
+    await janitor_of(cluster, Retention(ms=None, bytes=None)).run_once()
+    assert len(await cluster.keys()) == 1
+
+
+def test_an_id_made_for_a_place_in_time_sorts_before_all_of_that_time() -> None:
+    start = ObjectId(uuid7(1_700_000_000_000, lambda size: bytes(size)))
+    real = ObjectId(uuid7(1_700_000_000_000))
+    assert start < real
+    assert block_key(start) < block_key(real)

@@ -1,0 +1,192 @@
+"""A block writer on a real control plane, with a clock, a store and a control plane to interfere
+with."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tests.faults.controls import TroubledControl
+
+from stratalog.batch.build import build_batch
+from stratalog.batch.header import TimestampType, parse_header
+from stratalog.batch.records import Record
+from stratalog.block.block import EntryBatch
+from stratalog.block.cache import FreshBlocks
+from stratalog.block.writer import Advanced, BlockWriter
+from stratalog.clock import SystemClock
+from stratalog.control.model import CommitAnswer, CommitOutcome, Topic
+from stratalog.control.plane import ControlPlane
+from stratalog.ids import BrokerId, Offset, PartitionIndex, TopicPartition
+from stratalog.metrics import Metrics
+from stratalog.objects.faulty import FaultyStore, ScriptedFaults
+from stratalog.objects.open import open_store
+from stratalog.objects.store import Buffer, ObjectStore, Overwrite, PutMode
+from stratalog.settings import BlockSettings
+from stratalog.testing import ManualClock
+
+T = TypeVar("T")
+
+PATIENCE_S = 20.0
+"""How long a test waits for what must happen. Only a failing one waits that long."""
+
+
+class TellingClock(ManualClock):
+    """A clock that tells who goes to sleep on it, and for how long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.naps: asyncio.Queue[float] = asyncio.Queue()
+
+    async def sleep(self, seconds: float) -> None:
+        self.naps.put_nowait(seconds)
+        await super().sleep(seconds)
+
+    async def next_nap(self) -> float:
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.naps.get()
+
+    async def pass_nap(self) -> float:
+        """Wait until somebody sleeps, let that time pass, and answer how long it was."""
+        seconds = await self.next_nap()
+        await self.advance(seconds)
+        return seconds
+
+
+class GatedStore(FaultyStore):
+    """A store whose puts wait, if told so, until they are let through one by one."""
+
+    def __init__(self, inner: ObjectStore, faults: ScriptedFaults) -> None:
+        super().__init__(inner, faults, clock=SystemClock())
+        self.faults = faults
+        self.gated = False
+        self.waiting: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+        self.failure: Exception | None = None
+        self._done: asyncio.Queue[str] = asyncio.Queue()
+
+    async def put(
+        self,
+        key: str,
+        parts: Sequence[Buffer],
+        *,
+        mode: PutMode = Overwrite(),  # noqa: B008 - immutable
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        if self.gated:
+            gate = asyncio.Event()
+            self.waiting.put_nowait(gate)
+            await gate.wait()
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        etag = await super().put(key, parts, mode=mode, metadata=metadata)
+        self._done.put_nowait(key)
+        return etag
+
+    async def until_put(self, count: int) -> None:
+        """Wait until so many puts are done, and what waits for them has run."""
+        for _ in range(count):
+            async with asyncio.timeout(PATIENCE_S):
+                await self._done.get()
+        await asyncio.sleep(0.01)
+
+    async def next_put(self) -> asyncio.Event:
+        """The gate of the next put that has begun."""
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.waiting.get()
+
+    async def block_keys(self) -> list[str]:
+        return [info.key async for info in self.list("blocks/")]
+
+
+@dataclass
+class Rig:
+    control: TroubledControl
+    topic: Topic
+    clock: TellingClock = field(default_factory=TellingClock)
+    store: GatedStore = field(
+        default_factory=lambda: GatedStore(
+            open_store("memory:", clock=SystemClock()), ScriptedFaults([])
+        )
+    )
+    cache: FreshBlocks = field(default_factory=lambda: FreshBlocks(1 << 20))
+    advanced: list[Advanced] = field(default_factory=list)
+    writers: list[BlockWriter] = field(default_factory=list)
+
+    @classmethod
+    async def on(cls, control: ControlPlane, *, partitions: int = 3) -> "Rig":
+        topic = await control.create_topic("events", partition_count=partitions, configs={})
+        return cls(TroubledControl(control), topic)
+
+    def writer(self, **settings: int) -> BlockWriter:
+        writer = BlockWriter(
+            store=self.store,
+            control=self.control.plane,
+            cache=self.cache,
+            broker_id=lambda: BrokerId(7),
+            settings=BlockSettings(**settings),
+            clock=self.clock,
+            entropy=os.urandom,
+            metrics=Metrics(),
+            on_commit=lambda advanced: self.advanced.append(advanced),
+        )
+        self.writers.append(writer)
+        return writer
+
+    async def close(self) -> None:
+        self.store.gated = False
+        self.control.commit_troubles.clear()
+        self.control.resolve_troubles.clear()
+        for writer in self.writers:
+            closing = asyncio.ensure_future(writer.close())
+            while not closing.done():
+                await self.clock.advance(60)
+                await asyncio.wait([closing], timeout=0.01)
+
+    def batch(
+        self,
+        partition: int = 0,
+        *,
+        value: bytes = b"value",
+        records: int = 1,
+        timestamp: int = 1000,
+        producer: int = -1,
+        epoch: int = 0,
+        sequence: int = -1,
+    ) -> EntryBatch:
+        data = build_batch(
+            [Record(place, timestamp + place, None, value) for place in range(records)],
+            producer_id=producer,
+            producer_epoch=epoch if producer >= 0 else -1,
+            base_sequence=sequence,
+        )
+        return EntryBatch(
+            topic_id=self.topic.id,
+            topic_name=self.topic.name,
+            partition=PartitionIndex(partition),
+            timestamp_type=TimestampType.CREATE_TIME,
+            header=parse_header(data),
+            data=memoryview(bytearray(data)),
+        )
+
+    def part(self, partition: int = 0) -> TopicPartition:
+        return TopicPartition(self.topic.id, PartitionIndex(partition))
+
+    async def high_watermark(self, partition: int = 0) -> Offset:
+        found = await self.control.inner.high_watermarks([self.part(partition)])
+        return found[self.part(partition)]
+
+
+async def soon(future: Awaitable[T]) -> T:
+    """The answer of something that must not take long."""
+    async with asyncio.timeout(PATIENCE_S):
+        return await future
+
+
+def offsets(answers: Sequence[CommitAnswer]) -> list[int]:
+    return [answer.base_offset for answer in answers]
+
+
+def outcomes(answers: Sequence[CommitAnswer]) -> list[CommitOutcome]:
+    return [answer.outcome for answer in answers]

@@ -1,0 +1,241 @@
+"""A dispatcher in front of topics that live in memory, asked with kio's messages."""
+
+import asyncio
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+from uuid import UUID
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader
+from tests.unit.kafka.samples import encoded
+
+from stratalog.clock import SystemClock
+from stratalog.cluster.membership import Membership
+from stratalog.control.model import BrokerInfo, Span, TimeQuery, Topic
+from stratalog.control.plane import (
+    ControlPlane,
+    OffsetOutOfRangeError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from stratalog.ids import BrokerId, Offset, ProducerId, TopicId, TopicPartition
+from stratalog.kafka.acceptor import Accepted, Response, Running
+from stratalog.kafka.api import ApiKey, is_flexible
+from stratalog.kafka.components import Components
+from stratalog.kafka.registry import dispatcher
+from stratalog.kafka.schema_writer import entity_of
+from stratalog.metrics import Metrics
+from stratalog.settings import Settings
+from stratalog.topic.append import TopicAppender
+from stratalog.topic.catalog import TopicCatalog
+from stratalog.topic.model import PartitionRead, PartitionWrite, PartitionWritten, TimedOffset
+from stratalog.topic.read import TopicReader
+
+CLUSTER_ID = UUID(int=0xC1)
+BROKERS = [
+    BrokerInfo(
+        broker_id=BrokerId(number),
+        host=f"host-{number}",
+        port=9000 + number,
+        rack=None,
+        incarnation=UUID(int=number),
+        alive=True,
+    )
+    for number in (3, 5)
+]
+
+
+class TopicsInMemory:
+    """The part of a control plane that concerns topics and producer ids."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[TopicId, Topic] = {}
+        self.allocations = 0
+        self.failure: Exception | None = None
+
+    async def create_topic(
+        self, name: str, *, partition_count: int, configs: Mapping[str, str]
+    ) -> Topic:
+        if await self.topics_named([name]):
+            raise TopicExistsError(f"topic {name!r} exists")
+        topic = Topic(
+            id=TopicId(UUID(int=len(self.by_id) + 1)),
+            name=name,
+            partition_count=partition_count,
+            configs=dict(configs),
+            created_ms=0,
+        )
+        self.by_id[topic.id] = topic
+        return topic
+
+    async def topics(self) -> list[Topic]:
+        return sorted(self.by_id.values(), key=lambda topic: topic.name)
+
+    async def topics_named(self, names: Sequence[str]) -> list[Topic]:
+        if self.failure is not None:
+            raise self.failure
+        return [topic for topic in self.by_id.values() if topic.name in names]
+
+    async def topics_with_ids(self, ids: Sequence[TopicId]) -> list[Topic]:
+        return [self.by_id[key] for key in ids if key in self.by_id]
+
+    async def add_partitions(self, topic_id: TopicId, *, partition_count: int) -> Topic:
+        grown = replace(self.by_id[topic_id], partition_count=partition_count)
+        self.by_id[topic_id] = grown
+        return grown
+
+    async def delete_topic(self, topic_id: TopicId) -> None:
+        if self.by_id.pop(topic_id, None) is None:
+            raise UnknownTopicError("gone")
+
+    async def allocate_producer_ids(self, count: int) -> ProducerId:
+        self.allocations += 1
+        return ProducerId(self.allocations * count)
+
+
+class Appends(TopicAppender):
+    """Notes writes in their order. Answers at once, or when told to."""
+
+    def __init__(self) -> None:
+        self.writes: list[PartitionWrite] = []
+        self.answer = PartitionWritten(base_offset=Offset(42), log_start=Offset(7))
+        self.failure: Exception | None = None
+        self.held: asyncio.Event | None = None
+
+    async def append(
+        self, writes: Sequence[PartitionWrite]
+    ) -> "asyncio.Future[list[PartitionWritten]]":
+        self.writes += writes
+        return asyncio.ensure_future(self._written(len(writes)))
+
+    async def _written(self, count: int) -> list[PartitionWritten]:
+        if self.held is not None:
+            await self.held.wait()
+        if self.failure is not None:
+            raise self.failure
+        return [self.answer] * count
+
+
+@dataclass
+class _Partition:
+    start: int = 2
+    stable: int = 8
+    end: int = 10
+    data: bytes = b"some records"
+
+
+class Reads(TopicReader):
+    """Every partition from 0 to 9 exists and holds the same."""
+
+    def __init__(self) -> None:
+        self.partition = _Partition()
+        self.asked: list[tuple[Sequence[Span], int, int, int]] = []
+        self.error: Any = None
+        self.at: TimedOffset | None = TimedOffset(offset=Offset(4), timestamp=1000, leader_epoch=0)
+        self.time_failure: Exception | None = None
+
+    async def read(
+        self, spans: Sequence[Span], *, max_bytes: int, min_bytes: int, max_wait_ms: int
+    ) -> list[PartitionRead]:
+        self.asked.append((spans, max_bytes, min_bytes, max_wait_ms))
+        return [self._read(span) for span in spans]
+
+    def _read(self, span: Span) -> PartitionRead:
+        held = self.partition
+        error = self.error
+        if not held.start <= span.offset <= held.end:
+            error = OffsetOutOfRangeError("out of range")
+        return PartitionRead(
+            error=error,
+            high_watermark=Offset(held.end),
+            last_stable=Offset(held.stable),
+            log_start=Offset(held.start),
+            parts=() if error else (held.data,),
+        )
+
+    def _all(
+        self, wanted: Sequence[TopicPartition], offset: int
+    ) -> dict[TopicPartition, TimedOffset]:
+        found = TimedOffset(offset=Offset(offset), timestamp=-1, leader_epoch=0)
+        return {key: found for key in wanted if key.partition < 10}
+
+    async def earliest(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, TimedOffset]:
+        return self._all(wanted, self.partition.start)
+
+    async def latest(
+        self, wanted: Sequence[TopicPartition], *, committed: bool = False
+    ) -> dict[TopicPartition, TimedOffset]:
+        return self._all(wanted, self.partition.stable if committed else self.partition.end)
+
+    async def newest(
+        self, wanted: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, TimedOffset | None]:
+        return {key: self.at if key.partition < 10 else None for key in wanted}
+
+    async def at_time(self, queries: Sequence[TimeQuery]) -> list[TimedOffset | None]:
+        if self.time_failure is not None:
+            raise self.time_failure
+        return [self.at if query.partition < 10 else None for query in queries]
+
+
+@dataclass
+class Desk:
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        self.topics = TopicsInMemory()
+        self.appends = Appends()
+        self.reads = Reads()
+        control = cast(ControlPlane, self.topics)
+        clock = SystemClock()
+        self.membership = Membership(
+            control=control,
+            clock=clock,
+            cluster_id=CLUSTER_ID,
+            incarnation=UUID(int=3),
+            lease_ms=1000,
+            registration=BROKERS[0],
+        )
+        self.membership._live = list(BROKERS)
+        components = Components(
+            settings=self.settings,
+            membership=self.membership,
+            control=control,
+            catalog=TopicCatalog(control=control, clock=clock),
+            appender=self.appends,
+            reader=self.reads,
+        )
+        self.dispatcher = dispatcher(components, clock=clock, metrics=Metrics())
+
+    async def accept(self, key: ApiKey, version: int, /, **values: Any) -> Accepted:
+        return await self.dispatcher.accept(framed(key, version, values))
+
+    async def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
+        """The response as kio reads it."""
+        response = await answered(await self.accept(key, version, **values))
+        assert response is not None
+        return parsed(key, version, b"".join(response))
+
+
+def framed(key: ApiKey, version: int, values: Mapping[str, Any]) -> bytearray:
+    """A request without the length in front of it."""
+    body = encoded(entity_of(load_request_schema(key, version), values))
+    tags = b"\x00" if is_flexible(key, version) else b""
+    return bytearray(struct.pack(">hhih1s", key, version, 77, 1, b"c") + tags + body)
+
+
+async def answered(accepted: Accepted) -> Response:
+    return await (accepted.response if isinstance(accepted, Running) else accepted.begin())
+
+
+def parsed(key: ApiKey, version: int, response: bytes) -> Any:
+    size, correlation_id = struct.unpack_from(">ii", response)
+    assert size == len(response) - 4
+    assert correlation_id == 77
+    start = 9 if is_flexible(key, version) and key is not ApiKey.API_VERSIONS else 8
+    schema: Any = load_response_schema(key, version)
+    entity, read = entity_reader(schema)(response, start)
+    assert start + read == len(response)
+    return entity

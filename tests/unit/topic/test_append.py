@@ -1,0 +1,172 @@
+from dataclasses import replace
+
+import pytest
+from tests.unit.topic.rig import NOW_MS, TopicRig, batch, records
+
+from stratalog.batch.build import build_batch
+from stratalog.batch.errors import (
+    BatchDamagedError,
+    BatchTooLargeError,
+    CrcMismatchError,
+    InvalidTimestampError,
+)
+from stratalog.batch.header import Codec, parse_header
+from stratalog.batch.records import Record
+from stratalog.block.errors import (
+    BrokerStoppingError,
+    FencedProducerError,
+    OutOfOrderSequenceError,
+    TransactionsUnsupportedError,
+    WrongTierError,
+)
+from stratalog.control.plane import UnknownTopicError
+from stratalog.objects.faulty import Fault
+from stratalog.objects.store import StoreUnavailableError
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def numbered(sequence: int, *, epoch: int = 0) -> bytes:
+    records = [Record(0, NOW_MS, None, b"value")]
+    return build_batch(records, producer_id=7, producer_epoch=epoch, base_sequence=sequence)
+
+
+async def test_an_append_is_answered_with_its_first_offset(rig: TopicRig) -> None:
+    assert (await rig.append(0, batch(b"a", b"b"), batch(b"c"))).base_offset == 0
+    written = await rig.append(0, batch(b"d"))
+    assert written.base_offset == 3
+    assert written.append_time_ms == -1
+    assert written.log_start == 0
+    assert records(await rig.read_one(0, 0)) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
+
+
+async def test_a_topic_that_stamps_its_own_time_answers_with_it(rig: TopicRig) -> None:
+    await rig.configure(message_timestamp_type="LogAppendTime")
+    before_ms = (await rig.append(0, batch(b"a"))).append_time_ms
+    assert before_ms >= NOW_MS
+    parts = (await rig.read_one(0, 0)).parts
+    assert parse_header(b"".join(parts)).max_timestamp == before_ms
+
+
+async def test_a_bad_batch_fails_its_partition_and_nothing_else(rig: TopicRig) -> None:
+    broken = bytearray(batch(b"broken"))
+    broken[-1] ^= 1
+    good, bad, other = await rig.append_all(
+        {0: batch(b"a"), 1: batch(b"b") + bytes(broken), 2: batch(b"c")}
+    )
+    assert (good.error, good.base_offset) == (None, 0)
+    assert isinstance(bad.error, CrcMismatchError)
+    assert (other.error, other.base_offset) == (None, 0)
+    assert records(await rig.read_one(1, 0)) == [], "not even the good batch before the bad one"
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 10, batch(b"a")[:-1]])
+async def test_what_is_no_whole_batch_is_refused(rig: TopicRig, data: bytes) -> None:
+    assert isinstance((await rig.append(0, data)).error, BatchDamagedError)
+
+
+async def test_a_transactions_batch_is_refused(rig: TopicRig) -> None:
+    data = build_batch(
+        [Record(0, NOW_MS, None, b"value")],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    assert isinstance((await rig.append(0, data)).error, TransactionsUnsupportedError)
+
+
+async def test_a_batch_may_be_as_large_as_the_topic_allows(rig: TopicRig) -> None:
+    data = batch(b"x" * 100)
+    await rig.configure(max_message_bytes=str(len(data)))
+    assert (await rig.append(0, data)).error is None
+    await rig.configure(max_message_bytes=str(len(data) - 1))
+    assert isinstance((await rig.append(0, data)).error, BatchTooLargeError)
+
+
+async def test_timestamps_may_differ_from_ours_by_as_much_as_the_topic_allows(
+    rig: TopicRig,
+) -> None:
+    await rig.configure(message_timestamp_after_max_ms=str(DAY_MS))
+    assert (await rig.append(0, batch(b"a", times=[NOW_MS + DAY_MS // 2]))).error is None
+    late = await rig.append(0, batch(b"a", times=[NOW_MS + 2 * DAY_MS]))
+    assert isinstance(late.error, InvalidTimestampError)
+
+
+async def test_batches_are_compressed_as_the_topic_wants_them(rig: TopicRig) -> None:
+    await rig.configure(compression_type="zstd")
+    await rig.append(0, batch(b"a" * 1000), batch(b"b"))
+    answer = await rig.read_one(0, 0)
+    assert parse_header(b"".join(answer.parts)).codec_bits == Codec.ZSTD
+    assert records(answer) == [(0, b"a" * 1000), (1, b"b")]
+
+
+async def test_a_partition_that_was_added_elsewhere_is_found(rig: TopicRig) -> None:
+    await rig.catalog.named([rig.topic.name])
+    await rig.control.inner.add_partitions(rig.topic.id, partition_count=5)
+    assert rig.topic.partition_count == 3, "what this broker still thinks"
+    assert (await rig.append(4, batch(b"a"))).base_offset == 0
+    cached = rig.catalog.cached(rig.topic.name)
+    assert cached is not None
+    assert cached.partition_count == 5
+
+
+@pytest.mark.parametrize("partition", [-1, 3])
+async def test_a_partition_beyond_the_topic_is_unknown(rig: TopicRig, partition: int) -> None:
+    good, bad = await rig.append_all({0: batch(b"a"), partition: batch(b"b")})
+    assert good.error is None
+    assert isinstance(bad.error, UnknownTopicError)
+
+
+async def test_a_topic_that_was_deleted_elsewhere_is_forgotten_when_a_commit_finds_out(
+    rig: TopicRig,
+) -> None:
+    await rig.catalog.named([rig.topic.name])
+    await rig.control.inner.delete_topic(rig.topic.id)
+    assert isinstance((await rig.append(0, batch(b"a"))).error, UnknownTopicError)
+    assert rig.catalog.cached(rig.topic.name) is None
+
+
+async def test_a_repeated_batch_is_answered_with_its_first_offset(rig: TopicRig) -> None:
+    await rig.append(0, batch(b"before"))
+    assert [(await rig.append(0, numbered(0))).base_offset for _ in range(2)] == [1, 1]
+
+
+async def test_a_gap_in_a_producers_sequence_is_told(rig: TopicRig) -> None:
+    await rig.append(0, numbered(0))
+    assert isinstance((await rig.append(0, numbered(2))).error, OutOfOrderSequenceError)
+
+
+async def test_an_older_instance_of_a_producer_is_told(rig: TopicRig) -> None:
+    await rig.append(0, numbered(0, epoch=1))
+    assert isinstance((await rig.append(0, numbered(0, epoch=0))).error, FencedProducerError)
+
+
+async def test_a_partition_that_writes_elsewhere_sends_its_producer_on(rig: TopicRig) -> None:
+    rig.damage("UPDATE partitions SET write_tier = 'local' WHERE partition = 1")
+    here, elsewhere = await rig.append_all({0: batch(b"a"), 1: batch(b"b")})
+    assert here.error is None
+    assert isinstance(elsewhere.error, WrongTierError)
+
+
+async def test_trouble_with_the_store_is_told_to_every_partition_but_those_that_were_wrong(
+    rig: TopicRig,
+) -> None:
+    rig.faults.remaining.append(("put", Fault.UNAVAILABLE))
+    lost, wrong = await rig.append_all({0: batch(b"a"), 1: b"nonsense"})
+    assert isinstance(lost.error, StoreUnavailableError)
+    assert isinstance(wrong.error, BatchDamagedError)
+
+
+async def test_a_stopping_broker_takes_nothing(rig: TopicRig) -> None:
+    await rig.writer.close()
+    assert isinstance((await rig.append(0, batch(b"a"))).error, BrokerStoppingError)
+
+
+async def test_appends_keep_the_order_of_their_calls(rig: TopicRig) -> None:
+    """Also if the first one has to be compressed, which takes its time on another thread."""
+    slow = replace(rig.topic, configs={"compression.type": "gzip"})
+    quick, rig.topic = rig.topic, slow
+    first = await rig.append(0, batch(*[b"x" * 1000] * 100))
+    rig.topic = quick
+    assert (first.base_offset, (await rig.append(0, batch(b"y"))).base_offset) == (0, 100)

@@ -1,0 +1,75 @@
+import pytest
+
+from stratalog.batch.header import Codec, TimestampType
+from stratalog.topic.configs import DEFINITIONS, TopicConfigError, check_configs, effective
+
+
+def test_without_configs_kafkas_defaults_hold() -> None:
+    config = effective({}, {})
+    assert config.retention_ms == 7 * 24 * 60 * 60 * 1000
+    assert config.retention_bytes is None
+    assert config.max_message_bytes == 1048588
+    assert config.timestamp_type is TimestampType.CREATE_TIME
+    assert config.compression is None
+    assert config.local_retention_ms is None
+
+
+def test_a_topics_own_config_goes_before_the_brokers_default() -> None:
+    config = effective(
+        {"retention.ms": "1", "retention.bytes": "2"},
+        {"retention.ms": "3", "compression.type": "zstd"},
+    )
+    assert (config.retention_ms, config.retention_bytes) == (3, 2)
+    assert config.compression is Codec.ZSTD
+
+
+def test_minus_one_means_for_ever() -> None:
+    config = effective({}, {"retention.ms": "-1", "local.retention.ms": "-1"})
+    assert config.retention_ms is None
+    assert config.local_retention_ms == 2**63 - 1
+
+
+def test_the_same_configs_are_worked_out_once() -> None:
+    assert effective({"retention.ms": "1"}, {}) is effective({"retention.ms": "1"}, {})
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_every_default_is_a_value_that_the_config_can_have(name: str) -> None:
+    assert check_configs({name: DEFINITIONS[name].default})
+    assert DEFINITIONS[name].documentation
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "outside"),
+    [
+        ("retention.ms", "-1", "-2"),
+        ("retention.ms", str(2**63 - 1), str(2**63)),
+        ("max.message.bytes", "0", "-1"),
+        ("max.message.bytes", str(2**31 - 1), str(2**31)),
+        ("local.retention.ms", "-2", "-3"),
+        ("segment.bytes", "14", "13"),
+        ("compression.type", "uncompressed", "none"),
+        ("message.timestamp.type", "LogAppendTime", "logappendtime"),
+        ("min.cleanable.dirty.ratio", "1", "1.1"),
+        ("min.cleanable.dirty.ratio", "0", "nan"),
+        ("preallocate", "true", "yes"),
+        ("segment.ms", "1", "one"),
+    ],
+)
+def test_values_are_checked(name: str, inside: str, outside: str) -> None:
+    assert check_configs({name: inside}) == {name: inside}
+    with pytest.raises(TopicConfigError, match=name):
+        check_configs({name: outside})
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete", ""])
+def test_compaction_is_refused_because_it_would_not_happen(policy: str) -> None:
+    with pytest.raises(TopicConfigError, match="not supported yet"):
+        check_configs({"cleanup.policy": policy})
+
+
+def test_an_unknown_config_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(TopicConfigError, match=r"retention\.msec: did you mean retention\.ms\?"):
+        check_configs({"retention.msec": "1"})
+    with pytest.raises(TopicConfigError, match=r"unknown topic config zzz$"):
+        check_configs({"zzz": "1"})

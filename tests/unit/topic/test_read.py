@@ -1,0 +1,271 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.unit.block.rig import soon
+from tests.unit.topic.rig import NOW_MS, TopicRig, batch, in_another_object, records, timed
+
+from stratalog.control.model import FoundBatches, TimeQuery
+from stratalog.control.plane import OffsetOutOfRangeError, UnknownTopicError
+from stratalog.ids import Offset
+from stratalog.objects.store import ObjectNotFoundError
+from stratalog.topic.read import RowMissingError
+
+FOR_EVER_MS = 600_000
+
+# Routing.
+
+
+@pytest.mark.parametrize(("offset", "inside"), [(-1, False), (0, True), (3, True), (4, False)])
+async def test_offsets_outside_the_partition_are_out_of_range(
+    rig: TopicRig, offset: int, inside: bool
+) -> None:
+    await rig.append(0, batch(b"a", b"b", b"c"))
+    answer = await rig.read_one(0, offset)
+    assert isinstance(answer.error, OffsetOutOfRangeError) is not inside
+    assert (answer.log_start, answer.high_watermark, answer.last_stable) == (0, 3, 3)
+
+
+async def test_the_high_watermark_is_answered_with_nothing(rig: TopicRig) -> None:
+    await rig.append(0, batch(b"a"))
+    answer = await rig.read_one(0, 1)
+    assert (answer.error, answer.parts) == (None, [])
+
+
+async def test_what_was_deleted_is_out_of_range_even_inside_a_batch(rig: TopicRig) -> None:
+    await rig.append(0, batch(b"a", b"b", b"c"))
+    await rig.control.inner.delete_records({rig.part(): Offset(2)})
+    assert isinstance((await rig.read_one(0, 1)).error, OffsetOutOfRangeError)
+    kept = await rig.read_one(0, 2)
+    assert kept.log_start == 2
+    assert records(kept)[-1] == (2, b"c"), "whole batches are served: clients skip what is before"
+
+
+async def test_an_unknown_partition_is_told_and_the_others_are_served(rig: TopicRig) -> None:
+    await rig.append(0, batch(b"a"))
+    unknown, known = await rig.read(rig.span(9, 0), rig.span(0, 0))
+    assert isinstance(unknown.error, UnknownTopicError)
+    assert records(known) == [(0, b"a")]
+
+
+async def test_a_row_that_is_missing_is_damage_and_never_skipped(rig: TopicRig) -> None:
+    for value in (b"a", b"b", b"c"):
+        await rig.append(0, batch(value))
+    rig.damage("DELETE FROM batches WHERE base_offset = 1")
+    answer = await rig.read_one(0, 1)
+    assert isinstance(answer.error, RowMissingError)
+    assert answer.parts == ()
+    assert records(await rig.read_one(0, 2)) == [(2, b"c")]
+
+
+async def test_a_read_from_before_a_missing_row_ends_there(rig: TopicRig) -> None:
+    for value in (b"a", b"b", b"c"):
+        await rig.append(0, batch(value))
+    rig.damage("DELETE FROM batches WHERE base_offset = 1")
+    answer = await rig.read_one(0, 0)
+    assert records(answer) == [(0, b"a")]
+
+
+async def test_a_missing_last_row_is_damage_too(rig: TopicRig) -> None:
+    await rig.append(0, batch(b"a"))
+    rig.damage("DELETE FROM batches")
+    assert isinstance((await rig.read_one(0, 0)).error, RowMissingError)
+
+
+# Objects that are gone.
+
+
+def said_to_be_in(
+    key: str,
+) -> Callable[[list[FoundBatches]], Awaitable[list[FoundBatches]]]:
+    async def change(found: list[FoundBatches]) -> list[FoundBatches]:
+        return [in_another_object(one, key) for one in found]
+
+    return change
+
+
+async def test_an_object_that_is_gone_is_resolved_once_more(rig: TopicRig) -> None:
+    await rig.append(0, batch(b"a"))
+    rig.control.after_look.append(said_to_be_in("blocks/gone"))
+    assert records(await rig.read_one(0, 0)) == [(0, b"a")]
+    assert rig.control.looks == 2
+
+
+async def test_an_object_that_stays_gone_fails_the_read_of_its_partition(rig: TopicRig) -> None:
+    await rig.append(0, batch(b"a"))
+    await rig.append(1, batch(b"b"))
+    [row] = await rig.control.inner.all_coordinates(rig.part(0), limit=1)
+    await rig.store.delete([row.object_key])
+    gone, there = await rig.read(rig.span(0, 0), rig.span(1, 0))
+    assert isinstance(gone.error, ObjectNotFoundError)
+    assert records(there) == [(0, b"b")]
+    assert rig.control.looks == 2
+
+
+# Budgets.
+
+
+async def test_every_partition_gets_its_share_of_the_bytes(rig: TopicRig) -> None:
+    size = len(batch(b"x" * 100))
+    for partition in range(3):
+        for _ in range(10):
+            await rig.append(partition, batch(b"x" * 100))
+    spans = [rig.span(partition, 0) for partition in range(3)]
+    answers = await rig.read(*spans, max_bytes=6 * size)
+    assert [len(records(answer)) for answer in answers] == [2, 2, 2]
+
+
+async def test_a_partitions_own_limit_holds_beside_the_requests(rig: TopicRig) -> None:
+    size = len(batch(b"x"))
+    for _ in range(5):
+        await rig.append(0, batch(b"x"))
+        await rig.append(1, batch(b"x"))
+    small, large = await rig.read(rig.span(0, 0, 2 * size), rig.span(1, 0), max_bytes=100 * size)
+    assert len(records(small)) == 2
+    assert len(records(large)) == 5
+
+
+async def test_a_reader_with_too_small_a_budget_still_moves_on(rig: TopicRig) -> None:
+    await rig.append(0, batch(b"x" * 1000))
+    await rig.append(1, batch(b"y" * 1000))
+    first, second = await rig.read(rig.span(0, 0, 1), rig.span(1, 0, 1), max_bytes=1)
+    assert records(first) == [(0, b"x" * 1000)]
+    assert (second.parts, second.error) == ([], None)
+
+
+# Waiting.
+
+
+async def test_a_reader_at_the_end_wakes_when_the_partition_grows(rig: TopicRig) -> None:
+    looked = asyncio.Event()
+
+    async def tell(found: list[FoundBatches]) -> list[FoundBatches]:
+        looked.set()
+        return found
+
+    rig.control.after_look.append(tell)
+    reading = asyncio.ensure_future(rig.read(rig.span(0, 0), max_wait_ms=FOR_EVER_MS))
+    await soon(looked.wait())
+    await rig.append(0, batch(b"a"))
+    [answer] = await reading
+    assert records(answer) == [(0, b"a")]
+
+
+async def test_nothing_slips_in_between_a_look_and_the_sleep_after_it(rig: TopicRig) -> None:
+    async def written_meanwhile(found: list[FoundBatches]) -> list[FoundBatches]:
+        await rig.append(0, batch(b"a"))
+        return found
+
+    rig.control.after_look.append(written_meanwhile)
+    [answer] = await rig.read(rig.span(0, 0), max_wait_ms=FOR_EVER_MS)
+    assert records(answer) == [(0, b"a")]
+    assert rig.control.looks == 2
+
+
+async def test_a_reader_waits_for_as_many_bytes_as_it_wants(rig: TopicRig) -> None:
+    size = len(batch(b"a"))
+    looks: asyncio.Queue[int] = asyncio.Queue()
+
+    async def tell(found: list[FoundBatches]) -> list[FoundBatches]:
+        looks.put_nowait(sum(len(one.rows) for one in found))
+        return found
+
+    rig.control.after_look += [tell] * 3
+    reading = asyncio.ensure_future(
+        rig.read(rig.span(0, 0), rig.span(1, 0), min_bytes=2 * size, max_wait_ms=FOR_EVER_MS)
+    )
+    assert await soon(looks.get()) == 0
+    await rig.append(0, batch(b"a"))
+    assert await soon(looks.get()) == 1
+    assert not reading.done()
+    await rig.append(1, batch(b"b"))
+    answers = await reading
+    assert [records(answer) for answer in answers] == [[(0, b"a")], [(0, b"b")]]
+
+
+async def test_a_reader_is_answered_with_what_there_is_when_its_time_is_over(
+    rig: TopicRig,
+) -> None:
+    await rig.append(0, batch(b"a"))
+    [answer] = await rig.read(rig.span(0, 0), min_bytes=1 << 20, max_wait_ms=10)
+    assert records(answer) == [(0, b"a")]
+
+
+async def test_an_error_is_answered_at_once(rig: TopicRig) -> None:
+    waiting, wrong = await rig.read(rig.span(0, 0), rig.span(1, 77), max_wait_ms=FOR_EVER_MS)
+    assert waiting.error is None
+    assert isinstance(wrong.error, OffsetOutOfRangeError)
+
+
+async def test_readers_are_let_go_when_the_broker_stops(rig: TopicRig) -> None:
+    looked = asyncio.Event()
+
+    async def tell(found: list[FoundBatches]) -> list[FoundBatches]:
+        looked.set()
+        return found
+
+    rig.control.after_look.append(tell)
+    reading = asyncio.ensure_future(rig.read(rig.span(0, 0), max_wait_ms=FOR_EVER_MS))
+    await soon(looked.wait())
+    rig.reader.stop()
+    [answer] = await reading
+    assert (answer.error, answer.high_watermark) == (None, 0)
+
+
+# Offsets by name and by time.
+
+
+async def test_the_ends_of_partitions_that_exist_are_told(rig: TopicRig) -> None:
+    await rig.append(0, batch(b"a", b"b", b"c"))
+    await rig.control.inner.delete_records({rig.part(): Offset(1)})
+    asked = [rig.part(0), rig.part(1), rig.part(9)]
+    earliest = await rig.reader.earliest(asked)
+    latest = await rig.reader.latest(asked)
+    assert {key.partition: found.offset for key, found in earliest.items()} == {0: 1, 1: 0}
+    assert {key.partition: found.offset for key, found in latest.items()} == {0: 3, 1: 0}
+    assert latest[rig.part(0)].timestamp == -1
+
+
+async def at_time(rig: TopicRig, after_ms: int) -> tuple[int, int] | None:
+    query = TimeQuery(
+        topic_id=rig.topic.id, partition=rig.part().partition, timestamp=NOW_MS + after_ms
+    )
+    [found] = await rig.reader.at_time([query])
+    return None if found is None else (found.offset, found.timestamp - NOW_MS)
+
+
+async def test_a_time_leads_to_the_first_record_that_is_not_older(rig: TopicRig) -> None:
+    await rig.append(0, timed(0, 10, 20), timed(30, 5, 50))
+    await rig.append(0, timed(60))
+    assert await at_time(rig, -5) == (0, 0)
+    assert await at_time(rig, 10) == (1, 10)
+    assert await at_time(rig, 11) == (2, 20)
+    assert await at_time(rig, 21) == (3, 30)
+    assert await at_time(rig, 31) == (5, 50)
+    assert await at_time(rig, 60) == (6, 60)
+    assert await at_time(rig, 61) is None
+
+
+async def test_a_time_never_leads_to_a_deleted_record(rig: TopicRig) -> None:
+    await rig.append(0, timed(0, 10, 20, 30))
+    await rig.control.inner.delete_records({rig.part(): Offset(2)})
+    assert await at_time(rig, 0) == (2, 20)
+
+
+async def test_a_time_whose_record_was_deleted_leads_on_to_a_later_row(rig: TopicRig) -> None:
+    await rig.append(0, timed(50, 1, 2))
+    await rig.append(0, timed(3))
+    await rig.append(0, timed(40, 60))
+    await rig.control.inner.delete_records({rig.part(): Offset(1)})
+    assert await at_time(rig, 45) == (5, 60)
+    assert await at_time(rig, 61) is None
+
+
+async def test_the_newest_record_is_the_first_with_the_greatest_time(rig: TopicRig) -> None:
+    await rig.append(0, timed(5, 70, 6), timed(70))
+    await rig.append(0, timed(8))
+    found = await rig.reader.newest([rig.part(0), rig.part(1)])
+    newest = found[rig.part(0)]
+    assert newest is not None
+    assert (newest.offset, newest.timestamp) == (1, NOW_MS + 70)
+    assert found[rig.part(1)] is None
