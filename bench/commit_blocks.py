@@ -170,9 +170,8 @@ def report(load: Load, commits: list[float], inserts: list[float], loops: list[f
         p50, p99 = statistics.median(times), sorted(times)[int(len(times) * 0.99)]
         print(f"  {name:14} p50 {p50:8.1f}   p99 {p99:8.1f}")
     commit, insert, loop = map(statistics.median, (commits, inserts, loops))
-    print(
-        f"  commit_blocks / bare insert {commit / insert:.1f}, loop / commit_blocks {loop / commit:.1f}"
-    )
+    print(f"  commit_blocks / bare insert {commit / insert:.1f}")
+    print(f"  loop / commit_blocks {loop / commit:.1f}")
 
 
 async def run(load: Load) -> None:

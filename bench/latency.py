@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.figures import percentiles
 from confluent_kafka import Producer
 
-from bench.figures import percentiles
 from stratalog.cli.bench import temporary_broker
 from stratalog.clock import SystemClock
 from stratalog.objects.open import open_store

@@ -11,6 +11,7 @@ import argparse
 import threading
 
 from bench.load import produce_and_consume
+
 from stratalog.cli.bench import TemporaryBroker, temporary_broker
 from stratalog.settings import MIB, BlockSettings
 

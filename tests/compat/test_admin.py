@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.compat.admins import Admin, AiokafkaAdmin, ConfluentAdmin, KafkaPythonAdmin, RefusedError
+from tests.compat.admin import Admin, RefusedError
+from tests.compat.aiokafka_admin import AiokafkaAdmin
 from tests.compat.client import Client
 from tests.compat.clusters import BASE, Cluster, fresh_topic, one_broker
+from tests.compat.confluent_admin import ConfluentAdmin
 from tests.compat.confluent_client import ConfluentClient
+from tests.compat.kafka_python_admin import KafkaPythonAdmin
 from tests.compat.kcat_client import KcatError, run_kcat
 from tests.compat.message import Message, values
 

@@ -79,17 +79,21 @@ class Wire:
         )
         return answer.responses[0].partition_responses[0]
 
+    def fetch(self, topic: str, partition: int, start: int) -> tuple[ErrorCode, list[Record]]:
+        """What one fetch without waiting brings, from the batch with the offset `start` on."""
+        answer: FetchResponse = self.ask(fetch_of(topic, partition, start), FetchResponse)
+        read = answer.responses[0].partitions[0]
+        return read.error_code, list(iter_records(read.records or b""))
+
     def fetch_values(self, topic: str, *, partition: int = 0, start: int = 0) -> list[bytes | None]:
         """All values from an offset on, read from this broker, whoever leads the partition."""
         found: list[bytes | None] = []
         while True:
-            answer: FetchResponse = self.ask(fetch_of(topic, partition, start), FetchResponse)
-            read = answer.responses[0].partitions[0]
-            assert read.error_code is ErrorCode.none, read.error_code
-            if not read.records:
-                assert start == read.high_watermark
+            error, records = self.fetch(topic, partition, start)
+            assert error is ErrorCode.none, error
+            if not records:
                 return found
-            for record in iter_records(read.records):
+            for record in records:
                 if record.offset >= start:
                     assert record.offset == start, f"offset {record.offset} after {start - 1}"
                     found.append(record.value)

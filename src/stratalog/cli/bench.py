@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 from uuid import uuid4
 
@@ -79,9 +80,28 @@ def _measure(what: str, load: Load) -> Measurement:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class TemporaryBroker:
+    """A broker in a process and a folder of its own. What it costs is read from Linux's /proc."""
+
+    address: str
+    process_id: int
+
+    def cpu_seconds(self) -> float:
+        """Processor time that the broker has used, in user and system mode."""
+        fields = self._proc("stat").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_bytes(self) -> int:
+        return int(self._proc("statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def _proc(self, name: str) -> str:
+        return Path(f"/proc/{self.process_id}/{name}").read_text()
+
+
 @contextmanager
-def temporary_broker(overrides: Sequence[str] = ()) -> Iterator[str]:
-    """A broker in a process and a folder of its own, gone afterwards. Yields its address."""
+def temporary_broker(overrides: Sequence[str] = ()) -> Iterator[TemporaryBroker]:
+    """A broker that is gone afterwards, with the given settings and nobody else's."""
     with tempfile.TemporaryDirectory(prefix="stratalog-bench-") as folder:
         command = [sys.executable, "-m", "stratalog.cli.main", "up"]
         command += ["--listen", "127.0.0.1:0", "--data", folder]
@@ -89,29 +109,31 @@ def temporary_broker(overrides: Sequence[str] = ()) -> Iterator[str]:
             command += ["--set", override]
         # Nobody's settings but the given ones: no variables, and no file beside it.
         environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-            cwd=folder,
-        )
+        # What it logs goes to a file: nobody empties a pipe meanwhile, and a full one stops it.
+        log_file = Path(folder, "log")
+        with log_file.open("w") as log:
+            process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment,
+                cwd=folder,
+            )
         try:
-            yield _address(process)
+            yield TemporaryBroker(_address(process, log_file), process.pid)
         finally:
             process.terminate()
             process.communicate(timeout=_STOP_SECONDS)
 
 
-def _address(process: subprocess.Popen[str]) -> str:
+def _address(process: subprocess.Popen[str], log_file: Path) -> str:
     assert process.stdout is not None
-    assert process.stderr is not None
     for line in process.stdout:
         found = _ADDRESS.search(line)
         if found:
             return found[1]
-    raise BrokerStartError(f"the broker did not start: {process.stderr.read().strip()}")
+    raise BrokerStartError(f"the broker did not start: {log_file.read_text().strip()}")
 
 
 def bench(
@@ -154,8 +176,8 @@ def bench(
     if bootstrap is not None:
         _report(load, bootstrap, json)
         return
-    with temporary_broker(overrides or ()) as address:
-        _report(load, address, json)
+    with temporary_broker(overrides or ()) as broker:
+        _report(load, broker.address, json)
 
 
 def _report(load: Load, bootstrap: str, json: bool) -> None:

@@ -13,7 +13,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -47,6 +47,8 @@ class Load:
     codec: str = "none"
     idempotent: bool = False
     """Exactly once, which bounds a client to five requests in flight."""
+    warm_up_records: int = 0
+    """Sent before the clock starts, so that client and broker have touched the memory they use."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -55,6 +57,7 @@ class Load:
 def produce_seconds(load: Load) -> float:
     """How long it takes until the last record is acknowledged."""
     with _cluster(load, [load.topic]) as (producer, _):
+        _send(producer, replace(load, records=load.warm_up_records), [load.topic])
         return _timed(lambda: _send(producer, load, [load.topic]))
 
 

@@ -28,6 +28,11 @@ class BrokerOperations(Operations):
         async def work(connection: Connection) -> BrokerInfo:
             # Two that look for a free id at once must not find the same.
             await connection.lock("brokers")
+            # Whoever listened there before has gone without saying so: the address is ours now.
+            await connection.execute(
+                "DELETE FROM brokers WHERE host = $1 AND port = $2 AND incarnation <> $3",
+                host, port, incarnation,
+            )  # fmt: skip
             present = [_broker(row) for row in await connection.fetch(_SELECT)]
             chosen = _choose(present, broker_id, incarnation)
             await connection.execute(

@@ -172,7 +172,8 @@ class FoundBatches:
     """The rows for one span and the boundaries they belong to, from one snapshot.
 
     `state` is None when the partition does not exist. `rows` begins with the row that contains
-    the asked offset; it is empty at the high watermark, and outside the block range.
+    the asked offset; it is empty at the high watermark, and outside the block range. Empty rows
+    inside the block range mean that a row is missing: never skip to a later one.
     """
 
     state: PartitionState | None

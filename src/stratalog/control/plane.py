@@ -111,7 +111,10 @@ class ControlPlane(Protocol):
         incarnation: UUID,
         lease_ms: int,
     ) -> BrokerInfo:
-        """Take `broker_id`, or the lowest id that no live broker holds."""
+        """Take `broker_id`, or the lowest id that no live broker holds.
+
+        A broker registered at the same address is dead, whatever its lease says, and is removed.
+        """
 
     async def renew_broker(self, broker_id: BrokerId, incarnation: UUID, *, lease_ms: int) -> bool:
         """Extend the lease. False if the id was lost to another incarnation."""
@@ -166,7 +169,8 @@ class ControlPlane(Protocol):
     async def commit_blocks(self, blocks: Sequence[BlockToCommit]) -> list[list[CommitAnswer]]:
         """Commit uploaded objects in one transaction: an answer per batch, in the blocks' order.
 
-        Raises `BarredObjectError` if one of the objects was given up before.
+        A commit that took effect already is answered again from what it left behind. Raises
+        `BarredObjectError` if one of the objects was given up before.
         """
 
     async def resolve_commit(
@@ -175,23 +179,28 @@ class ControlPlane(Protocol):
         """Settle the doubt about a `commit_blocks` whose outcome is unknown.
 
         Returns its answers if it took effect. Otherwise it bars the objects, so that the commit
-        cannot take effect any more, and returns None.
+        cannot take effect any more, and returns None. Raises `AnswersForgottenError` if it took
+        effect longer ago than answers are kept.
         """
 
     async def forget_answers(self, *, older_than_ms: int) -> int:
-        """Drop commits' answers that nobody can be in doubt about any more."""
+        """Drop answers of commits of at least this age: nobody is in doubt about them any more."""
 
     # Producers.
 
     async def allocate_producer_ids(self, count: int) -> ProducerId:
         """Reserve `count` ids and return the first."""
 
-    async def expire_producers(self, *, idle_ms: int, max_rows: int) -> int: ...
+    async def expire_producers(self, *, idle_ms: int, max_rows: int) -> int:
+        """Forget the sequences of producers that wrote nothing for so long; return how many."""
 
     # Reading.
 
     async def find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
-        """Rows for each span until its `max_bytes` is crossed (the crossing row included)."""
+        """Rows for each span until its `max_bytes` is crossed (the crossing row included).
+
+        An answer about many tiny rows ends earlier; the reader asks again from where it ends.
+        """
 
     async def find_by_time(self, queries: Sequence[TimeQuery]) -> list[Coordinates | None]:
         """For each query the first row, by offset, whose newest record is not older than asked."""
@@ -217,7 +226,11 @@ class ControlPlane(Protocol):
         retention_bytes: int | None,
         max_rows: int,
     ) -> int:
-        """Delete up to `max_rows` rows that are too old or too many; return how many."""
+        """Delete up to `max_rows` rows that are too old or too many; return how many.
+
+        Rows that an interrupted deletion left behind go first, also without any limit set, so
+        every partition wants a call now and then.
+        """
 
     # Objects.
 
@@ -230,7 +243,8 @@ class ControlPlane(Protocol):
     async def bar_objects(self, objects: Mapping[ObjectId, str]) -> set[ObjectId]:
         """Put tombstones under those ids (with their keys) that have no row; return which.
 
-        Ids that already carry a tombstone are returned too: their objects may be deleted.
+        Ids that already carry a tombstone, or whose object was deleted, are returned too: what
+        the store holds under their keys may be deleted.
         """
 
     async def objects(self, *, after: ObjectId | None = None, limit: int) -> list[StoredObjectRow]:
@@ -239,7 +253,10 @@ class ControlPlane(Protocol):
     async def all_coordinates(
         self, partition: TopicPartition, *, after: Offset | None = None, limit: int
     ) -> list[Coordinates]:
-        """A partition's rows in offset order, for `fsck`."""
+        """A partition's rows in offset order, for `fsck`.
+
+        Rows that end below `block_start` wait for their deletion; no read is sent to them.
+        """
 
     # Leases.
 

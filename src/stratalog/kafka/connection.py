@@ -56,12 +56,14 @@ class Connection(asyncio.BufferedProtocol):
         budget: ByteBudget,
         limits: ConnectionLimits,
         clock: Clock,
+        on_opened: Callable[["Connection"], None],
         on_closed: Callable[["Connection"], None],
     ) -> None:
         self._acceptor = acceptor
         self._budget = budget
         self._max_unanswered = limits.max_pipelined_requests
         self._clock = clock
+        self._on_opened = on_opened
         self._on_closed = on_closed
         self._frames = FrameReceiver(limits.max_request_bytes)
         self._grant: Grant | None = None
@@ -87,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._work = asyncio.gather(self._accept_all(), self._answer_all(), self._lost.wait())
         self._work.add_done_callback(self._finished)
+        self._on_opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._frames.buffer()

@@ -12,6 +12,7 @@ from stratalog.kafka.errors import MalformedRequestError
 from stratalog.kafka.wire import INT16, INT32, read_length, skip_tags
 
 _ACKS_TIMEOUT = struct.Struct(">hi")
+_UUID = struct.Struct("16s")
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
@@ -70,8 +71,8 @@ class _Parser:
         name: str | None = None
         topic_id: UUID | None = None
         if self._has_ids:
-            topic_id = UUID(bytes=self._frame[position : position + 16].tobytes().ljust(16, b"\0"))
-            position += 16
+            topic_id = UUID(bytes=_UUID.unpack_from(self._frame, position)[0])
+            position += _UUID.size
         else:
             name, position = self._string(position)
         count, position = self._length(position)

@@ -44,6 +44,7 @@ class Server:
         self._socket: socket.socket | None = None
         self._listener: asyncio.Server | None = None
         self._stall_watch: asyncio.Task[None] | None = None
+        self._stopping = False
 
     @property
     def connection_count(self) -> int:
@@ -70,22 +71,28 @@ class Server:
         )
 
         def connect() -> Connection:
-            connection = Connection(
+            return Connection(
                 acceptor=acceptor,
                 budget=self._budget,
                 limits=limits,
                 clock=self._clock,
+                on_opened=self._opened,
                 on_closed=self._connections.discard,
             )
-            self._connections.add(connection)
-            return connection
 
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(connect, sock=self._socket, backlog=_BACKLOG)
         self._stall_watch = asyncio.create_task(self._abort_stalled(), name="stall watch")
 
+    def _opened(self, connection: Connection) -> None:
+        """A client that was let in just before the listener closed is closed again."""
+        self._connections.add(connection)
+        if self._stopping:
+            connection.close()
+
     async def stop(self, timeout_ms: int) -> None:
         """Answer what was accepted, then close. What is not done by then is cut off."""
+        self._stopping = True
         if self._stall_watch is not None:
             self._stall_watch.cancel()
             await asyncio.gather(self._stall_watch, return_exceptions=True)

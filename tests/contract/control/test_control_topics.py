@@ -1,6 +1,7 @@
 """Topics, the cluster's identity, brokers."""
 
 import asyncio
+import itertools
 from uuid import uuid4
 
 import pytest
@@ -142,13 +143,20 @@ async def test_the_cluster_keeps_its_name_and_counts_generations(
     assert (await plane.cluster()).cluster_id == first.cluster_id
 
 
+_ports = itertools.count(9092)
+
+
 async def register(
-    plane: ControlPlane, broker_id: int | None = None, *, lease_ms: int = 60_000
+    plane: ControlPlane,
+    broker_id: int | None = None,
+    *,
+    port: int | None = None,
+    lease_ms: int = 60_000,
 ) -> BrokerId:
     info = await plane.register_broker(
         None if broker_id is None else BrokerId(broker_id),
         host="here",
-        port=9092,
+        port=next(_ports) if port is None else port,
         rack=None,
         incarnation=uuid4(),
         lease_ms=lease_ms,
@@ -191,7 +199,7 @@ async def test_a_broker_renews_only_what_is_its_own(plane: ControlPlane) -> None
 
 
 async def test_registering_again_keeps_the_id(plane: ControlPlane) -> None:
-    await register(plane)
+    await register(plane, port=9092)
     mine = uuid4()
     ids = []
     for port in (1, 2):
@@ -201,3 +209,13 @@ async def test_registering_again_keeps_the_id(plane: ControlPlane) -> None:
         ids.append(info.broker_id)
     assert ids == [1, 1]
     assert [broker.port for broker in await plane.brokers()] == [9092, 2]
+
+
+async def test_a_broker_at_an_address_ends_the_one_that_was_there_before(
+    plane: ControlPlane,
+) -> None:
+    assert await register(plane, port=1) == 0
+    assert await register(plane, port=2) == 1
+    assert await register(plane, port=1) == 0
+    assert [broker.port for broker in await plane.brokers()] == [1, 2]
+    assert await register(plane, 0, port=1) == 0

@@ -26,6 +26,7 @@ from stratalog.kafka.request import Request
 from stratalog.topic.model import PartitionRead
 
 _READ_COMMITTED = 1
+_GONE = ErrorCode.unknown_topic_or_partition
 _NO_SESSION_EPOCHS = (-1, 0)
 """No session wanted, and the first request of a new one, which is answered as if it were none."""
 
@@ -86,11 +87,13 @@ class FetchHandler:
         in_order = iter(reads)
         answers = []
         for asked in body.topics:
-            known = _key(request, asked) in topics
+            topic = topics.get(_key(request, asked))
             partitions = [
-                self._partition(one.partition, next(in_order) if known else _unknown(request))
+                self._partition(one.partition, next(in_order) if topic else _unknown(request))
                 for one in asked.partitions
             ]
+            if topic is not None and any(one.error_code == _GONE for one in partitions):
+                self._catalog.forget(topic.id)
             answers.append(_fetched(request, asked, partitions))
         committed = body.isolation_level == _READ_COMMITTED
         return fetch_response(request.version, answers, read_committed=committed)

@@ -76,6 +76,8 @@ class ListOffsetsHandler:
                 ]
                 for one in asked.partitions
             ]
+            if topic is not None and _UNKNOWN in partitions:
+                self._catalog.forget(topic.id)
             results.append(_topic(asked, partitions))
         return write_response(ApiKey.LIST_OFFSETS, request.version, {"topics": results})
 

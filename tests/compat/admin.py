@@ -1,0 +1,32 @@
+"""The administration of three clients behind one face. kcat can only list."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+ANSWER_SECONDS = 30
+
+
+class RefusedError(Exception):
+    """The broker's error, by Kafka's number."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"Kafka error {code}")
+        self.code = code
+
+
+class Admin(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def create(
+        self, bootstrap: str, topic: str, partitions: int, configs: Mapping[str, str]
+    ) -> None: ...
+
+    def delete(self, bootstrap: str, topic: str) -> None: ...
+
+    def grow(self, bootstrap: str, topic: str, partitions: int) -> None: ...
+
+    def partitions(self, bootstrap: str) -> dict[str, int]:
+        """How many partitions each topic has."""
+
+    def configs(self, bootstrap: str, topic: str) -> dict[str, str]: ...
