@@ -8,6 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
+from stratalog.control.group_model import (
+    CommittedOffset,
+    GroupOffsets,
+    GroupRecord,
+    GroupSummary,
+)
 from stratalog.control.model import (
     BlockToCommit,
     BrokerInfo,
@@ -83,6 +89,10 @@ class LeaseExpiredError(StaleError):
 
 class BrokerIdTakenError(CallError):
     """Another live broker has this id."""
+
+
+class NotCoordinatorError(StaleError):
+    """Another broker coordinates this group (now): find out which, and ask that one."""
 
 
 class ControlPlane(Protocol):
@@ -266,3 +276,44 @@ class ControlPlane(Protocol):
         """Raises `StaleError` if it has expired."""
 
     async def release_lease(self, lease_id: UUID) -> None: ...
+
+    # Groups. A group has one coordinator: a broker that is alive, with a term that fences all
+    # that its predecessors may still write.
+
+    async def locate_group(self, group_id: str, preferred: BrokerId) -> BrokerInfo:
+        """The group's coordinator if that broker is alive. Otherwise `preferred` becomes it."""
+
+    async def open_group(
+        self, group_id: str, broker_id: BrokerId, incarnation: UUID
+    ) -> GroupRecord:
+        """What is known of a group, for its coordinator. A group that nobody knows is a new one.
+
+        Raises `NotCoordinatorError` if another live broker, or another incarnation, has it.
+        """
+
+    async def save_group(self, record: GroupRecord) -> None:
+        """Keep the group's new state. Raises `NotCoordinatorError` if its term is over."""
+
+    async def delete_group(self, group_id: str, term: int) -> None:
+        """Forget the group and its offsets. Raises `NotCoordinatorError` if the term is over."""
+
+    async def groups(self) -> list[GroupSummary]:
+        """All groups, by id."""
+
+    async def commit_group_offsets(self, commits: Sequence[GroupOffsets]) -> list[bool]:
+        """Store offsets of several groups in one transaction; False for those whose term is over.
+
+        Offsets of topics that do not exist (any more) are left out.
+        """
+
+    async def group_offsets(
+        self, group_id: str, wanted: Sequence[TopicPartition] | None
+    ) -> list[CommittedOffset]:
+        """The committed offsets of a group, of some partitions or of all."""
+
+    async def delete_group_offsets(
+        self, group_id: str, term: int, partitions: Sequence[TopicPartition]
+    ) -> None: ...
+
+    async def expire_group_offsets(self, *, retention_ms: int, max_rows: int) -> int:
+        """Delete offsets of groups that have been empty for longer, and groups left with none."""
