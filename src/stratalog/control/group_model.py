@@ -1,4 +1,4 @@
-"""Consumer groups as the control plane keeps them: who coordinates, what was agreed, what was read."""
+"""Consumer groups as the control plane keeps them: coordinator, agreed state, committed offsets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
