@@ -9,7 +9,7 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 ARGS ?=
 
-.PHONY: help up test check bench docs clean
+.PHONY: help up test check bench chaos docs clean
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) \
@@ -29,6 +29,9 @@ check: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed ## Measure a broker beside librdkafka's mock cluster.
 	@$(BIN)/stratalog bench $(ARGS)
+
+chaos: $(VENV)/.installed-test ## Break brokers, and judge what clients saw. Options: make chaos ARGS="--seconds 600 --seed 7"
+	@$(BIN)/python -m tests.faults.chaos $(ARGS)
 
 docs: $(VENV)/.installed ## Write the generated pages of docs/ anew.
 	@$(BIN)/python tools/make_settings_page.py

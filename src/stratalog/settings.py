@@ -13,6 +13,7 @@ MIB = 1024 * KIB
 SECOND_MS = 1000
 MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
 INT32_MOST = 2**31 - 1
 """Kafka's ids and lengths are signed 32-bit numbers."""
 
@@ -90,6 +91,32 @@ class FetchSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsSettings:
+    initial_rebalance_delay_ms: NotNegative = 3 * SECOND_MS
+    """How long a group that has no members yet waits for more after the first has come. Longer
+    spares members that start together several rebalances; shorter lets the first begin sooner."""
+    min_session_timeout_ms: Positive = 6 * SECOND_MS
+    """The shortest session timeout that a member may ask for. Short ones find dead members
+    sooner, and take slow ones for dead."""
+    max_session_timeout_ms: Positive = 30 * MINUTE_MS
+    """The longest session timeout that a member may ask for."""
+    max_size: Annotated[int, Bounds(1, INT32_MOST)] = INT32_MOST
+    """Members that a group may have."""
+    consumer_session_timeout_ms: Positive = 45 * SECOND_MS
+    """How long a silent member of a group with `group.protocol=consumer` keeps its partitions.
+    Shorter finds dead members sooner, and takes slow ones for dead."""
+    consumer_heartbeat_interval_ms: Positive = 5 * SECOND_MS
+    """How often those members are told to send heartbeats. Each step of a rebalance waits for
+    one; more of them cost the coordinator more."""
+    consumer_topics_poll_ms: Positive = 2 * SECOND_MS
+    """How often such a group looks whether topics were created, deleted or grown, at the most;
+    what this broker did itself is noticed with the next heartbeat."""
+    offsets_retention_ms: Positive = 7 * DAY_MS
+    """How long committed offsets are kept after a group has lost its last member, or, of a group
+    without members, after the commit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JanitorSettings:
     interval_ms: NotNegative = 60 * SECOND_MS
     """How often retention, deletion and the sweep run. 0 switches them off on this broker."""
@@ -111,6 +138,7 @@ class Settings:
     storage: StorageSettings = field(default_factory=StorageSettings)
     block: BlockSettings = field(default_factory=BlockSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)
+    groups: GroupsSettings = field(default_factory=GroupsSettings)
     janitor: JanitorSettings = field(default_factory=JanitorSettings)
     topic: dict[str, str] = field(default_factory=dict)
     """Defaults of topic configs, by their Kafka names: `"retention.ms" = "86400000"`."""

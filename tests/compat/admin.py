@@ -30,3 +30,11 @@ class Admin(Protocol):
         """How many partitions each topic has."""
 
     def configs(self, bootstrap: str, topic: str) -> dict[str, str]: ...
+
+    def broker_configs(self, bootstrap: str, broker_id: int) -> dict[str, str]: ...
+
+    def alter(self, bootstrap: str, topic: str, configs: Mapping[str, str]) -> None:
+        """Set configs of a topic that has none set."""
+
+    def delete_records(self, bootstrap: str, topic: str, before: int) -> int:
+        """Delete from partition 0; return where it starts now."""

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 from tests.compat.admin import RefusedError
@@ -34,7 +35,24 @@ class AiokafkaAdmin:
         return {topic["topic"]: len(topic["partitions"]) for topic in described}
 
     def configs(self, bootstrap: str, topic: str) -> dict[str, str]:
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        return self._described(bootstrap, ConfigResource(ConfigResourceType.TOPIC, topic))
+
+    def broker_configs(self, bootstrap: str, broker_id: int) -> dict[str, str]:
+        resource = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
+        return self._described(bootstrap, resource)
+
+    def alter(self, bootstrap: str, topic: str, configs: Mapping[str, str]) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict(configs))
+        answers = self._run(bootstrap, lambda admin: admin.alter_configs([resource]))
+        _check(answers[0].resources[0][0])
+
+    def delete_records(self, bootstrap: str, topic: str, before: int) -> int:
+        place = TopicPartition(topic, 0)
+        wanted = {place: RecordsToDelete(before)}
+        deleted = self._run(bootstrap, lambda admin: admin.delete_records(wanted))
+        return int(deleted[place])
+
+    def _described(self, bootstrap: str, resource: ConfigResource) -> dict[str, str]:
         answers = self._run(bootstrap, lambda admin: admin.describe_configs([resource]))
         code, _, _, _, entries = answers[0].resources[0]
         _check(code)

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import (
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but not marked so.
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -36,7 +38,25 @@ class ConfluentAdmin:
         return {name: len(topic.partitions) for name, topic in listed.topics.items()}
 
     def configs(self, bootstrap: str, topic: str) -> dict[str, str]:
-        resource = ConfigResource(ResourceType.TOPIC, topic)
+        return self._described(bootstrap, ConfigResource(ResourceType.TOPIC, topic))
+
+    def broker_configs(self, bootstrap: str, broker_id: int) -> dict[str, str]:
+        return self._described(bootstrap, ConfigResource(ResourceType.BROKER, str(broker_id)))
+
+    def alter(self, bootstrap: str, topic: str, configs: Mapping[str, str]) -> None:
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in configs.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        self._run(bootstrap, lambda admin: admin.incremental_alter_configs([resource]))
+
+    def delete_records(self, bootstrap: str, topic: str, before: int) -> int:
+        place = TopicPartition(topic, 0, before)
+        deleted = self._run(bootstrap, lambda admin: admin.delete_records([place]))
+        return int(deleted.low_watermark)
+
+    def _described(self, bootstrap: str, resource: ConfigResource) -> dict[str, str]:
         found = self._run(bootstrap, lambda admin: admin.describe_configs([resource]))
         return {name: entry.value for name, entry in found.items()}
 

@@ -1,5 +1,6 @@
 """kafka-python's administration."""
 
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from tests.compat.admin import RefusedError
 with warnings.catch_warnings():
     # It reads its schemas by a function that Python 3.11 and 3.12 call deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import TopicPartition
     from kafka.admin import (
         ConfigResource,
         ConfigResourceType,
@@ -41,11 +43,31 @@ class KafkaPythonAdmin:
         return {topic["name"]: len(topic["partitions"]) for topic in described}
 
     def configs(self, bootstrap: str, topic: str) -> dict[str, str]:
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        return self._described(bootstrap, ConfigResource(ConfigResourceType.TOPIC, topic))
+
+    def broker_configs(self, bootstrap: str, broker_id: int) -> dict[str, str]:
+        resource = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
+        return self._described(bootstrap, resource)
+
+    def alter(self, bootstrap: str, topic: str, configs: Mapping[str, str]) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict(configs))
+        answer = self._run(
+            bootstrap, lambda admin: admin.alter_configs([resource], raise_on_unknown=False)
+        )
+        (result,) = next(iter(answer.values())).values()
+        if result != "OK":
+            raise RefusedError(int(re.findall(r"\d+", result)[0]))  # "[Error 40] …"
+
+    def delete_records(self, bootstrap: str, topic: str, before: int) -> int:
+        place = TopicPartition(topic, 0)
+        deleted = self._run(bootstrap, lambda admin: admin.delete_records({place: before}))
+        return int(deleted[place]["low_watermark"])
+
+    def _described(self, bootstrap: str, resource: Any) -> dict[str, str]:
         answer = self._run(
             bootstrap, lambda admin: admin.describe_configs([resource], config_filter="all")
         )
-        found = next(iter(answer.values()))[topic]
+        (found,) = next(iter(answer.values())).values()
         return {name: entry["value"] for name, entry in found.items()}
 
     def _run(self, bootstrap: str, work: Callable[[Any], Any]) -> Any:

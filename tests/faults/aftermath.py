@@ -56,6 +56,7 @@ class Ground(NamedTuple):
             store=self.store,
             retention_of=lambda topic: Retention(ms=None, bytes=None),
             settings=JanitorSettings(grace_ms=0, orphan_age_ms=0),
+            offsets_retention_ms=1000,
             clock=SystemClock(),
         )
         outcomes = await janitor.run_once()

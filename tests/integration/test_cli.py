@@ -78,6 +78,43 @@ def test_describe_shows_offsets_leaders_and_what_was_configured(cli: Cli) -> Non
     assert "retention.ms = 86400000" in cli("topic", "describe", name)
 
 
+def test_describe_shows_the_bytes_of_each_partition(cli: Cli, topic: str) -> None:
+    cli("produce", topic, "--partition", "1", "--codec", "none", stdin=b"x" * 1000 + b"\n")
+    described = json.loads(cli("topic", "describe", topic, "--json"))
+    empty, full = [partition["bytes"] for partition in described["partitions"]]
+    assert empty == 0
+    assert 1000 < full < 1200
+    assert re.search(rf"^1 .* {full}$", cli("topic", "describe", topic), re.MULTILINE)
+
+
+def test_a_topic_is_altered(cli: Cli, topic: str) -> None:
+    changes = ["--set", "retention.ms=5", "--set", "segment.ms=6", "--partitions", "3"]
+    assert cli("topic", "alter", topic, *changes) == f"Altered topic {topic}.\n"
+    cli("topic", "alter", topic, "--unset", "segment.ms")
+    described = json.loads(cli("topic", "describe", topic, "--json"))
+    assert described["configs"] == {"retention.ms": "5"}
+    assert len(described["partitions"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([], "nothing to alter"),
+        (["--set", "retention.ms"], "name=value"),
+        (["--set", "retention.ms=soon"], "retention.ms"),
+        (["--set", "cleanup.policy=compact"], "compacted topics are not supported yet"),
+        (["--set", "retention.msec=5"], "did you mean retention.ms?"),
+        (["--partitions", "2"], "2 partitions"),
+    ],
+)
+def test_what_cannot_be_altered_is_told(
+    cli: Cli, topic: str, changes: list[str], said: str
+) -> None:
+    result = cli.try_("topic", "alter", topic, *changes)
+    assert result.exit_code == 1
+    assert said in result.stderr
+
+
 def test_creating_a_topic_twice_is_an_error_unless_allowed(cli: Cli, topic: str) -> None:
     again = cli.try_("topic", "create", topic)
     assert again.exit_code == 1

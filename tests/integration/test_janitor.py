@@ -411,6 +411,7 @@ def janitor_of(cluster: SmallCluster, retention: Retention) -> Janitor:
         store=cluster.store,
         retention_of=lambda topic: retention,
         settings=JanitorSettings(grace_ms=0, answers_ms=0, chunk_rows=3),
+        offsets_retention_ms=1000,
         clock=cluster.later,
     )
 

@@ -75,6 +75,12 @@ class Admin:
         with our_errors(self.bootstrap):
             return dict(self.client.list_topics(timeout=CONNECT_SECONDS).topics)
 
+    def brokers(self) -> list[tuple[str, int]]:
+        """The addresses of all brokers."""
+        with our_errors(self.bootstrap):
+            found = self.client.list_topics(timeout=CONNECT_SECONDS).brokers
+        return [(broker.host, broker.port) for broker in found.values()]
+
     def topic(self, name: str) -> TopicMetadata:
         topics = self.topics()
         if name not in topics:

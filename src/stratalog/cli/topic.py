@@ -1,32 +1,38 @@
-"""`stratalog topic`: create, list, describe and delete topics, over the wire."""
+"""`stratalog topic`: create, list, describe, alter and delete topics, over the wire."""
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Annotated, Any
 
 import typer
 from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but not marked so.
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     ConfigSource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
     TopicMetadata,
 )
 from rich.markup import escape
 
-from stratalog.cli.client import Admin, BrokerRefusedError, as_our_error
+from stratalog.cli.client import REQUEST_SECONDS, Admin, BrokerRefusedError, as_our_error
 from stratalog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, examples
 from stratalog.cli.output import print_json, print_table, say
+from stratalog.cli.sizes import partition_sizes
 from stratalog.errors import CallError
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Create, list, describe and delete topics.",
+    help="Create, list, describe, alter and delete topics.",
     epilog=examples(
         "stratalog topic create orders --partitions 12",
         "stratalog topic list",
         "stratalog topic describe orders",
+        "stratalog topic alter orders --set retention.ms=3600000",
         "stratalog topic delete orders",
     ),
 )
@@ -35,6 +41,10 @@ Topic = Annotated[str, typer.Argument(help="The topic's name.")]
 
 _BROKERS_CHOICE = -1
 """Kafka's number for "as many as the broker thinks right"."""
+
+
+class NothingToAlterError(CallError):
+    """The command was told no change."""
 
 
 class PairError(CallError):
@@ -105,7 +115,7 @@ def list_(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     epilog=examples("stratalog topic describe orders", "stratalog topic describe orders --json")
 )
 def describe(topic: Topic, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Show a topic's partitions, their leaders and offsets, and the configs that were set."""
+    """Show a topic's partitions, their leaders, offsets and bytes, and the configs that were set."""
     admin = Admin(bootstrap)
     found = admin.topic(topic)
     partitions = _describe_partitions(admin, found)
@@ -117,6 +127,42 @@ def describe(topic: Topic, json: Json = False, bootstrap: Bootstrap = DEFAULT_BO
     say("")
     for name, value in configs.items() or [("configs", "none set")]:
         say(f"{escape(name)} = {escape(value)}" if configs else f"{name}: {value}")
+
+
+@app.command(
+    epilog=examples(
+        "stratalog topic alter orders --set retention.ms=3600000",
+        "stratalog topic alter orders --unset retention.ms --partitions 24",
+    )
+)
+def alter(
+    topic: Topic,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Set a topic config. Repeatable."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="NAME", help="Go back to the default. Repeatable."),
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="Grow to so many. Topics never shrink."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Change a topic's configs and its number of partitions. Brokers follow within seconds."""
+    entries = _entries(parse_pairs(set_, "--set"), unset or [])
+    if not entries and partitions is None:
+        raise NothingToAlterError("nothing to alter: give --set, --unset or --partitions")
+    admin = Admin(bootstrap)
+    admin.topic(topic)
+    if entries:
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        _done(topic, admin.client.incremental_alter_configs([resource]), bootstrap)
+    if partitions is not None:
+        _done(topic, admin.client.create_partitions([NewPartitions(topic, partitions)]), bootstrap)
+    say(f"Altered topic {escape(topic)}.")
 
 
 @app.command(
@@ -139,6 +185,24 @@ def delete(
     say(f"Deleted topic {escape(topic)}.")
 
 
+def _entries(wanted: Sequence[tuple[str, str]], unset: Sequence[str]) -> list[ConfigEntry]:
+    changes: list[tuple[str, str | None, AlterConfigOpType]] = [
+        *((name, value, AlterConfigOpType.SET) for name, value in wanted),
+        *((name, None, AlterConfigOpType.DELETE) for name in unset),
+    ]
+    return [
+        ConfigEntry(name, value, incremental_operation=operation)
+        for name, value, operation in changes
+    ]
+
+
+def _done(topic: str, futures: Mapping[Any, Future[Any]], bootstrap: str) -> None:
+    for future in futures.values():
+        error = future.exception(REQUEST_SECONDS)
+        if error is not None:
+            raise _named(topic, error.args[0], bootstrap)
+
+
 def _named(topic: str, error: KafkaError, bootstrap: str) -> Exception:
     """The broker's refusal, with the topic's name unless the broker said it."""
     ours = as_our_error(error, bootstrap)
@@ -147,16 +211,18 @@ def _named(topic: str, error: KafkaError, bootstrap: str) -> Exception:
     return ours
 
 
-def _describe_partitions(admin: Admin, topic: TopicMetadata) -> list[dict[str, int]]:
+def _describe_partitions(admin: Admin, topic: TopicMetadata) -> list[dict[str, int | str]]:
     indexes = sorted(topic.partitions)
     earliest = _offsets(admin, str(topic.topic), indexes, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
     latest = _offsets(admin, str(topic.topic), indexes, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    sizes = partition_sizes(admin.brokers(), str(topic.topic), indexes)
     return [
         {
             "partition": index,
             "leader": topic.partitions[index].leader,
             "earliest": earliest[index],
             "latest": latest[index],
+            "bytes": sizes.get(index, "?"),
         }
         for index in indexes
     ]

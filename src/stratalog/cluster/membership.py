@@ -38,8 +38,12 @@ class Membership:
         self._lease_ms = lease_ms
         self._own = registration
         self._live = [registration]
-        self._leaders: dict[TopicPartition, BrokerInfo] = {}
+        self._leaders: dict[tuple[TopicPartition, str | None], BrokerInfo] = {}
         self._renewer: asyncio.Task[None] | None = None
+        self._sure_until_s = clock.monotonic() + lease_ms / 1000
+        self._left = False
+        self.lease_number = 1
+        """Another one after every time in which others may have taken this broker for dead."""
 
     @classmethod
     async def join(
@@ -55,6 +59,7 @@ class Membership:
         lease_ms: int,
     ) -> "Membership":
         """Register this broker and start renewing its lease."""
+        asked_s = clock.monotonic()
         registration = await control.register_broker(
             broker_id, host=host, port=port, rack=rack, incarnation=incarnation, lease_ms=lease_ms
         )
@@ -67,6 +72,7 @@ class Membership:
             lease_ms=lease_ms,
             registration=registration,
         )
+        membership._sure_until_s = asked_s + lease_ms / 1000
         await membership.refresh()
         membership._renewer = asyncio.create_task(membership._renew_for_ever(), name="membership")
         return membership
@@ -75,6 +81,18 @@ class Membership:
     def broker_id(self) -> BrokerId:
         return self._own.broker_id
 
+    @property
+    def incarnation(self) -> UUID:
+        return self._incarnation
+
+    @property
+    def is_surely_alive(self) -> bool:
+        """Whether nobody can take this broker for dead yet.
+
+        Counted from when a renewal was sent, so that the database's lease ends later than this.
+        """
+        return not self._left and self._clock.monotonic() < self._sure_until_s
+
     def live(self) -> list[BrokerInfo]:
         """The brokers that were alive when last asked, by id; this one always."""
         return self._live
@@ -82,17 +100,44 @@ class Membership:
     def others(self) -> list[BrokerInfo]:
         return [broker for broker in self._live if broker.broker_id != self.broker_id]
 
-    def leader_of(self, partition: TopicPartition) -> BrokerInfo:
+    def leader_of(self, partition: TopicPartition, zone: str | None = None) -> BrokerInfo:
         """The one broker that clients are told to write this partition to.
 
-        Rendezvous hashing: every broker computes the same, and a broker that comes or goes moves
-        only the partitions that it gains or had.
+        Clients of a zone are told of the zone's brokers alone, if it has any. Rendezvous hashing:
+        every broker computes the same, and a broker that comes or goes moves only the partitions
+        that it gains or had.
         """
-        leader = self._leaders.get(partition)
+        key = (partition, self.known_zone(zone))
+        leader = self._leaders.get(key)
         if leader is None:
-            leader = max(self._live, key=lambda broker: _weight(partition, broker.broker_id))
-            self._leaders[partition] = leader
+            candidates = self._in_zone(zone) or self._live
+            leader = max(candidates, key=lambda broker: _weight(partition, broker.broker_id))
+            self._leaders[key] = leader
         return leader
+
+    def coordinator_of(self, group_id: str) -> BrokerInfo:
+        """The broker that should coordinate a group which has no coordinator."""
+        candidates = (self.others() if self._left else self._live) or self._live
+        return max(candidates, key=lambda broker: _group_weight(group_id, broker.broker_id))
+
+    def nearer_broker(self, partition: TopicPartition, zone: str | None) -> BrokerInfo | None:
+        """Where a reader of the zone should rather read, so that a partition's readers in a zone
+        meet at one broker. None if it is right here, or the zone has no broker.
+
+        The partition's leader alone sends readers on, as in Kafka, and always to a broker of less
+        weight: brokers who disagree about who is alive cannot send a reader round in circles.
+        """
+        if self.known_zone(zone) is None or self.leader_of(partition).broker_id != self.broker_id:
+            return None
+        nearer = self.leader_of(partition, zone)
+        return None if nearer.broker_id == self.broker_id else nearer
+
+    def known_zone(self, zone: str | None) -> str | None:
+        """The zone, if a live broker runs in it."""
+        return zone if self._in_zone(zone) else None
+
+    def _in_zone(self, zone: str | None) -> list[BrokerInfo]:
+        return [broker for broker in self._live if zone and broker.rack == zone]
 
     async def refresh(self) -> None:
         brokers = await self._control.brokers()
@@ -103,6 +148,7 @@ class Membership:
 
     async def leave(self) -> None:
         """Stop renewing and take this broker off the list, so that clients go elsewhere at once."""
+        self._left = True
         if self._renewer is not None:
             self._renewer.cancel()
             await asyncio.gather(self._renewer, return_exceptions=True)
@@ -124,10 +170,19 @@ class Membership:
                 log.exception("The broker's lease was not renewed, trying again")
 
     async def _renew(self) -> None:
-        if await self._control.renew_broker(
+        asked_s = self._clock.monotonic()
+        renewed = await self._control.renew_broker(
             self.broker_id, self._incarnation, lease_ms=self._lease_ms
-        ):
-            return
+        )
+        if not renewed:
+            self._sure_until_s = asked_s
+            asked_s = self._clock.monotonic()
+            await self._register_anew()
+        if self._clock.monotonic() >= self._sure_until_s:
+            self.lease_number += 1
+        self._sure_until_s = asked_s + self._lease_ms / 1000
+
+    async def _register_anew(self) -> None:
         log.error("Broker id %d was taken by another process; registering anew", self.broker_id)
         self._own = await self._control.register_broker(
             None,
@@ -137,6 +192,11 @@ class Membership:
             incarnation=self._incarnation,
             lease_ms=self._lease_ms,
         )
+
+
+def _group_weight(group_id: str, broker_id: BrokerId) -> bytes:
+    name = group_id.encode() + broker_id.to_bytes(4)
+    return hashlib.blake2b(name, digest_size=8).digest()
 
 
 def _weight(partition: TopicPartition, broker_id: BrokerId) -> bytes:

@@ -188,6 +188,32 @@ class TimeQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EpochQuery:
+    partition: TopicPartition
+    epoch: int
+
+
+class EpochEnd(NamedTuple):
+    """Where an epoch ended. Without an answer, `epoch` and `end_offset` are -1."""
+
+    current_epoch: LeaderEpoch
+    """The partition's own, at the time of the answer."""
+    epoch: LeaderEpoch
+    """The largest one that is not above the asked epoch."""
+    end_offset: Offset
+    """The first offset that was not written in it."""
+
+
+class ActiveProducer(NamedTuple):
+    """An idempotent producer whose sequences are remembered."""
+
+    producer_id: ProducerId
+    epoch: int
+    last_sequence: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsDeleted:
     """The answer to one DeleteRecords target."""
 

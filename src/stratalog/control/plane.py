@@ -15,11 +15,14 @@ from stratalog.control.group_model import (
     GroupSummary,
 )
 from stratalog.control.model import (
+    ActiveProducer,
     BlockToCommit,
     BrokerInfo,
     Cluster,
     CommitAnswer,
     Coordinates,
+    EpochEnd,
+    EpochQuery,
     FoundBatches,
     Lease,
     PartitionState,
@@ -204,6 +207,11 @@ class ControlPlane(Protocol):
     async def expire_producers(self, *, idle_ms: int, max_rows: int) -> int:
         """Forget the sequences of producers that wrote nothing for so long; return how many."""
 
+    async def active_producers(
+        self, wanted: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, list[ActiveProducer]]:
+        """The producers that are remembered on each partition, by id."""
+
     # Reading.
 
     async def find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
@@ -217,6 +225,9 @@ class ControlPlane(Protocol):
 
     async def find_newest(self, wanted: Sequence[TopicPartition]) -> list[Coordinates | None]:
         """For each partition the first row that holds its greatest timestamp."""
+
+    async def epoch_ends(self, queries: Sequence[EpochQuery]) -> list[EpochEnd | None]:
+        """For each query where its epoch ended, or None if there is no such partition."""
 
     # Deleting.
 

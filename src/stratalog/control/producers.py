@@ -1,11 +1,14 @@
 """Producers' last sequences: read and written by commits, forgotten when idle."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from stratalog.control.commit import ProducerKey
 from stratalog.control.database import Connection, Rows, shape
-from stratalog.control.operations import Operations
+from stratalog.control.model import ActiveProducer
+from stratalog.control.operations import Operations, partition_rows
+from stratalog.control.partitions import partition_key
 from stratalog.control.sequences import ProducerState
+from stratalog.ids import ProducerId, TopicPartition
 
 _KEY = shape(position="integer", topic_id="uuid", partition="integer", producer_id="bigint")
 _STATE = shape(
@@ -32,6 +35,26 @@ class ProducerOperations(Operations):
                 max_rows,
             )
         )
+
+    async def active_producers(
+        self, wanted: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, list[ActiveProducer]]:
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "SELECT p.topic_id, p.partition, p.producer_id, p.producer_epoch, p.recent,"
+                " p.last_ms FROM {rows} JOIN producers p ON p.topic_id = r.topic_id"
+                " AND p.partition = r.partition ORDER BY p.producer_id",
+                rows=partition_rows(set(wanted)),
+            )
+        )
+        found: dict[TopicPartition, list[ActiveProducer]] = {key: [] for key in wanted}
+        for row in rows:
+            _, _, producer_id, epoch, recent, last_ms = row
+            last_sequence = ProducerState(epoch, recent).last.last_sequence
+            found[partition_key(row)].append(
+                ActiveProducer(ProducerId(producer_id), epoch, last_sequence, last_ms)
+            )
+        return found
 
 
 async def read_producers(

@@ -6,7 +6,7 @@ from stratalog.control.database import Connection, as_uuid
 from stratalog.control.operations import Operations
 from stratalog.control.removal import remove_rows_of_topic
 
-_TABLES = ("producers", "epochs", "partitions", "heads", "topics")
+_TABLES = ("group_offsets", "producers", "epochs", "partitions", "heads", "topics")
 
 
 class PurgeOperations(Operations):

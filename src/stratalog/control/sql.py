@@ -4,6 +4,9 @@ from stratalog.control.brokers import BrokerOperations
 from stratalog.control.cluster import ClusterOperations
 from stratalog.control.commits import CommitOperations
 from stratalog.control.deletes import DeleteOperations
+from stratalog.control.epochs import EpochOperations
+from stratalog.control.group_offsets import GroupOffsetOperations
+from stratalog.control.groups import GroupOperations
 from stratalog.control.leases import LeaseOperations
 from stratalog.control.objects import ObjectOperations
 from stratalog.control.partitions import PartitionOperations
@@ -23,10 +26,13 @@ class SqlControlPlane(
     CommitOperations,
     ProducerOperations,
     ReadOperations,
+    EpochOperations,
     DeleteOperations,
     RetentionOperations,
     ObjectOperations,
     LeaseOperations,
+    GroupOperations,
+    GroupOffsetOperations,
 ):
     """Implements `ControlPlane`. Every call is one transaction, or a few that say so."""
 

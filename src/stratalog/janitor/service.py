@@ -53,6 +53,7 @@ class Janitor:
         store: ObjectStore,
         retention_of: RetentionOf,
         settings: JanitorSettings,
+        offsets_retention_ms: int,
         clock: Clock,
         metrics: Metrics | None = None,
         entropy: Entropy = os.urandom,
@@ -61,6 +62,7 @@ class Janitor:
         self._store = store
         self._retention_of = retention_of
         self._settings = settings
+        self._offsets_retention_ms = offsets_retention_ms
         self._clock = clock
         self._entropy = entropy
         self._sweeper = Sweeper(control, store, clock=clock, orphan_age_ms=settings.orphan_age_ms)
@@ -155,6 +157,11 @@ class Janitor:
                 run=self._expire_producers,
                 failure_means="the control plane keeps the sequences of idle producers",
             ),
+            _Step(
+                name="offset expiry",
+                run=self._expire_offsets,
+                failure_means="groups that are long gone keep their offsets",
+            ),
         ]
 
     async def _enforce_retention(self) -> int:
@@ -184,6 +191,16 @@ class Janitor:
         while True:
             chunk = await self._control.expire_producers(
                 idle_ms=self._settings.producer_expiry_ms, max_rows=self._settings.chunk_rows
+            )
+            removed += chunk
+            if chunk < self._settings.chunk_rows:
+                return removed
+
+    async def _expire_offsets(self) -> int:
+        removed = 0
+        while True:
+            chunk = await self._control.expire_group_offsets(
+                retention_ms=self._offsets_retention_ms, max_rows=self._settings.chunk_rows
             )
             removed += chunk
             if chunk < self._settings.chunk_rows:

@@ -20,6 +20,9 @@ from stratalog.cluster.membership import Membership
 from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
+from stratalog.groups.classic_groups import ClassicGroups
+from stratalog.groups.consumer.groups import ConsumerGroups
+from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.ids import BrokerId
 from stratalog.janitor.marker import claim_store
 from stratalog.janitor.retention import Retention
@@ -154,6 +157,7 @@ class _Assembly:
             writer=writer, catalog=catalog, clock=clock, topic_defaults=settings.topic
         )
 
+        groups = GroupCoordinator(control=control, membership=membership, clock=clock)
         components = Components(
             settings=settings,
             membership=membership,
@@ -161,12 +165,17 @@ class _Assembly:
             catalog=catalog,
             appender=appender,
             reader=reader,
+            groups=groups,
+            classic_groups=ClassicGroups(groups, settings.groups),
+            consumer_groups=ConsumerGroups(groups, catalog, settings.groups, clock=clock),
         )
         await server.start(dispatcher(components, clock=clock, metrics=self._metrics))
         # Pushed again, because clients must be answered before the writer closes.
         stopping.push_async_callback(server.stop, settings.broker.shutdown_timeout_ms)
         stopping.callback(reader.stop)
         stopping.push_async_callback(membership.leave)
+        # Before the broker leaves: until then nobody else may coordinate its groups.
+        stopping.push_async_callback(groups.stop)
         self._start_janitor(control, store)
         return Broker(
             settings=settings,
@@ -205,6 +214,7 @@ class _Assembly:
             store=store,
             retention_of=self._retention_of,
             settings=self._settings.janitor,
+            offsets_retention_ms=self._settings.groups.offsets_retention_ms,
             clock=self._clock,
             metrics=self._metrics,
         )

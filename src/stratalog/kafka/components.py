@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from stratalog.cluster.membership import Membership
 from stratalog.control.plane import ControlPlane
+from stratalog.groups.classic_groups import ClassicGroups
+from stratalog.groups.consumer.groups import ConsumerGroups
+from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.settings import Settings
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
@@ -18,3 +21,6 @@ class Components:
     catalog: TopicCatalog
     appender: TopicAppender
     reader: TopicReader
+    groups: GroupCoordinator
+    classic_groups: ClassicGroups
+    consumer_groups: ConsumerGroups

@@ -21,6 +21,7 @@ from stratalog.kafka.api import ApiKey
 from stratalog.kafka.budget import ByteBudget, Grant
 from stratalog.kafka.errors import FrameSizeError
 from stratalog.kafka.frames import FrameReceiver, Progress
+from stratalog.kafka.request import CLIENT_HOST
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +84,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self.peer = str(transport.get_extra_info("peername"))
+        peername = transport.get_extra_info("peername")
+        self.peer = str(peername)
+        self._host = str(peername[0]) if isinstance(peername, tuple) else ""
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -193,6 +196,7 @@ class Connection(asyncio.BufferedProtocol):
     # Working.
 
     async def _accept_all(self) -> None:
+        CLIENT_HOST.set(self._host)
         arrival: _Arrival | None = None
         try:
             while (arrival := await self._arrivals.get()) is not None:

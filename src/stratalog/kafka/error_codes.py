@@ -21,6 +21,7 @@ from stratalog.block.errors import (
 )
 from stratalog.control.plane import (
     BarredObjectError,
+    NotCoordinatorError,
     OffsetOutOfRangeError,
     PartitionCountError,
     TopicExistsError,
@@ -33,6 +34,28 @@ from stratalog.errors import (
     RetriableError,
     StaleError,
     StratalogError,
+)
+from stratalog.groups.consumer.errors import (
+    FencedMemberEpochError,
+    InvalidPatternError,
+    StaleMemberEpochError,
+    UnreleasedInstanceError,
+    UnsupportedAssignorError,
+)
+from stratalog.groups.errors import (
+    FencedInstanceError,
+    GroupFullError,
+    GroupNotEmptyError,
+    GroupNotFoundError,
+    IllegalGenerationError,
+    InconsistentProtocolError,
+    InvalidGroupIdError,
+    MemberIdRequiredError,
+    MetadataTooLargeError,
+    RebalanceInProgressError,
+    SessionTimeoutError,
+    SubscribedError,
+    UnknownMemberError,
 )
 from stratalog.kafka.errors import (
     InvalidRecordsError,
@@ -82,6 +105,26 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     # the message says what it is about.
     TransactionsUnsupportedError: ErrorCode.transactional_id_authorization_failed,
     WrongTierError: ErrorCode.not_leader_or_follower,
+    # Groups.
+    NotCoordinatorError: ErrorCode.not_coordinator,
+    InvalidGroupIdError: ErrorCode.invalid_group_id,
+    UnknownMemberError: ErrorCode.unknown_member_id,
+    MemberIdRequiredError: ErrorCode.member_id_required,
+    FencedInstanceError: ErrorCode.fenced_instance_id,
+    IllegalGenerationError: ErrorCode.illegal_generation,
+    RebalanceInProgressError: ErrorCode.rebalance_in_progress,
+    InconsistentProtocolError: ErrorCode.inconsistent_group_protocol,
+    SessionTimeoutError: ErrorCode.invalid_session_timeout,
+    GroupFullError: ErrorCode.group_max_size_reached,
+    GroupNotEmptyError: ErrorCode.non_empty_group,
+    GroupNotFoundError: ErrorCode.group_id_not_found,
+    SubscribedError: ErrorCode.group_subscribed_to_topic,
+    FencedMemberEpochError: ErrorCode.fenced_member_epoch,
+    StaleMemberEpochError: ErrorCode.stale_member_epoch,
+    UnreleasedInstanceError: ErrorCode.unreleased_instance_id,
+    UnsupportedAssignorError: ErrorCode.unsupported_assignor,
+    InvalidPatternError: ErrorCode.invalid_regular_expression,
+    MetadataTooLargeError: ErrorCode.offset_metadata_too_large,
     # Our own trouble with the store, though it was the call that was refused.
     StoreAccessError: ErrorCode.kafka_storage_error,
     BarredObjectError: ErrorCode.kafka_storage_error,
@@ -101,6 +144,14 @@ def fetch_code_of(error: StratalogError) -> ErrorCode:
     if isinstance(error, DamagedError):
         return ErrorCode.corrupt_message
     return code_of(error)
+
+
+def group_code_of(error: BaseException) -> ErrorCode:
+    """Members of groups know no trouble with storage: they wait and look for the coordinator."""
+    code = code_of(error)
+    if code in (ErrorCode.kafka_storage_error, ErrorCode.request_timed_out):
+        return ErrorCode.coordinator_not_available
+    return code
 
 
 def message_of(error: BaseException) -> str:

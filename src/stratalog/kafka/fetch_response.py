@@ -19,8 +19,9 @@ from stratalog.kafka.wire import (
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_SESSIONS = 7
 _FIRST_VERSION_WITH_LOG_START = 5
-_FIRST_VERSION_WITH_PREFERRED_REPLICA = 11
-_NO_PREFERRED_REPLICA = INT32.pack(-1)
+FIRST_VERSION_WITH_RACK = 11
+"""And with the preferred replica, which is the answer to it."""
+NO_PREFERRED_REPLICA = -1
 _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
 _UP_TO_LAST_STABLE = struct.Struct(">ihqq")
 _UP_TO_LOG_START = struct.Struct(">ihqqq")
@@ -33,6 +34,8 @@ class PartitionFetched(NamedTuple):
     last_stable: int
     log_start: int
     parts: Sequence[Buffer] = ()
+    preferred_replica: int = NO_PREFERRED_REPLICA
+    """The broker that the consumer should rather ask."""
 
 
 class TopicFetched(NamedTuple):
@@ -56,9 +59,6 @@ def fetch_response(
     flexible = is_flexible(ApiKey.FETCH, version)
     buffers: list[Buffer] = [_head(version, error_code)]
     aborted = array_length(0 if read_committed else -1, flexible=flexible)
-    between = aborted
-    if version >= _FIRST_VERSION_WITH_PREFERRED_REPLICA:
-        between += _NO_PREFERRED_REPLICA
     tags = NO_TAGS if flexible else b""
     pending = array_length(len(topics), flexible=flexible)
     for topic in topics:
@@ -66,7 +66,8 @@ def fetch_response(
         for partition in topic.partitions:
             size = sum(len(part) for part in partition.parts)
             size_bytes = uvarint(size + 1) if flexible else INT32.pack(size)
-            buffers.append(pending + _partition_head(version, partition) + between + size_bytes)
+            head = _partition_head(version, partition) + aborted + _preferred(version, partition)
+            buffers.append(pending + head + size_bytes)
             buffers += partition.parts
             pending = tags
         pending += tags
@@ -92,3 +93,9 @@ def _partition_head(version: int, partition: PartitionFetched) -> bytes:
     if version < _FIRST_VERSION_WITH_LOG_START:
         return _UP_TO_LAST_STABLE.pack(*partition[:4])
     return _UP_TO_LOG_START.pack(*partition[:5])
+
+
+def _preferred(version: int, partition: PartitionFetched) -> bytes:
+    if version < FIRST_VERSION_WITH_RACK:
+        return b""
+    return INT32.pack(partition.preferred_replica)

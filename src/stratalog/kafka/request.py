@@ -1,6 +1,7 @@
 """A request as it came from the socket: its header, read by hand, and where its body begins."""
 
 import struct
+from contextvars import ContextVar
 from typing import NamedTuple
 
 from stratalog.kafka.api import SERVED, ApiKey, is_flexible
@@ -9,6 +10,8 @@ from stratalog.kafka.wire import INT16, read_length, skip_tags
 
 _HEAD = struct.Struct(">hhi")
 SMALLEST_REQUEST_BYTES = _HEAD.size
+CLIENT_HOST: ContextVar[str] = ContextVar("CLIENT_HOST", default="")
+"""Where the connection that is being read comes from."""
 
 
 class Request(NamedTuple):
@@ -19,6 +22,8 @@ class Request(NamedTuple):
     frame: memoryview
     body_start: int
     """0 in an ApiVersions request of a version that is not served: nothing else is known of it."""
+    client_host: str = ""
+    """Where the request comes from, as Kafka shows it to administrators: with a leading slash."""
 
 
 def parse_request(frame: bytearray) -> Request:
@@ -37,7 +42,7 @@ def parse_request(frame: bytearray) -> Request:
             position = skip_tags(view, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedRequestError(f"the header of a {api.name} request is cut off") from error
-    return Request(api, version, correlation_id, client_id, view, position)
+    return Request(api, version, correlation_id, client_id, view, position, f"/{CLIENT_HOST.get()}")
 
 
 def _client_id(view: memoryview) -> tuple[str | None, int]:

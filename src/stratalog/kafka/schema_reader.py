@@ -141,11 +141,24 @@ def _field_reader(field: Field[Any], *, flexible: bool) -> _Read:
     kind = _element_type(field)
     if isinstance(kind, type) and is_dataclass(kind):
         element = _entity_reader(kind)
+        if not _is_array(field) and "tag" not in field.metadata and _is_nullable(field):
+            element = _nullable_entity_reader(element)
     else:
         element = _primitive_reader(field.metadata["kafka_type"], flexible=flexible)
     read = _array_reader(element, flexible=flexible) if _is_array(field) else element
-    nullable = "tag" in field.metadata or len(_without_none(field.type)) < _alternatives(field)
+    nullable = "tag" in field.metadata or _is_nullable(field)
     return read if nullable else _never_null(read, field.name)
+
+
+def _nullable_entity_reader(element: _Read) -> _Read:
+    """A byte tells whether there is an entity at all: negative if not."""
+
+    def read(frame: _Frame, position: int) -> tuple[Any, int]:
+        if frame[position] >= 0x80:
+            return None, position + 1
+        return element(frame, position + 1)
+
+    return read
 
 
 def _never_null(read: _Read, name: str) -> _Read:
@@ -177,6 +190,8 @@ def _array_reader(element: _Read, *, flexible: bool) -> _Read:
 def _primitive_reader(kafka_type: str, *, flexible: bool) -> _Read:
     if kafka_type == "string":
         return _string_reader(flexible=flexible)
+    if kafka_type == "bytes":
+        return _bytes_reader(flexible=flexible)
     if kafka_type == "uuid":
         return _read_uuid
     layout = struct.Struct(f">{_FIXED[kafka_type]}")
@@ -199,6 +214,18 @@ def _string_reader(*, flexible: bool) -> _Read:
     return read
 
 
+def _bytes_reader(*, flexible: bool) -> _Read:
+    prefix = None if flexible else INT32
+
+    def read(frame: _Frame, position: int) -> tuple[Any, int]:
+        size, position = read_length(frame, position, prefix)
+        if size < 0:
+            return None, position
+        return bytes(frame[position : position + size]), position + size
+
+    return read
+
+
 def _read_uuid(frame: _Frame, position: int) -> tuple[UUID | None, int]:
     (raw,) = _UUID.unpack_from(frame, position)
     identifier = UUID(bytes=raw)
@@ -217,10 +244,8 @@ def _element_type(field: Field[Any]) -> Any:
     return typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else kind
 
 
-def _alternatives(field: Field[Any]) -> int:
-    """How many alternatives an annotation has, None among them."""
-    is_union = type(None) in typing.get_args(field.type)
-    return len(typing.get_args(field.type)) if is_union else 1
+def _is_nullable(field: Field[Any]) -> bool:
+    return type(None) in typing.get_args(field.type)
 
 
 def _without_none(annotation: Any) -> list[Any]:

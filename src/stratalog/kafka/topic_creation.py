@@ -27,7 +27,7 @@ class TopicCreation:
             partition_count = self._default_partitions
         check_partition_count(partition_count)
         check_configs(configs)
-        if name in await self._catalog.named([name]):
+        if name in await self._catalog.refreshed([name]):
             raise TopicExistsError(f"topic {name!r} exists")
         if may_collide(name):
             check_no_collision(name, [topic.name for topic in await self._catalog.all()])
@@ -46,7 +46,7 @@ class TopicCreation:
         try:
             return await self.create(name, partition_count=_DEFAULT_COUNT, configs={})
         except TopicExistsError:
-            found = await self._catalog.named([name])
+            found = await self._catalog.refreshed([name])
             if name in found:
                 return found[name]
             raise

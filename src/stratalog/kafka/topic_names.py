@@ -7,12 +7,15 @@ from stratalog.kafka.errors import InvalidTopicNameError
 
 _LONGEST = 249
 """A name, a dash, a partition and a suffix fit into a file name."""
+_KRAFT_LOG = "__cluster_metadata"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
     if not name:
         raise InvalidTopicNameError("a topic name cannot be empty")
+    if name == _KRAFT_LOG:
+        raise InvalidTopicNameError(f"a topic cannot be called {name}, the name of Kafka's own log")
     if name in (".", ".."):
         raise InvalidTopicNameError(f"a topic cannot be called {name!r}")
     if len(name) > _LONGEST:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stratalog.batch.build import recompress
-from stratalog.batch.errors import BatchDamagedError
+from stratalog.batch.errors import BatchDamagedError, BatchTooLargeError
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import BatchHeader, TimestampType, parse_header
 from stratalog.batch.records import decode_records, true_max_timestamp
@@ -180,7 +180,9 @@ def _reworked_one(batch: EntryBatch, config: TopicConfig) -> EntryBatch:
         stamp_max_timestamp(data, 0, batch.header, greatest)
     if _has_other_codec(batch.header, config):
         assert config.compression is not None
-        data = memoryview(recompress(data, 0, config.compression))
+        data = memoryview(recompress(data, 0, config.compression, config.compression_level))
+        if len(data) > config.max_message_bytes:
+            raise BatchTooLargeError(0, f"re-encoded for the topic it has {len(data)} bytes")
     return replace(batch, data=data, header=parse_header(data))
 
 

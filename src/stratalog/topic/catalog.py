@@ -41,6 +41,17 @@ class TopicCatalog:
             )
         return known
 
+    async def refreshed(self, names: Sequence[str]) -> dict[str, Topic]:
+        """Like `named`, without believing the cache: for those who change topics, or are shown
+        what somebody has just changed through another broker."""
+        found = {topic.name: topic for topic in await self._control.topics_named(names)}
+        for name in names:
+            entry = self._by_name.get(name)
+            if entry is not None and name not in found:
+                self.forget(entry[1].id)
+        self._remember(found.values())
+        return found
+
     async def with_ids(self, ids: Sequence[TopicId]) -> dict[TopicId, Topic]:
         known = {key: topic for key in ids if (topic := self.cached_id(key)) is not None}
         missing = [key for key in ids if key not in known]
@@ -63,6 +74,11 @@ class TopicCatalog:
     async def add_partitions(self, topic: Topic, *, partition_count: int) -> Topic:
         grown = await self._control.add_partitions(topic.id, partition_count=partition_count)
         return self._remember([grown])[0]
+
+    async def set_configs(self, topic: Topic, changes: Mapping[str, str | None]) -> Topic:
+        """Other brokers follow when their entries expire."""
+        changed = await self._control.set_configs(topic.id, changes)
+        return self._remember([changed])[0]
 
     async def delete(self, topic: Topic) -> None:
         self.forget(topic.id)

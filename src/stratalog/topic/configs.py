@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from functools import lru_cache
 
+from stratalog.batch.codec import LEVELS
 from stratalog.batch.header import Codec, TimestampType
 from stratalog.errors import CallError
 
@@ -101,6 +102,24 @@ _LONG = ConfigType.LONG
 _INT = ConfigType.INT
 _ANY_BOOLEAN = _one_of("true", "false")
 
+
+def _level(name: str, codec: Codec, default: str, more: str = "") -> ConfigDefinition:
+    levels = LEVELS[codec]
+    in_range = _whole_number(levels[0], levels[-1])
+
+    def check(value: str) -> None:
+        if value != default:
+            in_range(value)
+
+    return ConfigDefinition(
+        name=f"compression.{name}.level",
+        type=_INT,
+        default=default,
+        check=check,
+        documentation=f"How hard {name} compresses, where it is the `compression.type`. {more}",
+    )
+
+
 _DEFINITIONS = [
     ConfigDefinition(
         name="retention.ms",
@@ -152,6 +171,9 @@ _DEFINITIONS = [
         documentation="The codec that batches are stored with. Any but `producer` costs the "
         "broker a re-encoding of what comes with another codec.",
     ),
+    _level("gzip", Codec.GZIP, "-1", "-1: the codec's own default."),
+    _level("lz4", Codec.LZ4, "1", "Unlike Kafka's, the default is the fast one."),
+    _level("zstd", Codec.ZSTD, "3"),
     ConfigDefinition(
         name="cleanup.policy",
         type=ConfigType.LIST,
@@ -188,6 +210,8 @@ _DEFINITIONS = [
         check=_whole_number(-2, _INT64_LAST),
         documentation="How many bytes stay out of the remote tier. -2 or -1: no bound of its own.",
     ),
+    _ignored("remote.log.copy.disable", ConfigType.BOOLEAN, "false", _ANY_BOOLEAN),
+    _ignored("remote.log.delete.on.disable", ConfigType.BOOLEAN, "false", _ANY_BOOLEAN),
     _ignored("remote.storage.enable", ConfigType.BOOLEAN, "false", _ANY_BOOLEAN),
     _ignored(
         "min.insync.replicas",
@@ -226,12 +250,17 @@ def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     return {name: _checked(name, value) for name, value in configs.items()}
 
 
-def _checked(name: str, value: str | None) -> str:
+def definition_of(name: str) -> ConfigDefinition:
     definition = DEFINITIONS.get(name)
     if definition is None:
         near = get_close_matches(name, DEFINITIONS, n=1)
         hint = f": did you mean {near[0]}?" if near else ""
         raise TopicConfigError(f"unknown topic config {name}{hint}")
+    return definition
+
+
+def _checked(name: str, value: str | None) -> str:
+    definition = definition_of(name)
     if value is None:
         raise TopicConfigError(f"the topic config {name} has no value")
     try:
@@ -255,6 +284,8 @@ class TopicConfig:
     timestamp_after_max_ms: int
     compression: Codec | None
     """None: batches stay as their producers encoded them."""
+    compression_level: int | None
+    """None: the codec's own default."""
     segment_bytes: int
     segment_ms: int
     local_retention_ms: int | None
@@ -293,11 +324,18 @@ def _effective(
         timestamp_before_max_ms=int(value("message.timestamp.before.max.ms")),
         timestamp_after_max_ms=int(value("message.timestamp.after.max.ms")),
         compression=_CODECS[value("compression.type")],
+        compression_level=_level_of(value("compression.type"), chosen),
         segment_bytes=int(value("segment.bytes")),
         segment_ms=int(value("segment.ms")),
         local_retention_ms=local_bound("local.retention.ms"),
         local_retention_bytes=local_bound("local.retention.bytes"),
     )
+
+
+def _level_of(codec: str, chosen: Mapping[str, str]) -> int | None:
+    """Zstandard has a level -1; of the others it means none in particular."""
+    level = chosen.get(f"compression.{codec}.level")
+    return None if level is None or (codec == "gzip" and level == "-1") else int(level)
 
 
 _TIMESTAMP_TYPES = {

@@ -6,7 +6,7 @@ look and the read: the offset is resolved once more before the read fails.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.records import decode_records
@@ -20,6 +20,8 @@ from stratalog.objects.store import ObjectNotFoundError
 from stratalog.topic.budget import Wish, fair_shares
 from stratalog.topic.model import PartitionRead, TimedOffset
 from stratalog.topic.watch import Watermarks
+
+_ROWS_AT_ONCE = 1000
 
 
 class RowMissingError(DamagedError):
@@ -104,6 +106,28 @@ class TopicReader:
         states = await self._control.partitions(wanted)
         return {key: _untimed(state, state.log_start) for key, state in states.items()}
 
+    async def earliest_local(
+        self, wanted: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, TimedOffset]:
+        """The first offset that is not in the remote tier alone."""
+        states = await self._control.partitions(wanted)
+        return {
+            key: _untimed(state, max(state.log_start, state.block_start))
+            for key, state in states.items()
+        }
+
+    async def latest_tiered(
+        self, wanted: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, TimedOffset | None]:
+        """The last offset in the remote tier; None for partitions that have nothing there."""
+        states = await self._control.partitions(wanted)
+        return {
+            key: _untimed(state, Offset(state.remote_end - 1))
+            if state.remote_end > state.log_start
+            else None
+            for key, state in states.items()
+        }
+
     async def latest(
         self, wanted: Sequence[TopicPartition], *, committed: bool = False
     ) -> dict[TopicPartition, TimedOffset]:
@@ -119,9 +143,36 @@ class TopicReader:
     ) -> dict[TopicPartition, TimedOffset | None]:
         """The first record with the greatest timestamp, of those partitions that have any."""
         rows = await self._control.find_newest(wanted)
-        times = [row.max_timestamp if row else 0 for row in rows]
-        found = await asyncio.gather(*map(self._first_in_row, rows, times))
+        found = await asyncio.gather(*map(self._newest_from_row, rows))
         return dict(zip(wanted, found, strict=True))
+
+    async def _newest_from_row(self, row: Coordinates | None) -> TimedOffset | None:
+        """Usually the row holds the record. It does not if the record was deleted and the row
+        stays for what comes after: it is the partition's first row then, and the newest record is
+        in what is left of it or in a later row."""
+        if row is None:
+            return None
+        found = await self._first_in_row(row, row.max_timestamp)
+        if found is not None:
+            return found
+        later = await self._newest_row_after(row)
+        best = await self._newest_in_row(row)
+        if later is None or (best is not None and best.timestamp >= later.max_timestamp):
+            return best
+        return await self._first_in_row(later, later.max_timestamp)
+
+    async def _newest_row_after(self, row: Coordinates) -> Coordinates | None:
+        newest: Coordinates | None = None
+        after: Offset | None = row.last_offset
+        while after is not None:
+            rows = await self._control.all_coordinates(
+                TopicPartition(row.topic_id, row.partition), after=after, limit=_ROWS_AT_ONCE
+            )
+            for one in rows:
+                if newest is None or one.max_timestamp > newest.max_timestamp:
+                    newest = one
+            after = rows[-1].last_offset if len(rows) == _ROWS_AT_ONCE else None
+        return newest
 
     async def at_time(self, queries: Sequence[TimeQuery]) -> list[TimedOffset | None]:
         """For each query the first record that is not older than asked."""
@@ -137,22 +188,30 @@ class TopicReader:
             if found is not None:
                 return found
             later = await self._control.all_coordinates(
-                TopicPartition(row.topic_id, row.partition), after=row.last_offset, limit=1000
+                TopicPartition(row.topic_id, row.partition),
+                after=row.last_offset,
+                limit=_ROWS_AT_ONCE,
             )
             row = next((one for one in later if one.max_timestamp >= timestamp), None) or (
                 later[-1] if later else None
             )
         return None
 
-    async def _first_in_row(self, row: Coordinates | None, timestamp: int) -> TimedOffset | None:
-        if row is None:
-            return None
+    async def _first_in_row(self, row: Coordinates, timestamp: int) -> TimedOffset | None:
+        read, log_start = await self._read_row(row)
+        return await asyncio.to_thread(_first_record, read, timestamp, log_start)
+
+    async def _newest_in_row(self, row: Coordinates) -> TimedOffset | None:
+        read, log_start = await self._read_row(row)
+        return await asyncio.to_thread(_newest_record, read, log_start)
+
+    async def _read_row(self, row: Coordinates) -> tuple[RowsRead, Offset]:
+        """The row's batches, and where the partition starts."""
         want = RowsWanted(offset=row.base_offset, max_bytes=row.byte_size, rows=[row])
         read = (await self._blocks.read([want]))[0]
         if read.error is not None:
             raise read.error
-        log_start = await self._log_start(row)
-        return await asyncio.to_thread(_first_record, read, timestamp, log_start)
+        return read, await self._log_start(row)
 
     async def _log_start(self, row: Coordinates) -> Offset:
         partition = TopicPartition(row.topic_id, row.partition)
@@ -227,15 +286,23 @@ def _untimed(state: PartitionState, offset: Offset) -> TimedOffset:
 
 
 def _first_record(read: RowsRead, timestamp: int, log_start: Offset) -> TimedOffset | None:
+    return next((one for one in _timed(read, timestamp, log_start)), None)
+
+
+def _newest_record(read: RowsRead, log_start: Offset) -> TimedOffset | None:
+    return max(_timed(read, -1, log_start), key=lambda one: one.timestamp, default=None)
+
+
+def _timed(read: RowsRead, timestamp: int, log_start: Offset) -> Iterator[TimedOffset]:
+    """The records that are not older than asked and not deleted, by offset."""
     data = b"".join(read.parts)
     for position, header in iter_batches(data):
         if header.max_timestamp < timestamp or header.last_offset < log_start:
             continue
         for record in decode_records(data, position):
             if record.timestamp >= timestamp and record.offset >= log_start:
-                return TimedOffset(
+                yield TimedOffset(
                     offset=Offset(record.offset),
                     timestamp=record.timestamp,
                     leader_epoch=header.leader_epoch,
                 )
-    return None

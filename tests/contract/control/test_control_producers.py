@@ -143,3 +143,28 @@ async def test_producer_ids_are_given_once(plane: ControlPlane, other: ControlPl
     assert await plane.allocate_producer_ids(10) == 0
     assert await other.allocate_producer_ids(1) == 10
     assert await plane.allocate_producer_ids(5) == 11
+
+
+async def test_the_producers_of_a_partition_are_told_with_their_last_sequence(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    await produce(plane, topic, 0, 3)
+    last = await produce(plane, topic, 3, 4, epoch=0)
+    await commit(plane, batch(part(topic), producer=3, epoch=9, sequence=LAST))
+    await commit(plane, batch(part(topic, 1), producer=8, sequence=0))
+    found = await plane.active_producers([part(topic), part(topic, 2)])
+    assert [tuple(one)[:3] for one in found[part(topic)]] == [(3, 9, LAST), (7, 0, 6)]
+    assert found[part(topic)][1].last_ms == last.append_time_ms
+    assert found[part(topic, 2)] == []
+
+
+async def test_a_producer_that_has_expired_is_no_longer_told_and_may_go_on(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    await produce(plane, topic, 0, 3)
+    await change(database, "UPDATE producers SET last_ms = last_ms - 100000")
+    assert await plane.expire_producers(idle_ms=60_000, max_rows=10) == 1
+    assert await plane.active_producers([part(topic)]) == {part(topic): []}
+    assert (await produce(plane, topic, 3)).outcome is ACCEPTED
+    [again] = (await plane.active_producers([part(topic)]))[part(topic)]
+    assert again.last_sequence == 3

@@ -104,7 +104,7 @@ async def test_an_id_that_a_live_broker_has_is_refused(
 ) -> None:
     first = await join(control, clock, 5)
     with pytest.raises(BrokerIdTakenError):
-        await join(control, clock, 5)
+        await join(control, clock, 5, port=9093)
     await first.leave()
     second = await join(control, clock, 5)
     assert second.broker_id == 5

@@ -51,6 +51,7 @@ class FakeControl:
     marked: list[StoredObjectRow] = field(default_factory=list)
     purgeable: int = 0
     idle_producers: int = 0
+    old_offsets: int = 0
     old_answers: int = 0
     calls: list[str] = field(default_factory=list)
     failing: dict[str, Exception] = field(default_factory=dict)
@@ -132,6 +133,12 @@ class FakeControl:
         self._called("expire_producers")
         removed = min(max_rows, self.idle_producers)
         self.idle_producers -= removed
+        return removed
+
+    async def expire_group_offsets(self, *, retention_ms: int, max_rows: int) -> int:
+        self._called("expire_group_offsets")
+        removed = min(max_rows, self.old_offsets)
+        self.old_offsets -= removed
         return removed
 
 

@@ -18,6 +18,7 @@ STEPS = [
     "sweep",
     "answer expiry",
     "producer expiry",
+    "offset expiry",
 ]
 
 
@@ -56,6 +57,7 @@ def janitor_of(
         store=store.store,
         retention_of=lambda topic: Retention(ms=1, bytes=None),
         settings=JanitorSettings(interval_ms=interval_ms, chunk_rows=3),
+        offsets_retention_ms=1000,
         clock=clock or HeldClock(),
         entropy=entropy,
         metrics=metrics,
@@ -63,7 +65,9 @@ def janitor_of(
 
 
 def busy() -> tuple[FakeControl, FakeStore]:
-    control = FakeControl(purgeable=2, marked=[object_row(1)], old_answers=4, idle_producers=7)
+    control = FakeControl(
+        purgeable=2, marked=[object_row(1)], old_answers=4, idle_producers=7, old_offsets=4
+    )
     return control, FakeStore({"k1"})
 
 
@@ -82,6 +86,7 @@ async def test_one_failing_step_leaves_the_others_alone(
         "topic purge": 2,
         "answer expiry": 4,
         "producer expiry": 7,
+        "offset expiry": 4,
     }
     assert (
         "could not finish deletion, and will try again: the database is away. "

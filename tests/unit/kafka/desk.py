@@ -13,14 +13,28 @@ from tests.unit.kafka.samples import encoded
 
 from stratalog.clock import SystemClock
 from stratalog.cluster.membership import Membership
-from stratalog.control.model import BrokerInfo, Span, TimeQuery, Topic
+from stratalog.control.model import (
+    ActiveProducer,
+    BrokerInfo,
+    EpochEnd,
+    EpochQuery,
+    PartitionState,
+    RecordsDeleted,
+    Span,
+    TimeQuery,
+    Topic,
+    WriteTier,
+)
 from stratalog.control.plane import (
     ControlPlane,
     OffsetOutOfRangeError,
     TopicExistsError,
     UnknownTopicError,
 )
-from stratalog.ids import BrokerId, Offset, ProducerId, TopicId, TopicPartition
+from stratalog.groups.classic_groups import ClassicGroups
+from stratalog.groups.consumer.groups import ConsumerGroups
+from stratalog.groups.coordinator import GroupCoordinator
+from stratalog.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from stratalog.kafka.acceptor import Accepted, Response, Running
 from stratalog.kafka.api import ApiKey, is_flexible
 from stratalog.kafka.components import Components
@@ -90,9 +104,76 @@ class TopicsInMemory:
         if self.by_id.pop(topic_id, None) is None:
             raise UnknownTopicError("gone")
 
+    async def set_configs(self, topic_id: TopicId, changes: Mapping[str, str | None]) -> Topic:
+        topic = self.by_id[topic_id]
+        merged = {**topic.configs, **changes}
+        kept = {name: value for name, value in merged.items() if value is not None}
+        self.by_id[topic_id] = replace(topic, configs=kept)
+        return self.by_id[topic_id]
+
+    async def partitions(
+        self, wanted: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, PartitionState]:
+        """Every partition goes from 2 to 10 and has 100 bytes for its index, and 100 more."""
+        return {key: _state(key) for key in wanted if self._exists(key)}
+
+    async def delete_records(
+        self, targets: Mapping[TopicPartition, Offset]
+    ) -> list[RecordsDeleted]:
+        deleted = []
+        for key, offset in targets.items():
+            if not self._exists(key):
+                raise UnknownTopicError("gone")
+            if not -1 <= offset <= _END:
+                raise OffsetOutOfRangeError("out of range")
+            log_start = Offset(_END if offset == -1 else max(offset, _START))
+            deleted.append(RecordsDeleted(**key._asdict(), log_start=log_start))
+        return deleted
+
+    async def epoch_ends(self, queries: Sequence[EpochQuery]) -> list[EpochEnd | None]:
+        """Epoch 4 is the current one; the one before it was 2, up to offset 6."""
+        ends = {2: (2, 6), 3: (2, 6), 4: (4, _END)}
+        return [
+            EpochEnd(LeaderEpoch(4), *map(LeaderEpoch, ends.get(query.epoch, (-1, -1))))  # type: ignore[arg-type]
+            if self._exists(query.partition)
+            else None
+            for query in queries
+        ]
+
+    async def active_producers(
+        self, wanted: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, list[ActiveProducer]]:
+        one = ActiveProducer(ProducerId(77), 2, 41, 5000)
+        return {key: [one] if key.partition == 0 else [] for key in wanted}
+
+    def _exists(self, key: TopicPartition) -> bool:
+        topic = self.by_id.get(key.topic_id)
+        return topic is not None and 0 <= key.partition < topic.partition_count
+
     async def allocate_producer_ids(self, count: int) -> ProducerId:
         self.allocations += 1
         return ProducerId(self.allocations * count)
+
+
+_START = 2
+_END = 10
+
+
+def _state(key: TopicPartition) -> PartitionState:
+    return PartitionState(
+        topic_id=key.topic_id,
+        partition=key.partition,
+        log_start=Offset(_START),
+        remote_end=Offset(0),
+        block_start=Offset(0),
+        block_end=Offset(_END),
+        high_watermark=Offset(_END),
+        last_stable=Offset(8),
+        write_tier=WriteTier.BLOCK,
+        leader_epoch=LeaderEpoch(0),
+        size_bytes=100 + 100 * key.partition,
+        last_commit_ms=0,
+    )
 
 
 class Appends(TopicAppender):
@@ -164,6 +245,16 @@ class Reads(TopicReader):
     async def earliest(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, TimedOffset]:
         return self._all(wanted, self.partition.start)
 
+    async def earliest_local(
+        self, wanted: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, TimedOffset]:
+        return self._all(wanted, self.partition.start + 1)
+
+    async def latest_tiered(
+        self, wanted: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, TimedOffset | None]:
+        return {key: None for key in wanted if key.partition < 10}
+
     async def latest(
         self, wanted: Sequence[TopicPartition], *, committed: bool = False
     ) -> dict[TopicPartition, TimedOffset]:
@@ -199,13 +290,18 @@ class Desk:
             registration=BROKERS[0],
         )
         self.membership._live = list(BROKERS)
+        groups = GroupCoordinator(control=control, membership=self.membership, clock=clock)
+        catalog = TopicCatalog(control=control, clock=clock)
         components = Components(
             settings=self.settings,
             membership=self.membership,
             control=control,
-            catalog=TopicCatalog(control=control, clock=clock),
+            catalog=catalog,
             appender=self.appends,
             reader=self.reads,
+            groups=groups,
+            classic_groups=ClassicGroups(groups, self.settings.groups),
+            consumer_groups=ConsumerGroups(groups, catalog, self.settings.groups, clock=clock),
         )
         self.dispatcher = dispatcher(components, clock=clock, metrics=Metrics())
 
@@ -214,16 +310,22 @@ class Desk:
 
     async def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
         """The response as kio reads it."""
-        response = await answered(await self.accept(key, version, **values))
+        return await self.ask_as("c", key, version, **values)
+
+    async def ask_as(self, client_id: str, key: ApiKey, version: int, /, **values: Any) -> Any:
+        frame = framed(key, version, values, client_id)
+        response = await answered(await self.dispatcher.accept(frame))
         assert response is not None
         return parsed(key, version, b"".join(response))
 
 
-def framed(key: ApiKey, version: int, values: Mapping[str, Any]) -> bytearray:
+def framed(key: ApiKey, version: int, values: Mapping[str, Any], client_id: str = "c") -> bytearray:
     """A request without the length in front of it."""
     body = encoded(entity_of(load_request_schema(key, version), values))
     tags = b"\x00" if is_flexible(key, version) else b""
-    return bytearray(struct.pack(">hhih1s", key, version, 77, 1, b"c") + tags + body)
+    name = client_id.encode()
+    head = struct.pack(f">hhih{len(name)}s", key, version, 77, len(name), name)
+    return bytearray(head + tags + body)
 
 
 async def answered(accepted: Accepted) -> Response:

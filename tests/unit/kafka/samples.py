@@ -65,8 +65,10 @@ def _primitive(kafka_type: str, random: Random) -> Any:
         "bool": random.random() < 0.5,
         "string": "".join(random.choices("abc-üß", k=random.choice([0, 1, 7, 200]))),
         "records": random.randbytes(random.choice([1, 100, 300])),
+        "bytes": random.randbytes(random.choice([0, 1, 100, 300])),
         "uuid": uuid.UUID(bytes=random.randbytes(16)),
         "timedelta_i32": timedelta(milliseconds=random.randrange(2**31)),
+        "timedelta_i64": timedelta(milliseconds=random.randrange(2**40)),
         "error_code": random.choice(list(ErrorCode)),
     }
     return values[kafka_type]

@@ -325,18 +325,6 @@ async def test_transactional_producers_are_refused_for_good(desk: Desk, version:
     assert (response.producer_id, response.producer_epoch) == (-1, -1)
 
 
-@pytest.mark.parametrize("version", range(7))
-async def test_there_is_no_group_coordinator_yet(desk: Desk, version: int) -> None:
-    asked: dict[str, Any] = {"key": "group"} if version < 4 else {"coordinator_keys": ("a", "b")}
-    response = await desk.ask(ApiKey.FIND_COORDINATOR, version, **asked)
-    answers = response.coordinators if version >= 4 else [response]
-    assert {one.error_code for one in answers} == {ErrorCode.coordinator_not_available}
-    if version >= 4:
-        assert [one.key for one in answers] == ["a", "b"]
-    if version >= 1:
-        assert "groups" in answers[0].error_message
-
-
 @pytest.mark.parametrize("version", range(1, 7))
 async def test_transaction_coordinators_are_refused_for_good(desk: Desk, version: int) -> None:
     asked: dict[str, Any] = {"key": "t"} if version < 4 else {"coordinator_keys": ("t",)}

@@ -64,15 +64,21 @@ async def test_the_newest_record_is_found_by_its_time(desk: Desk) -> None:
     assert (newest.offset, newest.timestamp) == (4, 1000)
 
 
-async def test_the_earliest_local_offset_is_the_earliest_and_nothing_is_tiered(desk: Desk) -> None:
+async def test_the_ends_of_the_tiers_are_told(desk: Desk) -> None:
     local, tiered = await offsets(desk, -4, -5)
-    assert (local.offset, local.error_code) == (2, ErrorCode.none)
+    assert (local.offset, local.error_code) == (3, ErrorCode.none)
     assert (tiered.offset, tiered.timestamp, tiered.error_code) == (-1, -1, ErrorCode.none)
 
 
-async def test_kinds_of_offsets_that_are_not_known_are_unsupported(desk: Desk) -> None:
-    (answer,) = await offsets(desk, -6)
-    assert answer.error_code is ErrorCode.unsupported_version
+@pytest.mark.parametrize(("kind", "first"), [(-3, 7), (-4, 8), (-5, 9), (-6, 12)])
+async def test_a_kind_of_offset_is_unsupported_before_the_version_that_brought_it(
+    desk: Desk, kind: int, first: int
+) -> None:
+    for version in (first - 1, first):
+        if version in VERSIONS:
+            (answer,) = await offsets(desk, kind, version=version)
+            expected = ErrorCode.unsupported_version if version < first else ErrorCode.none
+            assert answer.error_code is expected
 
 
 @pytest.mark.parametrize("timestamp", [-3, 900])

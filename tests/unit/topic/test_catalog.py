@@ -123,6 +123,27 @@ async def test_own_deletion_is_noticed_at_once(case: Case) -> None:
     assert await case.catalog.named(["a"]) == {}
 
 
+async def test_who_asks_for_the_truth_is_not_told_from_the_cache(case: Case) -> None:
+    topic = await case.create("a")
+    await case.catalog.named(["a"])
+    await case.control.inner.add_partitions(topic.id, partition_count=4)
+    assert (await case.catalog.refreshed(["a", "b"]))["a"].partition_count == 4
+    assert (await case.catalog.named(["a"]))["a"].partition_count == 4
+    await case.control.inner.delete_topic(topic.id)
+    assert await case.catalog.refreshed(["a"]) == {}
+    assert case.catalog.cached("a") is None
+    assert case.catalog.cached_id(topic.id) is None
+
+
+async def test_own_changes_of_configs_are_seen_at_once(case: Case) -> None:
+    topic = await case.create("a")
+    await case.catalog.named(["a"])
+    await case.catalog.set_configs(topic, {"retention.ms": "5"})
+    cached = case.catalog.cached("a")
+    assert cached is not None
+    assert cached.configs == {"retention.ms": "5"}
+
+
 async def test_a_topic_that_took_over_a_name_replaces_the_earlier_one(case: Case) -> None:
     earlier = await case.create("a")
     await case.catalog.named(["a"])

@@ -29,6 +29,21 @@ def test_minus_one_means_for_ever() -> None:
     assert config.local_retention_ms == 2**63 - 1
 
 
+@pytest.mark.parametrize(
+    ("configs", "level"),
+    [
+        ({"compression.type": "zstd", "compression.zstd.level": "-1"}, -1),
+        ({"compression.type": "gzip", "compression.gzip.level": "-1"}, None),
+        ({"compression.type": "gzip", "compression.gzip.level": "9"}, 9),
+        ({"compression.type": "gzip", "compression.zstd.level": "9"}, None),
+        ({"compression.type": "lz4"}, None),
+        ({"compression.zstd.level": "9"}, None),
+    ],
+)
+def test_the_level_is_the_one_of_the_codec(configs: dict[str, str], level: int | None) -> None:
+    assert effective({}, check_configs(configs)).compression_level == level
+
+
 def test_the_same_configs_are_worked_out_once() -> None:
     assert effective({"retention.ms": "1"}, {}) is effective({"retention.ms": "1"}, {})
 
@@ -54,6 +69,10 @@ def test_every_default_is_a_value_that_the_config_can_have(name: str) -> None:
         ("min.cleanable.dirty.ratio", "0", "nan"),
         ("preallocate", "true", "yes"),
         ("segment.ms", "1", "one"),
+        ("compression.gzip.level", "9", "10"),
+        ("compression.gzip.level", "-1", "0"),
+        ("compression.lz4.level", "1", "0"),
+        ("compression.zstd.level", "-131072", "-131073"),
     ],
 )
 def test_values_are_checked(name: str, inside: str, outside: str) -> None:

@@ -269,3 +269,44 @@ async def test_the_newest_record_is_the_first_with_the_greatest_time(rig: TopicR
     assert newest is not None
     assert (newest.offset, newest.timestamp) == (1, NOW_MS + 70)
     assert found[rig.part(1)] is None
+
+
+async def newest(rig: TopicRig) -> tuple[int, int] | None:
+    found = (await rig.reader.newest([rig.part()]))[rig.part()]
+    return None if found is None else (found.offset, found.timestamp - NOW_MS)
+
+
+async def test_the_newest_record_is_never_a_deleted_one(rig: TopicRig) -> None:
+    await rig.append(0, timed(90, 20, 10, 20))
+    await rig.append(0, timed(15))
+    assert await newest(rig) == (0, 90)
+    await rig.control.inner.delete_records({rig.part(): Offset(1)})
+    assert await newest(rig) == (1, 20)
+    await rig.control.inner.delete_records({rig.part(): Offset(2)})
+    assert await newest(rig) == (3, 20)
+    await rig.append(0, timed(20, 30), timed(30))
+    assert await newest(rig) == (6, 30)
+    await rig.control.inner.delete_records({rig.part(): Offset(8)})
+    assert await newest(rig) is None
+
+
+async def test_without_a_remote_tier_nothing_is_tiered_whatever_is_deleted(rig: TopicRig) -> None:
+    await rig.append(0, timed(0, 1, 2))
+    await rig.append(0, timed(3))
+    for start in (0, 1, 3, 4):
+        await rig.control.inner.delete_records({rig.part(): Offset(start)})
+        assert await rig.reader.latest_tiered([rig.part()]) == {rig.part(): None}
+        local = await rig.reader.earliest_local([rig.part()])
+        assert local[rig.part()].offset == start
+
+
+async def test_the_tiers_end_where_the_boundaries_say(rig: TopicRig) -> None:
+    await rig.append(0, timed(0, 1, 2))
+    await rig.append(0, timed(3, 4))
+    rig.damage("UPDATE partitions SET remote_end = 3, block_start = 3 WHERE partition = 0")
+    tiered = (await rig.reader.latest_tiered([rig.part()]))[rig.part()]
+    assert tiered is not None
+    assert tiered.offset == 2
+    assert (await rig.reader.earliest_local([rig.part()]))[rig.part()].offset == 3
+    assert (await rig.reader.earliest([rig.part()]))[rig.part()].offset == 0
+    assert await rig.reader.latest_tiered([rig.part(99)]) == {}

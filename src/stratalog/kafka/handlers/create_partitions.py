@@ -46,7 +46,7 @@ class CreatePartitionsHandler:
         if asked.assignments is not None:
             raise PartitionAssignmentError("replicas cannot be assigned, brokers keep no data")
         check_partition_count(asked.count)
-        found = await self._catalog.named([asked.name])
+        found = await self._catalog.refreshed([asked.name])
         if asked.name not in found:
             raise UnknownTopicError(f"there is no topic {asked.name!r}")
         topic = found[asked.name]

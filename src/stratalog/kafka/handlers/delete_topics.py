@@ -51,7 +51,9 @@ class DeleteTopicsHandler:
 
     async def _found(self, asked: _Asked) -> Topic:
         if asked.topic_id is None:
-            named = await self._catalog.named([asked.name or ""])
+            if asked.name is None:
+                raise CallError("a topic to delete has a name or an id")
+            named = await self._catalog.refreshed([asked.name])
             if asked.name not in named:
                 raise UnknownTopicError(f"there is no topic {asked.name!r}")
             return named[asked.name]

@@ -9,14 +9,17 @@ from stratalog.control.plane import UnknownTopicError
 from stratalog.errors import CallError, StratalogError
 from stratalog.kafka.api import ApiKey
 from stratalog.kafka.components import Components
-from stratalog.kafka.config_description import DescribedConfig, describe_broker, describe_topic
+from stratalog.kafka.config_description import (
+    DescribedConfig,
+    ResourceType,
+    describe_broker,
+    describe_topic,
+)
 from stratalog.kafka.error_codes import code_of, message_of
 from stratalog.kafka.handler import Body
 from stratalog.kafka.request import Request
 from stratalog.kafka.schema_writer import Values, write_response
 
-_TOPIC = 2
-_BROKER = 4
 _FIRST_VERSION_WITH_DOCUMENTATION = 3
 
 
@@ -57,12 +60,12 @@ class DescribeConfigsHandler:
 
     async def _configs(self, asked: Any) -> Sequence[DescribedConfig]:
         name = asked.resource_name
-        if asked.resource_type == _TOPIC:
-            found = await self._catalog.named([name])
+        if asked.resource_type == ResourceType.TOPIC:
+            found = await self._catalog.refreshed([name])
             if name not in found:
                 raise UnknownTopicError(f"there is no topic {name!r}")
             return describe_topic(self._settings.topic, found[name].configs)
-        if asked.resource_type == _BROKER:
+        if asked.resource_type == ResourceType.BROKER:
             return self._broker_configs(name)
         raise CallError(f"resources of type {asked.resource_type} have no configs here")
 

@@ -1,4 +1,8 @@
-"""Fetch: reads of any broker's writes. No fetch sessions are kept; clients then send full ones."""
+"""Fetch: reads of any broker's writes. No fetch sessions are kept; clients then send full ones.
+
+A consumer that tells its rack is sent on to the broker of its zone where the partition's readers
+meet. Whoever asks here all the same is served.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,12 +12,13 @@ from kio.schema.errors import ErrorCode
 from stratalog.control.model import Span, Topic
 from stratalog.control.plane import UnknownTopicError
 from stratalog.errors import StratalogError
-from stratalog.ids import NO_OFFSET, Offset, PartitionIndex, TopicId
+from stratalog.ids import NO_OFFSET, Offset, PartitionIndex, TopicId, TopicPartition
 from stratalog.kafka.api import ApiKey
 from stratalog.kafka.components import Components
 from stratalog.kafka.error_codes import code_of, fetch_code_of
 from stratalog.kafka.errors import UnknownTopicIdError
 from stratalog.kafka.fetch_response import (
+    FIRST_VERSION_WITH_RACK,
     FIRST_VERSION_WITH_SESSIONS,
     FIRST_VERSION_WITH_TOPIC_IDS,
     PartitionFetched,
@@ -35,6 +40,8 @@ class FetchHandler:
     def __init__(self, components: Components, metrics: RequestMetrics) -> None:
         self._catalog = components.catalog
         self._reader = components.reader
+        self._control = components.control
+        self._membership = components.membership
         self._metrics = metrics
 
     async def handle(self, request: Request, body: Any) -> Body:
@@ -53,14 +60,46 @@ class FetchHandler:
             if (topic := topics.get(_key(request, asked))) is not None
             for partition in asked.partitions
         ]
+        sent_on = await self._sent_on(request, body, spans)
         unknown = any(_key(request, asked) not in topics for asked in body.topics)
+        at_once = unknown or bool(sent_on)
         reads = await self._reader.read(
-            spans,
+            [span for span in spans if span.topic_partition not in sent_on],
             max_bytes=max(body.max_bytes, 0),
-            min_bytes=0 if unknown else body.min_bytes,
-            max_wait_ms=0 if unknown else max(body.max_wait, 0),
+            min_bytes=0 if at_once else body.min_bytes,
+            max_wait_ms=0 if at_once else max(body.max_wait, 0),
         )
-        return self._response(request, body, topics, reads)
+        return self._response(request, body, topics, reads, sent_on)
+
+    async def _sent_on(
+        self, request: Request, body: Any, spans: Sequence[Span]
+    ) -> dict[TopicPartition, PartitionFetched]:
+        """Answers for the partitions that should rather be read at another broker.
+
+        An offset that is out of range is answered here: a consumer that hears of it elsewhere
+        comes back to the leader, which must not send it away again.
+        """
+        if request.version < FIRST_VERSION_WITH_RACK or not body.rack_id:
+            return {}
+        nearer = {
+            span.topic_partition: broker.broker_id
+            for span in spans
+            if (broker := self._membership.nearer_broker(span.topic_partition, body.rack_id))
+        }
+        states = await self._control.partitions(list(nearer)) if nearer else {}
+        return {
+            key: PartitionFetched(
+                span.partition,
+                ErrorCode.none,
+                state.high_watermark,
+                state.last_stable,
+                state.log_start,
+                preferred_replica=nearer[key],
+            )
+            for span in spans
+            if (state := states.get(key := span.topic_partition)) is not None
+            and state.log_start <= span.offset <= state.high_watermark
+        }
 
     def refuse(self, request: Request, body: Any, error: Exception) -> Body:
         code = code_of(error)
@@ -83,13 +122,17 @@ class FetchHandler:
         body: Any,
         topics: Mapping[Any, Topic],
         reads: Sequence[PartitionRead],
+        sent_on: Mapping[TopicPartition, PartitionFetched],
     ) -> Body:
         in_order = iter(reads)
         answers = []
         for asked in body.topics:
             topic = topics.get(_key(request, asked))
             partitions = [
-                self._partition(one.partition, next(in_order) if topic else _unknown(request))
+                self._unknown(request, one.partition)
+                if topic is None
+                else sent_on.get(TopicPartition(topic.id, PartitionIndex(one.partition)))
+                or self._partition(one.partition, next(in_order))
                 for one in asked.partitions
             ]
             if topic is not None and any(one.error_code == _GONE for one in partitions):
@@ -97,6 +140,12 @@ class FetchHandler:
             answers.append(_fetched(request, asked, partitions))
         committed = body.isolation_level == _READ_COMMITTED
         return fetch_response(request.version, answers, read_committed=committed)
+
+    def _unknown(self, request: Request, index: int) -> PartitionFetched:
+        error: StratalogError = UnknownTopicError("no topic has this name")
+        if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            error = UnknownTopicIdError("no topic has this id")
+        return self._partition(index, PartitionRead(error=error))
 
     def _partition(self, index: int, read: PartitionRead) -> PartitionFetched:
         code = ErrorCode.none if read.error is None else fetch_code_of(read.error)
@@ -117,13 +166,6 @@ def _key(request: Request, asked: Any) -> Any:
     if request.version < FIRST_VERSION_WITH_TOPIC_IDS:
         return asked.topic
     return TopicId(asked.topic_id) if asked.topic_id else None
-
-
-def _unknown(request: Request) -> PartitionRead:
-    error: StratalogError = UnknownTopicError("no topic has this name")
-    if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        error = UnknownTopicIdError("no topic has this id")
-    return PartitionRead(error=error)
 
 
 def _fetched(request: Request, asked: Any, partitions: Sequence[PartitionFetched]) -> TopicFetched:

@@ -1,16 +1,19 @@
-"""FindCoordinator, answered with why there is none: this broker runs no groups and no transactions.
+"""FindCoordinator: which broker coordinates a group. A group without one gets one here.
 
-Group members are told to try again later, because a cluster that is being upgraded may get a
-coordinator. Transactional producers are told to give up, which is the kinder answer to a program
-that would otherwise wait in silence.
+Transactional producers are told to give up, which is the kinder answer to a program that would
+otherwise wait in silence.
 """
 
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from stratalog.control.plane import NotCoordinatorError
+from stratalog.errors import CallError, StratalogError
 from stratalog.kafka.api import ApiKey
-from stratalog.kafka.error_codes import code_of, message_of
+from stratalog.kafka.components import Components
+from stratalog.kafka.error_codes import group_code_of, message_of
+from stratalog.kafka.group_names import check_group_id
 from stratalog.kafka.handler import Body
 from stratalog.kafka.request import Request
 from stratalog.kafka.schema_writer import Values, write_response
@@ -19,37 +22,63 @@ _GROUP = 0
 _TRANSACTION = 1
 _FIRST_VERSION_WITH_TYPES = 1
 _FIRST_VERSION_WITH_MANY = 4
-_ANSWERS = {
-    _GROUP: (
-        ErrorCode.coordinator_not_available,
-        "this broker does not coordinate consumer groups yet: assign partitions instead",
-    ),
-    _TRANSACTION: (
-        ErrorCode.transactional_id_authorization_failed,
-        "this broker does not support transactions yet",
-    ),
-}
 
 
 class FindCoordinatorHandler:
+    def __init__(self, components: Components) -> None:
+        self._groups = components.groups
+
     async def handle(self, request: Request, body: Any) -> Body:
         kind = body.key_type if request.version >= _FIRST_VERSION_WITH_TYPES else _GROUP
-        unknown = (ErrorCode.invalid_request, f"coordinators of type {kind} do not exist")
-        return _response(request, body, *_ANSWERS.get(kind, unknown))
+        return _response(request, [await self._found(kind, key) for key in _keys(request, body)])
 
     def refuse(self, request: Request, body: Any, error: Exception) -> Body:
-        return _response(request, body, code_of(error), message_of(error))
+        return _response(
+            request,
+            [_nobody(key, group_code_of(error), message_of(error)) for key in _keys(request, body)],
+        )
+
+    async def _found(self, kind: int, key: str) -> Values:
+        if kind == _TRANSACTION:
+            code = ErrorCode.transactional_id_authorization_failed
+            return _nobody(key, code, "this broker does not support transactions yet")
+        try:
+            if kind != _GROUP:
+                raise CallError(f"coordinators of type {kind} do not exist")
+            check_group_id(key, may_be_empty=True)
+            broker = await self._groups.locate(key)
+        except NotCoordinatorError as error:
+            return _nobody(key, ErrorCode.coordinator_not_available, str(error))
+        except StratalogError as error:
+            return _nobody(key, group_code_of(error), str(error))
+        return {
+            "key": key,
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "node_id": broker.broker_id,
+            "host": broker.host,
+            "port": broker.port,
+        }
 
 
-def _response(request: Request, body: Any, code: ErrorCode, message: str) -> Body:
-    nobody = {
+def _keys(request: Request, body: Any) -> list[str]:
+    if request.version >= _FIRST_VERSION_WITH_MANY:
+        return list(body.coordinator_keys)
+    return [body.key]
+
+
+def _nobody(key: str, code: ErrorCode, message: str) -> Values:
+    return {
+        "key": key,
         "error_code": code,
         "error_message": message,
         "node_id": -1,
         "host": "",
         "port": -1,
     }
-    values: Values = nobody
-    if request.version >= _FIRST_VERSION_WITH_MANY:
-        values = {"coordinators": [{"key": key, **nobody} for key in body.coordinator_keys]}
+
+
+def _response(request: Request, found: list[Values]) -> Body:
+    many = request.version >= _FIRST_VERSION_WITH_MANY
+    values = {"coordinators": found} if many else found[0]
     return write_response(ApiKey.FIND_COORDINATOR, request.version, values)

@@ -1,7 +1,7 @@
 """ListOffsets: where a partition begins and ends, and which offset belongs to a time."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -23,6 +23,8 @@ _NEWEST = -3
 """The record with the greatest timestamp."""
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
+_FIRST_VERSIONS = {_LATEST: 1, _EARLIEST: 1, _NEWEST: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+"""From which version of the API on a number below zero has its meaning, as in Kafka."""
 _READ_COMMITTED = 1
 _FIRST_VERSION_WITH_ISOLATION = 2
 _MOST_READS = 8
@@ -61,7 +63,7 @@ class ListOffsetsHandler:
             request.version >= _FIRST_VERSION_WITH_ISOLATION
             and body.isolation_level == _READ_COMMITTED
         )
-        answers = await self._answers(queries, committed=committed)
+        answers = await self._answers(request.version, queries, committed=committed)
         results = []
         for asked in body.topics:
             topic = topics.get(asked.name)
@@ -87,31 +89,39 @@ class ListOffsetsHandler:
         return write_response(ApiKey.LIST_OFFSETS, request.version, {"topics": topics})
 
     async def _answers(
-        self, queries: Sequence[_Query], *, committed: bool
+        self, version: int, queries: Sequence[_Query], *, committed: bool
     ) -> dict[_Query, _Answer]:
-        """Queries for the two ends are asked together, each look-up by time on its own, so that
+        """Queries for one boundary are asked together, each look-up by time on its own, so that
         one unreadable object fails one partition."""
-        answers: dict[_Query, _Answer] = {}
-        latest = [query for query in queries if query.timestamp == _LATEST]
-        answers.update(await self._ends(latest, committed=committed))
-        earliest = [query for query in queries if query.timestamp in (_EARLIEST, _EARLIEST_LOCAL)]
-        answers.update(await self._ends(earliest))
+        answers = {
+            query: _Answer(ErrorCode.unsupported_version)
+            for query in queries
+            if query.timestamp < 0 and version < _FIRST_VERSIONS.get(query.timestamp, version + 1)
+        }
+        for boundary in (_LATEST, _EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED):
+            asked = [q for q in queries if q.timestamp == boundary and q not in answers]
+            answers.update(await self._boundaries(boundary, asked, committed=committed))
         reads = asyncio.Semaphore(_MOST_READS)
         others = [query for query in queries if query not in answers]
         found = await asyncio.gather(*(self._by_time(query, reads) for query in others))
         answers.update(zip(others, found, strict=True))
         return answers
 
-    async def _ends(
-        self, queries: Sequence[_Query], *, committed: bool = False
+    async def _boundaries(
+        self, boundary: int, queries: Sequence[_Query], *, committed: bool
     ) -> dict[_Query, _Answer]:
         if not queries:
             return {}
         partitions = [query.partition for query in queries]
-        if queries[0].timestamp == _LATEST:
+        found: Mapping[TopicPartition, TimedOffset | None]
+        if boundary == _LATEST:
             found = await self._reader.latest(partitions, committed=committed)
-        else:
+        elif boundary == _EARLIEST:
             found = await self._reader.earliest(partitions)
+        elif boundary == _EARLIEST_LOCAL:
+            found = await self._reader.earliest_local(partitions)
+        else:
+            found = await self._reader.latest_tiered(partitions)
         return {
             query: _Answer(ErrorCode.none, found[query.partition])
             if query.partition in found
@@ -120,8 +130,6 @@ class ListOffsetsHandler:
         }
 
     async def _by_time(self, query: _Query, reads: asyncio.Semaphore) -> _Answer:
-        if query.timestamp < _LATEST_TIERED:
-            return _Answer(ErrorCode.unsupported_version)
         try:
             async with reads:
                 found = await self._look_up(query)
@@ -133,9 +141,6 @@ class ListOffsetsHandler:
         return _Answer(ErrorCode.none) if exists else _UNKNOWN
 
     async def _look_up(self, query: _Query) -> TimedOffset | None:
-        """Nothing is tiered yet, so there is no latest tiered offset."""
-        if query.timestamp == _LATEST_TIERED:
-            return None
         if query.timestamp == _NEWEST:
             return (await self._reader.newest([query.partition])).get(query.partition)
         time = TimeQuery(

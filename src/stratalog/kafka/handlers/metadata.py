@@ -1,7 +1,10 @@
-"""Metadata: the brokers, the topics, and which broker each partition is written to."""
+"""Metadata: the brokers, the topics, and which broker each partition is written to.
+
+A client that tells its zone is given brokers of that zone as leaders, if there are any.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -20,6 +23,7 @@ from stratalog.kafka.metadata_response import (
 from stratalog.kafka.request import Request
 from stratalog.kafka.topic_creation import TopicCreation
 from stratalog.kafka.topic_names import check_topic_name
+from stratalog.kafka.zones import zone_of_client
 
 _FIRST_VERSION_WITH_CREATION_FLAG = 4
 _FIRST_VERSION_WITH_TOPIC_IDS = 10
@@ -37,7 +41,7 @@ class MetadataHandler:
     async def handle(self, request: Request, body: Any) -> Body:
         version = request.version
         if body.topics is None or (version == 0 and not body.topics):
-            parts = [self._known(version, topic) for topic in await self._catalog.all()]
+            parts = [self._known(request, topic) for topic in await self._catalog.all()]
         else:
             parts = await self._asked(request, body)
         return self._response(version, parts)
@@ -64,7 +68,9 @@ class MetadataHandler:
 
     async def _asked(self, request: Request, body: Any) -> list[bytes]:
         names = [asked.name for asked in body.topics if asked.name is not None]
-        named = await self._catalog.named(list(dict.fromkeys(names)))
+        # Not from the cache: whoever has just created or grown a topic through another broker
+        # asks here next, and clients ask seldom enough.
+        named = await self._catalog.refreshed(list(dict.fromkeys(names))) if names else {}
         ids = [key for asked in body.topics if (key := _asked_id(request, asked)) is not None]
         identified = await self._catalog.with_ids(ids) if ids else {}
         parts = []
@@ -74,7 +80,7 @@ class MetadataHandler:
             if key is not None:
                 topic = identified.get(key)
             if topic is not None:
-                parts.append(self._known(request.version, topic))
+                parts.append(self._known(request, topic))
             elif key is not None:
                 unknown = TopicDescribed(ErrorCode.unknown_topic_id, None, key, [])
                 parts.append(topic_part(request.version, unknown))
@@ -86,23 +92,34 @@ class MetadataHandler:
         try:
             check_topic_name(name)
             if self._creates and _allows_creation(request, body):
-                return self._known(request.version, await self._creation.on_first_use(name))
+                return self._known(request, await self._creation.on_first_use(name))
             code = ErrorCode.unknown_topic_or_partition
         except StratalogError as error:
             code = code_of(error)
         return topic_part(request.version, TopicDescribed(code, name, None, []))
 
-    def _known(self, version: int, topic: Topic) -> bytes:
-        return self._parts.get(version, topic, self._membership.live()) or self._parts.put(
-            version, topic, self._leaders(topic)
-        )
+    def _known(self, request: Request, topic: Topic) -> bytes:
+        zone = self._membership.known_zone(zone_of_client(request.client_id))
+        key = _PartKey(request.version, topic.id, topic.partition_count, zone)
+        part = self._parts.get(key, self._membership.live())
+        if part is None:
+            described = TopicDescribed(0, topic.name, topic.id, self._leaders(topic, zone))
+            part = self._parts.put(key, topic_part(request.version, described))
+        return part
 
-    def _leaders(self, topic: Topic) -> list[int]:
+    def _leaders(self, topic: Topic, zone: str | None) -> list[int]:
         leader_of = self._membership.leader_of
         return [
-            leader_of(TopicPartition(topic.id, PartitionIndex(index))).broker_id
+            leader_of(TopicPartition(topic.id, PartitionIndex(index)), zone).broker_id
             for index in range(topic.partition_count)
         ]
+
+
+class _PartKey(NamedTuple):
+    version: int
+    topic_id: TopicId
+    partition_count: int
+    zone: str | None
 
 
 class _PartCache:
@@ -110,18 +127,17 @@ class _PartCache:
     follow from those alone."""
 
     def __init__(self) -> None:
-        self._parts: dict[tuple[int, TopicId, int], bytes] = {}
+        self._parts: dict[_PartKey, bytes] = {}
         self._live: Sequence[BrokerInfo] = ()
 
-    def get(self, version: int, topic: Topic, live: Sequence[BrokerInfo]) -> bytes | None:
+    def get(self, key: _PartKey, live: Sequence[BrokerInfo]) -> bytes | None:
         if live is not self._live or len(self._parts) > _MAX_CACHED_PARTS:
             self._parts.clear()
             self._live = live
-        return self._parts.get((version, topic.id, topic.partition_count))
+        return self._parts.get(key)
 
-    def put(self, version: int, topic: Topic, leaders: Sequence[int]) -> bytes:
-        part = topic_part(version, TopicDescribed(0, topic.name, topic.id, leaders))
-        self._parts[version, topic.id, topic.partition_count] = part
+    def put(self, key: _PartKey, part: bytes) -> bytes:
+        self._parts[key] = part
         return part
 
 

@@ -1,0 +1,81 @@
+"""How many bytes the partitions of a topic hold, asked of every broker.
+
+librdkafka cannot ask for that, so the request is made by hand.
+"""
+
+import io
+import socket
+import struct
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Any
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import DecodeError
+
+from stratalog.cli.client import CONNECT_SECONDS
+from stratalog.kafka.api import ApiKey
+from stratalog.kafka.schema_writer import entity_of
+
+_VERSION = 1
+"""The oldest that Kafka 4 serves, and not flexible, so its header is the old one."""
+_HEAD = struct.Struct(">hhih")
+_LENGTH = struct.Struct(">i")
+_NO_CLIENT_ID = -1
+_CORRELATION_BYTES = 4
+_MOST_BYTES = 1 << 28
+
+
+def partition_sizes(
+    addresses: Iterable[tuple[str, int]], topic: str, indexes: Iterable[int]
+) -> dict[int, int]:
+    """The size of each partition that a broker told of; of replicas, the largest.
+
+    A broker that does not answer, or not to those without credentials, leaves its partitions out.
+    """
+    asked = {"topics": [{"topic": topic, "partitions": tuple(indexes)}]}
+    sizes: dict[int, int] = {}
+    for address in addresses:
+        try:
+            answer = _ask(address, asked)
+        except (OSError, struct.error, DecodeError):
+            continue
+        for index, size_bytes in _told(answer, topic):
+            sizes[index] = max(size_bytes, sizes.get(index, 0))
+    return sizes
+
+
+def _told(answer: Any, topic: str) -> list[tuple[int, int]]:
+    return [
+        (partition.partition_index, partition.partition_size)
+        for directory in answer.results
+        for found in directory.topics
+        if found.name == topic
+        for partition in found.partitions
+    ]
+
+
+def _ask(address: tuple[str, int], values: dict[str, Any]) -> Any:
+    request: Any = load_request_schema(ApiKey.DESCRIBE_LOG_DIRS, _VERSION)
+    response: Any = load_response_schema(ApiKey.DESCRIBE_LOG_DIRS, _VERSION)
+    body = io.BytesIO()
+    body.write(_HEAD.pack(ApiKey.DESCRIBE_LOG_DIRS, _VERSION, 0, _NO_CLIENT_ID))
+    entity_writer(request)(body, entity_of(request, values))
+    with closing(socket.create_connection(address, timeout=CONNECT_SECONDS)) as connection:
+        connection.sendall(_LENGTH.pack(len(body.getvalue())) + body.getvalue())
+        (size,) = _LENGTH.unpack(_receive(connection, _LENGTH.size))
+        if not _CORRELATION_BYTES <= size <= _MOST_BYTES:
+            raise ConnectionError(f"a response of {size} bytes")
+        answer, _ = entity_reader(response)(_receive(connection, size), _CORRELATION_BYTES)
+    return answer
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        chunk = connection.recv(size - len(received))
+        if not chunk:
+            raise ConnectionError("closed before the answer was whole")
+        received += chunk
+    return bytes(received)

@@ -1,0 +1,43 @@
+"""What an assignor is given. What it gives back is who shall have which partitions."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from stratalog.groups.consumer.model import NO_PARTITIONS, Partitions
+from stratalog.ids import PartitionIndex, TopicId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedMember:
+    topic_ids: frozenset[TopicId]
+    current: Partitions = NO_PARTITIONS
+    """What the last target gave to it. No partition is current for two members."""
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentTask:
+    members: Mapping[str, AssignedMember]
+    partition_counts: Mapping[TopicId, int]
+    """Of the topics that exist; members may subscribe to others."""
+
+    def partitions_of(self, topic_id: TopicId) -> Iterator[TopicPartition]:
+        for index in range(self.partition_counts.get(topic_id, 0)):
+            yield TopicPartition(topic_id, PartitionIndex(index))
+
+    def may_keep(self, member: AssignedMember) -> Partitions:
+        """What of the current partitions still exists and is still subscribed to."""
+        return frozenset(
+            each
+            for each in member.current
+            if each.topic_id in member.topic_ids
+            and each.partition < self.partition_counts.get(each.topic_id, 0)
+        )
+
+    @property
+    def subscribed(self) -> frozenset[TopicId]:
+        return frozenset().union(*(member.topic_ids for member in self.members.values()))
+
+
+Assignor: TypeAlias = Callable[[AssignmentTask], dict[str, Partitions]]

@@ -1,0 +1,207 @@
+"""A consumer group as its coordinator has it: the state, the deadlines, and what is to be saved."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from stratalog.control.group_model import GroupKind
+from stratalog.groups.consumer import steps
+from stratalog.groups.consumer.codec import decode_state, encode_state
+from stratalog.groups.consumer.deadlines import Deadlines
+from stratalog.groups.consumer.errors import StaleMemberEpochError
+from stratalog.groups.consumer.heartbeat import Heartbeat, HeartbeatAnswer
+from stratalog.groups.consumer.model import GroupState, TopicShape
+from stratalog.groups.consumer.subscriptions import any_pattern, topic_names
+from stratalog.groups.errors import UnknownMemberError
+from stratalog.groups.group import Answer, Committer, Group, GroupDescription
+
+log = logging.getLogger(__name__)
+
+PROTOCOL_TYPE = "consumer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    session_ms: int
+    max_members: int
+    look_ms: int
+    """How long the topics are believed to be as they were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsWanted:
+    names: frozenset[str]
+    all: bool
+    """Whether somebody subscribes by a pattern, for which every topic must be known."""
+
+    def __le__(self, other: "TopicsWanted") -> bool:
+        return other.all or (not self.all and self.names <= other.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsFound:
+    """A look at the topics: which were asked for, and those of them that exist."""
+
+    asked: TopicsWanted
+    topics: dict[str, TopicShape] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, asked: TopicsWanted, topics: Iterable[TopicShape]) -> "TopicsFound":
+        return cls(asked=asked, topics={topic.name: topic for topic in topics})
+
+
+class ConsumerGroup:
+    """Implements `Group`."""
+
+    kind = GroupKind.CONSUMER
+    protocol_type = PROTOCOL_TYPE
+
+    def __init__(
+        self,
+        group_id: str,
+        limits: Limits,
+        *,
+        state: GroupState,
+        now_s: float,
+        revision: int = 0,
+    ) -> None:
+        self.group_id = group_id
+        self.state = state
+        self._limits = limits
+        self._deadlines = Deadlines(limits.session_ms)
+        self._look_s = now_s
+        self._revision = revision
+        self._given_to_save = self._saved = state
+        self.setbacks = 0
+        """How often it went back to an earlier state. What was answered before is void."""
+        for member in state.members.values():
+            self._deadlines.heard(member, now_s)
+
+    @classmethod
+    def succeeding(
+        cls, group_id: str, limits: Limits, *, earlier: Group, now_s: float
+    ) -> "ConsumerGroup":
+        """A group without members. It counts on from where the earlier one of its name was."""
+        state = GroupState(group_epoch=earlier.epoch, assignment_epoch=earlier.epoch)
+        return cls(group_id, limits, state=state, now_s=now_s, revision=earlier.revision + 1)
+
+    @classmethod
+    def load(cls, group_id: str, limits: Limits, *, data: bytes, now_s: float) -> "ConsumerGroup":
+        return cls(group_id, limits, state=decode_state(data), now_s=now_s)
+
+    @property
+    def state_name(self) -> str:
+        return self.state.name
+
+    @property
+    def epoch(self) -> int:
+        return self.state.group_epoch
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.state.members
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    @property
+    def deadline_s(self) -> float | None:
+        return self._deadlines.earliest_s
+
+    def to_state(self) -> bytes:
+        self._saved, self._given_to_save = self._given_to_save, self.state
+        return encode_state(self.state)
+
+    def unsaved(self, error: Exception, now_s: float) -> None:  # noqa: ARG002
+        """Go back to what was saved last: nobody was told of anything since."""
+        self._given_to_save = self._saved
+        # The save may have taken effect after all, so the old state has to be saved again.
+        self._enter(self._saved, now_s)
+        self._revision += 1
+        self.setbacks += 1
+
+    def take_answers(self) -> list[Answer]:
+        """Heartbeats are answered at once."""
+        return []
+
+    def describe(self) -> GroupDescription:
+        return GroupDescription(
+            kind=self.kind,
+            state_name=self.state_name,
+            protocol_type=self.protocol_type,
+            protocol_name=self.state.assignor,
+            members=(),
+        )
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(each.name == topic for each in self.state.topics.values())
+
+    def validate_commit(self, committer: Committer, now_s: float) -> None:  # noqa: ARG002
+        if committer.epoch < 0 and self.is_empty:
+            return
+        self._check_epoch(committer)
+
+    def validate_fetch(self, committer: Committer) -> None:
+        """Anybody may look, but who says that it is a member must be one, and up to date."""
+        if not committer.member_id and committer.epoch < 0:
+            return
+        self._check_epoch(committer)
+
+    def _check_epoch(self, committer: Committer) -> None:
+        member = self.state.members.get(committer.member_id)
+        if member is None:
+            raise UnknownMemberError(
+                f"group {self.group_id!r} has no member {committer.member_id!r}"
+            )
+        if committer.epoch != member.epoch:
+            raise StaleMemberEpochError(
+                f"member {member.member_id!r} of group {self.group_id!r} is at epoch "
+                f"{member.epoch}, not {committer.epoch}"
+            )
+
+    def wants(self, beat: Heartbeat) -> TopicsWanted:
+        """Which topics the group depends on once it has had this heartbeat."""
+        members = self.state.members.values()
+        names = topic_names(members) | (beat.topic_names or frozenset())
+        return TopicsWanted(
+            names=frozenset(names), all=any_pattern(members) or bool(beat.topic_pattern)
+        )
+
+    def must_look(self, beat: Heartbeat, now_s: float) -> bool:
+        """Whether the topics must be looked at for this heartbeat."""
+        subscribes = beat.topic_names is not None or beat.topic_pattern is not None
+        return subscribes or now_s >= self._look_s
+
+    def heartbeat(
+        self, beat: Heartbeat, found: TopicsFound | None, now_s: float
+    ) -> HeartbeatAnswer:
+        """`found` is a look at the topics, which covers what `wants` says, or None."""
+        if beat.leaves:
+            state, answer = steps.leave(self.state, beat)
+            self._enter(state, now_s)
+            if answer.member_id in state.members:
+                self._deadlines.away(answer.member_id)
+            return answer
+        admitted = steps.admit(self.state, beat, max_members=self._limits.max_members)
+        assert found is None or self.wants(beat) <= found.asked
+        if found is not None:
+            self._look_s = now_s + self._limits.look_ms / 1000
+        state, answer = steps.advance(admitted, beat, None if found is None else found.topics)
+        self._enter(state, now_s)
+        self._deadlines.heard(state.members[answer.member_id], now_s)
+        return answer
+
+    def tick(self, now_s: float) -> None:
+        for member_id in self._deadlines.missed(now_s):
+            log.info("Group %r loses member %r: its time is up", self.group_id, member_id)
+            self._enter(steps.without(self.state, member_id), now_s)
+
+    def _enter(self, state: GroupState, now_s: float) -> None:
+        if state == self.state:
+            return
+        earlier, self.state = self.state, state
+        self._revision += 1
+        self._deadlines.keep_only(state.members)
+        for member_id in state.members.keys() - earlier.members.keys():
+            self._deadlines.heard(state.members[member_id], now_s)

@@ -1,0 +1,58 @@
+"""From what members subscribe to, to topics."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from stratalog.groups.consumer.model import Member, Subscription, TopicShape
+from stratalog.groups.consumer.pattern import TopicPattern
+from stratalog.ids import TopicId
+
+compiled = lru_cache(maxsize=1024)(TopicPattern)
+"""Members of a group mostly have the same pattern, and a pattern remembers what it matched."""
+
+
+def topic_names(members: Iterable[Member]) -> set[str]:
+    """The topics that are subscribed to by name."""
+    return {name for member in members for name in member.subscription.names}
+
+
+def any_pattern(members: Iterable[Member]) -> bool:
+    return any(member.subscription.pattern is not None for member in members)
+
+
+def resolve(
+    members: Mapping[str, Member], topics: Mapping[str, TopicShape]
+) -> tuple[dict[str, Member], dict[TopicId, TopicShape]]:
+    """The members with the topics that their subscriptions stand for, and these topics.
+
+    `topics` are those that exist, by name: those that are subscribed to by name at least, all of
+    them if there is a pattern.
+    """
+    by_subscription: dict[Subscription, frozenset[TopicId]] = {}
+    resolved: dict[str, Member] = {}
+    for member_id, member in members.items():
+        wanted = member.subscription
+        if wanted not in by_subscription:
+            by_subscription[wanted] = frozenset(_matching(wanted, topics))
+        resolved[member_id] = _subscribed_to(member, by_subscription[wanted])
+    every_id = frozenset().union(*by_subscription.values())
+    shapes = {each.topic_id: each for each in topics.values() if each.topic_id in every_id}
+    return resolved, shapes
+
+
+def _matching(wanted: Subscription, topics: Mapping[str, TopicShape]) -> Iterator[TopicId]:
+    for name in wanted.names:
+        if name in topics:
+            yield topics[name].topic_id
+    if wanted.pattern is not None:
+        pattern = compiled(wanted.pattern)
+        for name, topic in topics.items():
+            if pattern.matches(name):
+                yield topic.topic_id
+
+
+def _subscribed_to(member: Member, topic_ids: frozenset[TopicId]) -> Member:
+    if member.topic_ids == topic_ids:
+        return member
+    return replace(member, topic_ids=topic_ids)

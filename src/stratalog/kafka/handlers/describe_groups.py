@@ -1,0 +1,83 @@
+"""DescribeGroups: classic groups and their members.
+
+A group that does not exist is "Dead", which until version 6 was no error.
+"""
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from stratalog.control.group_model import GroupKind
+from stratalog.errors import StratalogError
+from stratalog.groups.errors import GroupNotFoundError
+from stratalog.groups.group import GroupDescription
+from stratalog.kafka.api import ApiKey
+from stratalog.kafka.components import Components
+from stratalog.kafka.error_codes import group_code_of, message_of
+from stratalog.kafka.group_names import check_group_id
+from stratalog.kafka.handler import Body
+from stratalog.kafka.request import Request
+from stratalog.kafka.schema_writer import Values, write_response
+
+_FIRST_VERSION_WITH_NOT_FOUND = 6
+_DEAD = "Dead"
+
+
+class DescribeGroupsHandler:
+    def __init__(self, components: Components) -> None:
+        self._groups = components.groups
+
+    async def handle(self, request: Request, body: Any) -> Body:
+        groups = [await self._described(request, group_id) for group_id in body.groups]
+        return write_response(ApiKey.DESCRIBE_GROUPS, request.version, {"groups": groups})
+
+    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
+        groups = [_failed(request, group_id, error) for group_id in body.groups]
+        return write_response(ApiKey.DESCRIBE_GROUPS, request.version, {"groups": groups})
+
+    async def _described(self, request: Request, group_id: str) -> Values:
+        try:
+            check_group_id(group_id, may_be_empty=True)
+            description = await self._groups.describe(group_id)
+            if description.kind is not GroupKind.CLASSIC:
+                raise GroupNotFoundError(f"group {group_id!r} is not a classic group")
+        except StratalogError as error:
+            return _failed(request, group_id, error)
+        return _values(group_id, description)
+
+
+def _values(group_id: str, description: GroupDescription) -> Values:
+    return {
+        "error_code": ErrorCode.none,
+        "group_id": group_id,
+        "group_state": description.state_name,
+        "protocol_type": description.protocol_type,
+        "protocol_data": description.protocol_name,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in description.members
+        ],
+    }
+
+
+def _failed(request: Request, group_id: str, error: Exception) -> Values:
+    code = group_code_of(error)
+    dead = code is ErrorCode.group_id_not_found
+    if dead and request.version < _FIRST_VERSION_WITH_NOT_FOUND:
+        code = ErrorCode.none
+    return {
+        "error_code": code,
+        "error_message": message_of(error),
+        "group_id": group_id,
+        "group_state": _DEAD if dead else "",
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": [],
+    }

@@ -1,0 +1,107 @@
+"""DescribeTopicPartitions: topics page by page. The cursor names where the next page begins."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from stratalog.control.model import Topic
+from stratalog.errors import CallError
+from stratalog.ids import PartitionIndex, TopicPartition
+from stratalog.kafka.api import ApiKey
+from stratalog.kafka.components import Components
+from stratalog.kafka.error_codes import code_of
+from stratalog.kafka.handler import Body
+from stratalog.kafka.request import Request
+from stratalog.kafka.schema_writer import Values, write_response
+
+_MOST_PARTITIONS = 2000
+"""Of one page, whatever is asked for; it is Kafka's own bound."""
+
+
+class _Place(NamedTuple):
+    topic: str
+    partition: int
+
+
+class DescribeTopicPartitionsHandler:
+    def __init__(self, components: Components) -> None:
+        self._catalog = components.catalog
+        self._membership = components.membership
+
+    async def handle(self, request: Request, body: Any) -> Body:
+        start = _start(body)
+        topics = await self._wanted(body, start)
+        room = min(body.response_partition_limit, _MOST_PARTITIONS)
+        results: list[Values] = []
+        for name, topic in topics:
+            if room <= 0:
+                return _response(request, results, _Place(name, 0))
+            if topic is None:
+                results.append(_failed(name, ErrorCode.unknown_topic_or_partition))
+                continue
+            first = start.partition if name == start.topic else 0
+            end = min(topic.partition_count, first + room)
+            results.append(self._described(topic, range(first, end)))
+            room -= max(end - first, 0)
+            if end < topic.partition_count:
+                return _response(request, results, _Place(name, end))
+        return _response(request, results, None)
+
+    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
+        results = [_failed(asked.name, code_of(error)) for asked in body.topics]
+        return _response(request, results, None)
+
+    async def _wanted(self, body: Any, start: _Place) -> Sequence[tuple[str, Topic | None]]:
+        """The topics from the cursor on, by name. Without names, all there are."""
+        if body.topics:
+            names = sorted({asked.name for asked in body.topics})
+            found = await self._catalog.named(names)
+            wanted = [(name, found.get(name)) for name in names]
+        else:
+            wanted = [(topic.name, topic) for topic in await self._catalog.all()]
+        return [(name, topic) for name, topic in wanted if name >= start.topic]
+
+    def _described(self, topic: Topic, indexes: range) -> Values:
+        return {
+            "error_code": ErrorCode.none,
+            "name": topic.name,
+            "topic_id": topic.id,
+            "partitions": [self._partition(topic, index) for index in indexes],
+        }
+
+    def _partition(self, topic: Topic, index: int) -> Values:
+        leader = self._membership.leader_of(TopicPartition(topic.id, PartitionIndex(index)))
+        return {
+            "error_code": ErrorCode.none,
+            "partition_index": index,
+            "leader_id": leader.broker_id,
+            "leader_epoch": 0,
+            "replica_nodes": (leader.broker_id,),
+            "isr_nodes": (leader.broker_id,),
+            "eligible_leader_replicas": (),
+            "last_known_elr": (),
+            "offline_replicas": (),
+        }
+
+
+def _start(body: Any) -> _Place:
+    if body.response_partition_limit < 1:
+        raise CallError(f"a page of {body.response_partition_limit} partitions has no end")
+    if body.cursor is None:
+        return _Place("", 0)
+    if body.cursor.partition_index < 0:
+        raise CallError(f"partition {body.cursor.partition_index} of the cursor is negative")
+    return _Place(body.cursor.topic_name, body.cursor.partition_index)
+
+
+def _failed(name: str, code: ErrorCode) -> Values:
+    return {"error_code": code, "name": name, "topic_id": None, "partitions": []}
+
+
+def _response(request: Request, topics: Sequence[Values], following: _Place | None) -> Body:
+    cursor = None
+    if following is not None:
+        cursor = {"topic_name": following.topic, "partition_index": following.partition}
+    values = {"topics": topics, "next_cursor": cursor}
+    return write_response(ApiKey.DESCRIBE_TOPIC_PARTITIONS, request.version, values)

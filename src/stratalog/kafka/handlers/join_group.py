@@ -1,0 +1,75 @@
+"""JoinGroup: become a member, and hear of the generation when all have joined."""
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from stratalog.groups.classic_model import JoinAnswer, JoinRequest
+from stratalog.kafka.api import ApiKey
+from stratalog.kafka.components import Components
+from stratalog.kafka.error_codes import code_of, group_code_of
+from stratalog.kafka.group_names import check_group_id
+from stratalog.kafka.handler import Body
+from stratalog.kafka.request import Request
+from stratalog.kafka.schema_writer import write_response
+
+_FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
+_FIRST_VERSION_WITH_KNOWN_IDS = 4
+_FIRST_VERSION_WITH_INSTANCES = 5
+_FIRST_VERSION_WITH_NO_PROTOCOL = 7
+_FIRST_VERSION_WITH_SKIPPING = 9
+
+
+class JoinGroupHandler:
+    def __init__(self, components: Components) -> None:
+        self._groups = components.classic_groups
+
+    async def handle(self, request: Request, body: Any) -> Body:
+        check_group_id(body.group_id)
+        answer = await self._groups.join(body.group_id, _join_request(request, body))
+        return _response(request, answer)
+
+    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
+        return _response(request, JoinAnswer(member_id=body.member_id), group_code_of(error))
+
+
+def _join_request(request: Request, body: Any) -> JoinRequest:
+    version = request.version
+    timed = version >= _FIRST_VERSION_WITH_REBALANCE_TIMEOUT
+    named = version >= _FIRST_VERSION_WITH_INSTANCES
+    return JoinRequest(
+        member_id=body.member_id,
+        instance_id=body.group_instance_id if named else None,
+        client_id=request.client_id or "",
+        client_host=request.client_host,
+        session_timeout_ms=body.session_timeout,
+        rebalance_timeout_ms=body.rebalance_timeout if timed else body.session_timeout,
+        protocol_type=body.protocol_type,
+        protocols={protocol.name: protocol.metadata for protocol in body.protocols},
+        requires_known_id=version >= _FIRST_VERSION_WITH_KNOWN_IDS,
+        can_skip_assignment=version >= _FIRST_VERSION_WITH_SKIPPING,
+    )
+
+
+def _response(request: Request, answer: JoinAnswer, code: ErrorCode | None = None) -> Body:
+    if code is None:
+        code = ErrorCode.none if answer.error is None else code_of(answer.error)
+    unnamed = None if request.version >= _FIRST_VERSION_WITH_NO_PROTOCOL else ""
+    values = {
+        "error_code": code,
+        "generation_id": answer.generation,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": unnamed if answer.protocol_name is None else answer.protocol_name,
+        "leader": answer.leader,
+        "skip_assignment": answer.skip_assignment,
+        "member_id": answer.member_id,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "metadata": member.metadata,
+            }
+            for member in answer.members
+        ],
+    }
+    return write_response(ApiKey.JOIN_GROUP, request.version, values)

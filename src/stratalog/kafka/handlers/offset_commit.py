@@ -1,0 +1,106 @@
+"""OffsetCommit: how far a group has read. Answered when the offsets are durable."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from stratalog.control.group_model import OffsetToCommit
+from stratalog.errors import StratalogError
+from stratalog.groups.errors import MetadataTooLargeError
+from stratalog.groups.group import Committer
+from stratalog.ids import Offset, PartitionIndex
+from stratalog.kafka.api import ApiKey
+from stratalog.kafka.components import Components
+from stratalog.kafka.error_codes import code_of, group_code_of
+from stratalog.kafka.group_names import check_group_id
+from stratalog.kafka.handler import Body
+from stratalog.kafka.offset_topics import AskedTopics, topic_key, topic_values
+from stratalog.kafka.request import Request
+from stratalog.kafka.schema_writer import write_response
+
+LONGEST_METADATA = 4096
+"""Characters, as Kafka's offset.metadata.max.bytes, which counts characters, too."""
+_FIRST_VERSION_WITH_EPOCHS = 6
+_FIRST_VERSION_WITH_INSTANCES = 7
+_NO_EPOCH = -1
+
+
+class OffsetCommitHandler:
+    def __init__(self, components: Components) -> None:
+        self._groups = components.groups
+        self._catalog = components.catalog
+
+    async def handle(self, request: Request, body: Any) -> Body:
+        check_group_id(body.group_id, may_be_empty=True)
+        topics = await self._topics(request, body)
+        codes: dict[tuple[Any, int], ErrorCode] = {}
+        offsets: dict[tuple[Any, int], OffsetToCommit] = {}
+        for asked in body.topics:
+            key = topic_key(request.version, asked)
+            for partition in asked.partitions:
+                place = (key, partition.partition_index)
+                try:
+                    offsets[place] = _offset(request, topics, key, partition)
+                except StratalogError as error:
+                    codes[place] = code_of(error)
+        code = await self._commit(request, body, list(offsets.values()))
+        codes.update(dict.fromkeys(offsets, code))
+        return _response(request, body, lambda key, index: codes[key, index])
+
+    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
+        return _response(request, body, lambda _key, _index: group_code_of(error))
+
+    async def _topics(self, request: Request, body: Any) -> AskedTopics:
+        wanted = {
+            topic_key(request.version, asked): [one.partition_index for one in asked.partitions]
+            for asked in body.topics
+        }
+        return await AskedTopics.find(self._catalog, request.version, wanted)
+
+    async def _commit(
+        self, request: Request, body: Any, offsets: list[OffsetToCommit]
+    ) -> ErrorCode:
+        if not offsets:
+            return ErrorCode.none
+        named = request.version >= _FIRST_VERSION_WITH_INSTANCES
+        committer = Committer(
+            member_id=body.member_id,
+            instance_id=body.group_instance_id if named else None,
+            epoch=body.generation_id_or_member_epoch,
+        )
+        try:
+            await self._groups.commit_offsets(body.group_id, committer, offsets)
+        except StratalogError as error:
+            return group_code_of(error)
+        return ErrorCode.none
+
+
+def _offset(request: Request, topics: AskedTopics, key: Any, partition: Any) -> OffsetToCommit:
+    topic = topics.topic(key, partition.partition_index)
+    metadata = partition.committed_metadata or ""
+    if len(metadata) > LONGEST_METADATA:
+        raise MetadataTooLargeError(f"the text has more than {LONGEST_METADATA} characters")
+    has_epoch = request.version >= _FIRST_VERSION_WITH_EPOCHS
+    return OffsetToCommit(
+        topic_id=topic.id,
+        partition=PartitionIndex(partition.partition_index),
+        offset=Offset(partition.committed_offset),
+        leader_epoch=partition.committed_leader_epoch if has_epoch else _NO_EPOCH,
+        metadata=metadata,
+    )
+
+
+def _response(request: Request, body: Any, code_at: Callable[[Any, int], ErrorCode]) -> Body:
+    topics = []
+    for asked in body.topics:
+        key = topic_key(request.version, asked)
+        partitions = [
+            {
+                "partition_index": one.partition_index,
+                "error_code": code_at(key, one.partition_index),
+            }
+            for one in asked.partitions
+        ]
+        topics.append({**topic_values(request.version, key), "partitions": partitions})
+    return write_response(ApiKey.OFFSET_COMMIT, request.version, {"topics": topics})

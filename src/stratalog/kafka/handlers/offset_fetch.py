@@ -1,0 +1,174 @@
+"""OffsetFetch: how far groups have read.
+
+The control plane is asked each time. If it cannot be, the answer is an error: an offset of -1 says
+that there certainly is none, and a consumer would start over.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from stratalog.control.group_model import CommittedOffset
+from stratalog.errors import StratalogError
+from stratalog.groups.group import Committer
+from stratalog.ids import NO_OFFSET, PartitionIndex, TopicPartition
+from stratalog.kafka.api import ApiKey
+from stratalog.kafka.components import Components
+from stratalog.kafka.error_codes import code_of, group_code_of
+from stratalog.kafka.group_names import check_group_id
+from stratalog.kafka.handler import Body
+from stratalog.kafka.offset_topics import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    AskedTopics,
+    topic_key,
+    topic_values,
+)
+from stratalog.kafka.request import Request
+from stratalog.kafka.schema_writer import Values, write_response
+
+_FIRST_VERSION_WITH_ERROR = 2
+_FIRST_VERSION_WITH_MANY = 8
+_FIRST_VERSION_WITH_MEMBERS = 9
+
+
+class _Asked(NamedTuple):
+    group_id: str
+    committer: Committer
+    topics: Sequence[Any] | None
+    """None: all that the group has committed."""
+
+
+class OffsetFetchHandler:
+    def __init__(self, components: Components) -> None:
+        self._groups = components.groups
+        self._catalog = components.catalog
+
+    async def handle(self, request: Request, body: Any) -> Body:
+        version = request.version
+        return _response(
+            request, [await self._group(version, one) for one in _asked(version, body)]
+        )
+
+    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
+        version = request.version
+        return _response(request, [_failed(version, one, error) for one in _asked(version, body)])
+
+    async def _group(self, version: int, asked: _Asked) -> Values:
+        try:
+            check_group_id(asked.group_id, may_be_empty=True)
+            if asked.topics is None:
+                topics = await self._all(version, asked)
+            else:
+                topics = await self._wanted(version, asked, asked.topics)
+        except StratalogError as error:
+            return _failed(version, asked, error)
+        return {"group_id": asked.group_id, "error_code": ErrorCode.none, "topics": topics}
+
+    async def _all(self, version: int, asked: _Asked) -> list[Values]:
+        found = await self._groups.fetch_offsets(asked.group_id, asked.committer, None)
+        topics = await self._catalog.with_ids(list({each.topic_id for each in found}))
+        by_topic: dict[Any, list[Values]] = {}
+        for each in found:
+            if each.topic_id in topics:
+                by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
+                key = each.topic_id if by_id else topics[each.topic_id].name
+                by_topic.setdefault(key, []).append(_values(each.partition, each))
+        return [
+            {**topic_values(version, key), "partitions": partitions}
+            for key, partitions in by_topic.items()
+        ]
+
+    async def _wanted(self, version: int, asked: _Asked, topics: Sequence[Any]) -> list[Values]:
+        known = await AskedTopics.find(
+            self._catalog,
+            version,
+            {topic_key(version, topic): topic.partition_indexes for topic in topics},
+        )
+        places, codes = _places(version, known, topics)
+        found = {
+            each.topic_partition: each
+            for each in await self._groups.fetch_offsets(
+                asked.group_id, asked.committer, list(places.values())
+            )
+        }
+        return [
+            {
+                **topic_values(version, key),
+                "partitions": [
+                    _values(
+                        index,
+                        found.get(places[key, index]) if (key, index) in places else None,
+                        codes.get((key, index), ErrorCode.none),
+                    )
+                    for index in topic.partition_indexes
+                ],
+            }
+            for topic in topics
+            for key in [topic_key(version, topic)]
+        ]
+
+
+def _places(
+    version: int, known: AskedTopics, topics: Sequence[Any]
+) -> tuple[Mapping[tuple[Any, int], TopicPartition], Mapping[tuple[Any, int], ErrorCode]]:
+    """The partitions that exist. A name that no topic has is no error, as in Kafka: it has no
+    offsets; an id is one."""
+    places, codes = {}, {}
+    for topic in topics:
+        key = topic_key(version, topic)
+        for index in topic.partition_indexes:
+            try:
+                topic_id = known.topic(key, index).id
+                places[key, index] = TopicPartition(topic_id, PartitionIndex(index))
+            except StratalogError as error:
+                if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+                    codes[key, index] = code_of(error)
+    return places, codes
+
+
+def _asked(version: int, body: Any) -> list[_Asked]:
+    nobody = Committer(member_id="", instance_id=None, epoch=-1)
+    if version < _FIRST_VERSION_WITH_MANY:
+        return [_Asked(body.group_id, nobody, body.topics)]
+    return [
+        _Asked(
+            group.group_id,
+            Committer(group.member_id or "", None, group.member_epoch)
+            if version >= _FIRST_VERSION_WITH_MEMBERS
+            else nobody,
+            group.topics,
+        )
+        for group in body.groups
+    ]
+
+
+def _values(index: int, found: CommittedOffset | None, code: ErrorCode = ErrorCode.none) -> Values:
+    return {
+        "partition_index": index,
+        "committed_offset": NO_OFFSET if found is None else found.offset,
+        "committed_leader_epoch": -1 if found is None else found.leader_epoch,
+        "metadata": "" if found is None else found.metadata,
+        "error_code": code,
+    }
+
+
+def _failed(version: int, asked: _Asked, error: Exception) -> Values:
+    """Before version 2 an error can only be told partition by partition."""
+    code = group_code_of(error)
+    topics: list[Values] = []
+    if version < _FIRST_VERSION_WITH_ERROR:
+        topics = [
+            {
+                "name": topic.name,
+                "partitions": [_values(index, None, code) for index in topic.partition_indexes],
+            }
+            for topic in asked.topics or ()
+        ]
+    return {"group_id": asked.group_id, "error_code": code, "topics": topics}
+
+
+def _response(request: Request, groups: list[Values]) -> Body:
+    many = request.version >= _FIRST_VERSION_WITH_MANY
+    values = {"groups": groups} if many else groups[0]
+    return write_response(ApiKey.OFFSET_FETCH, request.version, values)

@@ -1,0 +1,7 @@
+"""Whether a Kafka broker keeps its word: a history of clients' operations, and its judgement."""
+
+from stratalog.testing.checker.check import CHECKS, check
+from stratalog.testing.checker.history import History, read_history, write_history
+from stratalog.testing.checker.report import Finding, Report
+
+__all__ = ["CHECKS", "Finding", "History", "Report", "check", "read_history", "write_history"]

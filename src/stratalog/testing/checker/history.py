@@ -1,0 +1,262 @@
+"""What clients did and what they were told, in order: the material that the checker judges.
+
+A history is a list of events. Its order is the order in which a single recorder took them down,
+so an event that stands before another one was not begun after it. Values are unique: every value
+is sent by one operation only. A client that is closed and opened again gets a new name.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import IO, Any, NamedTuple, cast
+
+from stratalog.errors import DamagedError
+
+
+class BadHistoryError(DamagedError):
+    """A line of a stored history cannot be read."""
+
+
+class Place(NamedTuple):
+    """A partition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Record(NamedTuple):
+    """A value that a consumer got, and where it was told that it stands."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: str
+
+    @property
+    def place(self) -> Place:
+        return Place(self.topic, self.partition)
+
+
+class Position(NamedTuple):
+    """An offset of a partition: where a consumer stands, or where the partition ends."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    """None if whoever says so does not know."""
+
+    @property
+    def place(self) -> Place:
+        return Place(self.topic, self.partition)
+
+
+class Stage(StrEnum):
+    INVOKED = "invoked"
+    OK = "ok"
+    FAIL = "fail"
+    """It certainly did not happen, and never will."""
+    UNKNOWN = "unknown"
+    """It may have happened, or may still."""
+
+
+class Promise(StrEnum):
+    """What a producer may rely on."""
+
+    PLAIN = "plain"
+    """Retries may repeat messages and change their order."""
+    ORDERED = "ordered"
+    """One request at a time for a partition: messages may be repeated, but come in order."""
+    IDEMPOTENT = "idempotent"
+    """Once and in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """A message on its way: once as invoked, and once more when its fate is known."""
+
+    client: str
+    stage: Stage
+    topic: str
+    partition: int
+    value: str
+    offset: int | None = None
+    """Of stage `ok`: where it was stored, if the client was told."""
+    promise: Promise = Promise.PLAIN
+    unit: str | None = None
+    """Sends with the same unit went out as one record batch."""
+    error: str | None = None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """One answer of a consumer, its records in the order in which it handed them out."""
+
+    client: str
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign:
+    """A consumer was given these partitions, and no others, by whoever runs it."""
+
+    client: str
+    positions: tuple[Position, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seek:
+    client: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscribe:
+    """A consumer joined a group. Until the group gives it partitions, it has none."""
+
+    client: str
+    group: str
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalance:
+    """A group gave a member these partitions, and no others."""
+
+    client: str
+    group: str
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A member commits the next offset that its group wants to read."""
+
+    client: str
+    group: str
+    stage: Stage
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """Somebody asked, after everything before this event, what a group has committed."""
+
+    client: str
+    group: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfRange:
+    """A consumer was told that the offset it stands at does not exist."""
+
+    client: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drained:
+    """A consumer read everything when no send was under way any more: the log ends here."""
+
+    client: str
+    ends: tuple[Position, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something for the reader of the history, such as a fault. No check looks at it."""
+
+    what: str
+
+
+Event = (
+    Send
+    | Poll
+    | Assign
+    | Seek
+    | Subscribe
+    | Rebalance
+    | Commit
+    | Committed
+    | OutOfRange
+    | Drained
+    | Note
+)
+History = list[Event]
+
+_KINDS: Mapping[str, type[Any]] = {
+    kind.__name__.lower(): kind
+    for kind in (
+        Send,
+        Poll,
+        Assign,
+        Seek,
+        Subscribe,
+        Rebalance,
+        Commit,
+        Committed,
+        OutOfRange,
+        Drained,
+        Note,
+    )
+}
+
+
+def to_json(event: Event) -> dict[str, object]:
+    """Plain values. What has its default is left out."""
+    written: dict[str, object] = {"event": type(event).__name__.lower()}
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if value != field.default:
+            written[field.name] = value
+    return written
+
+
+def write_history(history: Iterable[Event], file: IO[str]) -> None:
+    for event in history:
+        file.write(json.dumps(to_json(event), ensure_ascii=False) + "\n")
+
+
+def read_history(lines: Iterable[str]) -> Iterator[Event]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield from_json(json.loads(line))
+        except (ValueError, TypeError, KeyError) as error:
+            raise BadHistoryError(
+                f"line {number} of the history is no event ({error!r}): it was cut or changed"
+            ) from error
+
+
+def from_json(written: Mapping[str, Any]) -> Event:
+    values = dict(written)
+    kind = _KINDS[values.pop("event")]
+    read = {name: _READERS.get(name, _same)(value) for name, value in values.items()}
+    return cast(Event, kind(**read))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _tuples(kind: Any) -> Any:
+    return lambda values: tuple(kind(*value) for value in values)
+
+
+_READERS: Mapping[str, Any] = {
+    "stage": Stage,
+    "promise": Promise,
+    "topics": tuple,
+    "records": _tuples(Record),
+    "positions": _tuples(Position),
+    "places": _tuples(Place),
+    "ends": _tuples(Position),
+    "position": lambda value: Position(*value),
+}

@@ -1,0 +1,170 @@
+"""A whole run: brokers, clients, faults, healing, draining, and the judgement."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from stratalog.checks.fsck import run_fsck
+from stratalog.checks.report import Report as FsckReport
+from stratalog.clock import SystemClock
+from stratalog.control.open import open_control_plane
+from stratalog.objects.open import open_store
+from stratalog.settings import StorageSettings
+from stratalog.testing.checker.check import check
+from stratalog.testing.checker.faults import Nemesis, plan, possible_targets
+from stratalog.testing.checker.history import History, Note
+from stratalog.testing.checker.load import Load
+from stratalog.testing.checker.processes import BrokerProcess
+from stratalog.testing.checker.recorder import Recorder
+from stratalog.testing.checker.report import Report
+from stratalog.testing.checker.workload import Workload, create_topic, new_topic_name
+
+_TICK_SECONDS = 1.0
+
+Tick = Callable[[float, Recorder], None]
+"""Called every second with the seconds since the start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    seconds: float
+    seed: int
+    bootstrap: str | None = None
+    """Brokers of somebody else, which are only used and never harmed."""
+    storage: StorageSettings | None = None
+    """On what the run's own brokers stand."""
+    folder: Path
+    """For settings and logs of the run's own brokers."""
+    brokers: int = 2
+    partitions: int = 4
+    sends_per_second: float = 50.0
+    patience_s: float = 30.0
+    drain_s: float = 60.0
+    groups: bool = False
+    overrides: Sequence[str] = ()
+    """Settings of the run's own brokers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    history: History
+    report: Report
+    drained: bool
+    """Whether everything could be read to the end when all was healed."""
+    fsck: FsckReport | None
+    faults: Counter[str]
+    crashes: list[int]
+    """Exit codes of brokers that ended by themselves."""
+
+    @property
+    def ok(self) -> bool:
+        fsck_ok = self.fsck is None or not self.fsck.damaged
+        return self.report.ok and self.drained and fsck_ok and not self.crashes
+
+
+async def run(plan_: Plan, tick: Tick) -> Outcome:
+    if plan_.bootstrap is not None:
+        recorder = Recorder()
+        drained = await _drive(plan_, plan_.bootstrap, recorder, None, tick)
+        return _judge(recorder, drained, None, Counter(), [])
+    return await _run_with_brokers(plan_, tick)
+
+
+async def _run_with_brokers(plan_: Plan, tick: Tick) -> Outcome:
+    assert plan_.storage is not None, "without a bootstrap address there must be a storage"
+    recorder = Recorder()
+    async with _brokers(plan_, plan_.storage) as brokers:
+        targets = possible_targets(brokers[0])
+        faults = plan(plan_.seed, plan_.seconds, brokers=len(brokers), targets=targets)
+        nemesis = Nemesis(brokers, faults, note=lambda what: recorder.add(Note(what=what)))
+        bootstrap = ",".join(broker.address for broker in brokers)
+        drained = await _drive(plan_, bootstrap, recorder, nemesis, tick)
+    fsck = await _fsck(plan_.storage)
+    crashes = [code for broker in brokers for code in broker.crashes]
+    return _judge(recorder, drained, fsck, nemesis.done, crashes)
+
+
+def _judge(
+    recorder: Recorder,
+    drained: bool,
+    fsck: FsckReport | None,
+    faults: Counter[str],
+    crashes: list[int],
+) -> Outcome:
+    return Outcome(
+        history=recorder.history,
+        report=check(recorder.history),
+        drained=drained,
+        fsck=fsck,
+        faults=faults,
+        crashes=crashes,
+    )
+
+
+@asynccontextmanager
+async def _brokers(plan_: Plan, storage: StorageSettings) -> AsyncIterator[list[BrokerProcess]]:
+    prepared = [
+        await BrokerProcess.prepare(number, storage, plan_.folder, plan_.overrides)
+        for number in range(plan_.brokers)
+    ]
+    try:
+        for broker in prepared:
+            await broker.start()
+        yield prepared
+    finally:
+        for broker in prepared:
+            await broker.stop()
+
+
+async def _drive(
+    plan_: Plan, bootstrap: str, recorder: Recorder, nemesis: Nemesis | None, tick: Tick
+) -> bool:
+    """Write and read under faults for the time that was given; whether all was read in the end."""
+    load = Load(
+        bootstrap=bootstrap,
+        topic=new_topic_name(),
+        partitions=plan_.partitions,
+        seed=plan_.seed,
+        sends_per_second=plan_.sends_per_second,
+        patience_s=plan_.patience_s,
+    )
+    await create_topic(load)
+    workload = Workload(load, groups=plan_.groups, recorder=recorder)
+    workload.start()
+    ticking = asyncio.create_task(_tick(recorder, nemesis, tick))
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(asyncio.sleep(plan_.seconds))
+            if nemesis is not None:
+                tasks.create_task(nemesis.run())
+        if nemesis is not None:
+            await nemesis.heal()
+        return await workload.finish(seconds=plan_.drain_s)
+    finally:
+        ticking.cancel()
+        await asyncio.gather(ticking, return_exceptions=True)
+
+
+async def _tick(recorder: Recorder, nemesis: Nemesis | None, tick: Tick) -> None:
+    clock = SystemClock()
+    started = clock.monotonic()
+    while True:
+        await asyncio.sleep(_TICK_SECONDS)
+        tick(clock.monotonic() - started, recorder)
+        if nemesis is not None:
+            await nemesis.restart_the_crashed()
+
+
+async def _fsck(storage: StorageSettings) -> FsckReport:
+    control = await open_control_plane(storage.control)
+    try:
+        store = open_store(storage.objects, storage.object_options, clock=SystemClock())
+        try:
+            return await run_fsck(control, store, deep=True)
+        finally:
+            await store.close()
+    finally:
+        await control.close()

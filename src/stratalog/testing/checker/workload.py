@@ -1,0 +1,150 @@
+"""Real clients that write and read one topic all the time, and the history they leave.
+
+Producers of every kind that Kafka knows apart (plain, ordered, idempotent), consumers that are
+assigned and, if asked for, members of a group; of librdkafka, and of aiokafka where that is
+installed.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Protocol
+from uuid import uuid4
+
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from stratalog.clock import SystemClock
+from stratalog.errors import RetriableError
+from stratalog.testing.checker.confluent_clients import (
+    ConfluentConsumer,
+    ConfluentMember,
+    ConfluentProducer,
+    client_config,
+    drain,
+    note_committed,
+)
+from stratalog.testing.checker.history import Promise
+from stratalog.testing.checker.load import Load
+from stratalog.testing.checker.recorder import Recorder
+
+GROUP = "checker-group"
+_GROUP_MEMBERS = 2
+_STEP_SECONDS = 0.05
+_STOP_SECONDS = 30.0
+_CREATE_SECONDS = 30.0
+
+
+class ClientStuckError(RetriableError):
+    """A client did not end in time."""
+
+
+class _Client(Protocol):
+    name: str
+
+    def stop(self) -> None: ...
+
+
+class _Task(_Client, Protocol):
+    async def run(self) -> None: ...
+
+
+class _Thread(_Client, Protocol):
+    def start(self) -> None: ...
+
+    def is_alive(self) -> bool: ...
+
+
+def new_topic_name() -> str:
+    return f"checker-{uuid4().hex[:8]}"
+
+
+async def create_topic(load: Load) -> None:
+    admin = AdminClient(client_config(load))
+    created = admin.create_topics([NewTopic(load.topic, load.partitions)])
+    await asyncio.to_thread(created[load.topic].result, _CREATE_SECONDS)
+
+
+class Workload:
+    """Make it, `start`, and later `finish`: the recorder then has the whole history."""
+
+    def __init__(self, load: Load, *, groups: bool, recorder: Recorder | None = None) -> None:
+        self.recorder = recorder or Recorder()
+        self._load = load
+        self._groups = groups
+        self._clock = SystemClock()
+        self._producers: list[_Thread] = [
+            ConfluentProducer(load, self.recorder, f"librdkafka-{promise}", promise)
+            for promise in (Promise.PLAIN, Promise.IDEMPOTENT)
+        ]
+        self._consumers: list[_Thread] = [
+            ConfluentConsumer(load, self.recorder, f"librdkafka-reader-{reset}", reset=reset)
+            for reset in ("error", "earliest")
+        ]
+        self._members: list[_Thread] = [
+            ConfluentMember(load, self.recorder, f"librdkafka-member-{number}", GROUP)
+            for number in range(_GROUP_MEMBERS if groups else 0)
+        ]
+        self._producer_tasks, self._consumer_tasks = _aiokafka(load, self.recorder)
+        self._running: dict[_Task, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        for thread in (*self._consumers, *self._members, *self._producers):
+            thread.start()
+        for task in (*self._consumer_tasks, *self._producer_tasks):
+            self._running[task] = asyncio.create_task(task.run(), name=task.name)
+
+    async def acknowledged(self, messages: int, *, seconds: float) -> bool:
+        """Wait until so many messages are acknowledged."""
+        return await self._until(lambda: self.recorder.acked >= messages, seconds)
+
+    async def finish(self, *, seconds: float) -> bool:
+        """End the producers, read everything, end the consumers. False if not all could be read."""
+        patience_s = 2 * self._load.patience_s + _STOP_SECONDS
+        await self._stop(self._producers, self._producer_tasks, patience_s)
+        drained = await asyncio.to_thread(drain, self._load, self.recorder, "drain", seconds)
+        drained &= await self._until(lambda: not self.recorder.unseen, seconds if drained else 0)
+        readers = [*self._consumers, *self._members]
+        await self._stop(readers, self._consumer_tasks, _STOP_SECONDS)
+        if self._groups:
+            await asyncio.to_thread(note_committed, self._load, self.recorder, GROUP, seconds)
+        return drained
+
+    async def _stop(
+        self, threads: Sequence[_Thread], tasks: Sequence[_Task], seconds: float
+    ) -> None:
+        for client in (*threads, *tasks):
+            client.stop()
+        running = [self._running[task] for task in tasks]
+        if not await self._until(lambda: not _alive(threads, running), seconds):
+            raise ClientStuckError(f"still running: {', '.join(_alive(threads, running))}")
+        for task in running:
+            await task
+
+    async def _until(self, done: Callable[[], bool], seconds: float) -> bool:
+        deadline = self._clock.monotonic() + seconds
+        while not done():
+            if self._clock.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(_STEP_SECONDS)
+        return True
+
+
+def _alive(threads: Sequence[_Thread], tasks: Sequence["asyncio.Task[None]"]) -> list[str]:
+    names = [thread.name for thread in threads if thread.is_alive()]
+    return names + [task.get_name() for task in tasks if not task.done()]
+
+
+def _aiokafka(load: Load, recorder: Recorder) -> tuple[list[_Task], list[_Task]]:
+    if find_spec("aiokafka") is None:
+        return [], []
+    # Imported late: the package need not be installed.
+    from stratalog.testing.checker.aiokafka_clients import AiokafkaConsumer, AiokafkaProducer
+
+    producers: list[_Task] = [
+        AiokafkaProducer(load, recorder, f"aiokafka-{promise}", promise)
+        for promise in (Promise.ORDERED, Promise.IDEMPOTENT)
+    ]
+    consumers: list[_Task] = [
+        AiokafkaConsumer(load, recorder, "aiokafka-reader", reset="none"),
+    ]
+    return producers, consumers

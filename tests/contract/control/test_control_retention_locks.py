@@ -1,0 +1,112 @@
+"""A large retention on PostgreSQL: commits to the same partition pass it by."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+from tests.contract.control.building import batch, commit, offsets, part, rows_of, state_of
+from tests.contract.control.conftest import empty
+
+from stratalog.control.open import open_control_plane
+from stratalog.control.plane import ControlPlane
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+async def server(control_dsn: str) -> AsyncIterator[ControlPlane]:
+    await empty(control_dsn)
+    plane = await open_control_plane(control_dsn)
+    yield plane
+    await plane.close()
+
+
+@asynccontextmanager
+async def transaction(dsn: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    """One that stays open until the end of the block, and changes nothing."""
+    connection = await asyncpg.connect(dsn)
+    running = connection.transaction()
+    await running.start()
+    try:
+        yield connection
+    finally:
+        await running.rollback()
+        await connection.close()
+
+
+async def waiting_backend(connection: "asyncpg.Connection[asyncpg.Record]") -> int:
+    """The process that waits for a lock of this connection, as soon as there is one."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            found = await connection.fetch(
+                "SELECT pid FROM pg_stat_activity WHERE pg_backend_pid() = ANY"
+                " (pg_blocking_pids(pid))"
+            )
+            if found:
+                return int(found[0][0])
+            await asyncio.sleep(0.01)
+
+
+async def tables_locked_by(connection: "asyncpg.Connection[asyncpg.Record]", pid: int) -> set[str]:
+    """The tables of which a process has locked or changed rows, or may."""
+    rows = await connection.fetch(
+        "SELECT DISTINCT relation::regclass::text FROM pg_locks WHERE pid = $1 AND granted"
+        " AND locktype = 'relation' AND mode IN ('RowShareLock', 'RowExclusiveLock')",
+        pid,
+    )
+    return {row[0] for row in rows}
+
+
+async def test_a_commit_is_not_blocked_by_a_retention_that_is_removing_rows(
+    server: ControlPlane, control_dsn: str
+) -> None:
+    """Retention is held up in the middle of its work, by a lock on one of the objects whose
+    last row it has removed. The commit goes through while it stands there."""
+    topic = await server.create_topic("orders", partition_count=1, configs={})
+    key = part(topic)
+    for _ in range(20):
+        await commit(server, batch(key, 10, timestamp=1_000))
+    async with transaction(control_dsn) as holder:
+        locked = await holder.fetch("SELECT object_id FROM objects FOR UPDATE")
+        assert len(locked) == 20
+        retention = asyncio.create_task(
+            server.enforce_retention(key, retention_ms=0, retention_bytes=None, max_rows=100)
+        )
+        pid = await waiting_backend(holder)
+        tables = await tables_locked_by(holder, pid)
+        assert "batches" in tables, "retention is not where this test wants it"
+        assert not tables & {"heads", "partitions", "producers"}
+        assert (await state_of(server, key)).log_start == 200
+        answers = await asyncio.wait_for(
+            commit(server, batch(key, 5, timestamp=1_000, producer=7, sequence=0)), PATIENCE_S
+        )
+        assert offsets(answers) == [200]
+        assert not retention.done()
+    assert await asyncio.wait_for(retention, PATIENCE_S) == 20
+    assert await rows_of(server, key) == [(200, 204)]
+    state = await state_of(server, key)
+    assert (state.size_bytes, state.high_watermark) == (100, 205)
+
+
+async def test_a_retention_that_waits_for_a_commit_lets_other_partitions_commit(
+    server: ControlPlane, control_dsn: str
+) -> None:
+    """Moving the start takes the head for a moment, so it waits for a commit that has it. It
+    must hold nothing meanwhile that others need."""
+    topic = await server.create_topic("orders", partition_count=2, configs={})
+    for index in range(2):
+        await commit(server, batch(part(topic, index), 10, timestamp=1_000))
+    async with transaction(control_dsn) as committing:
+        await committing.fetch("SELECT 1 FROM heads WHERE partition = 0 FOR UPDATE")
+        retention = asyncio.create_task(
+            server.enforce_retention(
+                part(topic), retention_ms=0, retention_bytes=None, max_rows=100
+            )
+        )
+        await waiting_backend(committing)
+        answers = await asyncio.wait_for(commit(server, batch(part(topic, 1), 5)), PATIENCE_S)
+        assert offsets(answers) == [10]
+        assert not retention.done()
+    assert await asyncio.wait_for(retention, PATIENCE_S) == 1

@@ -1,0 +1,182 @@
+"""Brokers that lie: each lie is planted where a fault of ours would sit, behind real sockets."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count, pairwise
+from typing import Any
+
+import pytest
+
+from stratalog.control.model import (
+    BlockToCommit,
+    CommitAnswer,
+    CommitOutcome,
+    Coordinates,
+    FoundBatches,
+    Span,
+)
+from stratalog.control.plane import OffsetOutOfRangeError
+from stratalog.control.sql import SqlControlPlane
+from stratalog.ids import NO_PRODUCER, Offset
+from stratalog.topic import read as reading
+from stratalog.topic.model import PartitionRead
+from stratalog.topic.read import TopicReader
+
+Answers = list[list[CommitAnswer]]
+
+HONEST_COMMITS = 10
+"""A lie is believed more readily after some truth."""
+WITHHELD_FROM = 20
+STALE_BY = 7
+
+_commit_blocks = SqlControlPlane.commit_blocks
+_find_batches = SqlControlPlane.find_batches
+_read = TopicReader.read
+_rows_within = reading._rows_within
+
+
+def forget_commits(patch: pytest.MonkeyPatch) -> None:
+    """Acknowledge a block now and then without committing it."""
+    commits = count()
+
+    async def lie(plane: SqlControlPlane, blocks: Sequence[BlockToCommit]) -> Answers:
+        if next(commits) % HONEST_COMMITS != HONEST_COMMITS - 1:
+            return await _commit_blocks(plane, blocks)
+        return [await _made_up_answers(plane, block) for block in blocks]
+
+    patch.setattr(SqlControlPlane, "commit_blocks", lie)
+
+
+async def _made_up_answers(plane: SqlControlPlane, block: BlockToCommit) -> list[CommitAnswer]:
+    ends = await plane.high_watermarks([batch.topic_partition for batch in block.batches])
+    answers = []
+    for batch in block.batches:
+        base = ends[batch.topic_partition]
+        answers.append(CommitAnswer(CommitOutcome.ACCEPTED, base, log_start=Offset(0)))
+        ends[batch.topic_partition] = Offset(base + batch.last_offset_delta + 1)
+    return answers
+
+
+def answer_stale_offsets(patch: pytest.MonkeyPatch) -> None:
+    """Commit, and now and then name an offset of some time ago."""
+    commits = count()
+
+    async def lie(plane: SqlControlPlane, blocks: Sequence[BlockToCommit]) -> Answers:
+        answers = await _commit_blocks(plane, blocks)
+        if next(commits) % HONEST_COMMITS != HONEST_COMMITS - 1:
+            return answers
+        return [[_stale(answer) for answer in block] for block in answers]
+
+    patch.setattr(SqlControlPlane, "commit_blocks", lie)
+
+
+def _stale(answer: CommitAnswer) -> CommitAnswer:
+    return answer._replace(base_offset=Offset(max(0, answer.base_offset - STALE_BY)))
+
+
+def commit_twice(patch: pytest.MonkeyPatch) -> None:
+    """Store every batch twice, without looking at its sequence."""
+
+    async def lie(plane: SqlControlPlane, blocks: Sequence[BlockToCommit]) -> Answers:
+        answers = await _commit_blocks(plane, [_doubled(block) for block in blocks])
+        return [block[::2] for block in answers]
+
+    patch.setattr(SqlControlPlane, "commit_blocks", lie)
+
+
+def _doubled(block: BlockToCommit) -> BlockToCommit:
+    anonymous = [replace(batch, producer_id=NO_PRODUCER) for batch in block.batches]
+    return replace(block, batches=[batch for batch in anonymous for _ in range(2)])
+
+
+def withhold_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Let readers believe that a partition ends early."""
+
+    async def lie(plane: SqlControlPlane, spans: Sequence[Span]) -> list[FoundBatches]:
+        return [_truncated(found) for found in await _find_batches(plane, spans)]
+
+    patch.setattr(SqlControlPlane, "find_batches", lie)
+
+
+def _truncated(found: FoundBatches) -> FoundBatches:
+    rows = [row for row in found.rows if row.last_offset < WITHHELD_FROM]
+    if found.state is None or len(rows) == len(found.rows):
+        return found
+    end = Offset(rows[-1].last_offset + 1) if rows else Offset(-1)
+    return replace(found, rows=rows, state=replace(found.state, high_watermark=end))
+
+
+def swap_rows(patch: pytest.MonkeyPatch) -> None:
+    """Answer neighbouring rows of the same number of records with each other's bytes."""
+
+    async def lie(plane: SqlControlPlane, spans: Sequence[Span]) -> list[FoundBatches]:
+        found = await _find_batches(plane, spans)
+        return [replace(one, rows=_swapped(list(one.rows))) for one in found]
+
+    patch.setattr(SqlControlPlane, "find_batches", lie)
+
+
+def _swapped(rows: list[Coordinates]) -> list[Coordinates]:
+    for place, (one, other) in enumerate(pairwise(rows)):
+        if one.last_offset - one.base_offset == other.last_offset - other.base_offset:
+            offsets = [(row.base_offset, row.last_offset) for row in (one, other)]
+            rows[place : place + 2] = [
+                replace(row, base_offset=base, last_offset=last)
+                for row, (base, last) in zip((other, one), offsets, strict=True)
+            ]
+            break
+    return rows
+
+
+def skip_between_fetches(patch: pytest.MonkeyPatch) -> None:
+    """Answer every other fetch from a little further on, as if rows had been lost."""
+    reads = count()
+
+    async def lie(reader: TopicReader, spans: Sequence[Span], **limits: Any) -> list[PartitionRead]:
+        if next(reads) % 2:
+            spans = [await _further_on(reader, span) for span in spans]
+        return await _read(reader, spans, **limits)
+
+    patch.setattr(TopicReader, "read", lie)
+
+
+async def _further_on(reader: TopicReader, span: Span) -> Span:
+    ends = await reader._control.high_watermarks([span.topic_partition])
+    further = span.offset + 3
+    return replace(span, offset=Offset(further)) if further < ends[span.topic_partition] else span
+
+
+def skip_within_a_fetch(patch: pytest.MonkeyPatch) -> None:
+    """Leave a row out of the middle of an answer."""
+
+    def lie(rows: Sequence[Coordinates], share: int) -> list[Coordinates]:
+        chosen = _rows_within(rows, share)
+        return [chosen[0], *chosen[2:]] if len(chosen) > 2 else chosen
+
+    patch.setattr(reading, "_rows_within", lie)
+
+
+def answer_backwards(patch: pytest.MonkeyPatch) -> None:
+    """Give out the rows of an answer in reverse."""
+
+    def lie(rows: Sequence[Coordinates], share: int) -> list[Coordinates]:
+        return _rows_within(rows, share)[::-1]
+
+    patch.setattr(reading, "_rows_within", lie)
+
+
+def deny_offsets(patch: pytest.MonkeyPatch) -> None:
+    """Now and then tell readers in the middle of a partition that there is no such offset."""
+    reads = count()
+
+    async def lie(reader: TopicReader, spans: Sequence[Span], **limits: Any) -> list[PartitionRead]:
+        answers = await _read(reader, spans, **limits)
+        if next(reads) % HONEST_COMMITS:
+            return answers
+        denied = PartitionRead(error=OffsetOutOfRangeError("a lie"))
+        return [
+            denied if span.offset > 0 else answer
+            for span, answer in zip(spans, answers, strict=True)
+        ]
+
+    patch.setattr(TopicReader, "read", lie)
