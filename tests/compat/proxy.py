@@ -58,7 +58,7 @@ class Proxy:
         back_bytes: tuple[int, int],
         seed: int = 0,
     ) -> None:
-        """Cut new connections, turn about, when so many bytes have passed there or back."""
+        """Cut connections made from now on when so many bytes have passed there or back."""
         with self._lock:
             self._cuts_left = times
             self._there_bytes, self._back_bytes = there_bytes, back_bytes
@@ -118,7 +118,7 @@ class Proxy:
         with self._lock:
             number = next(self._numbers)
             self._links[number] = (client, server)
-        there, back = self._draw_budgets(number)
+        there, back = self._draw_budgets()
         ends = ((client, server, there, True), (server, client, back, False))
         pumps = [
             threading.Thread(target=self._pump, args=(number, *end), daemon=True) for end in ends
@@ -127,14 +127,12 @@ class Proxy:
         for pump in pumps:
             pump.start()
 
-    def _draw_budgets(self, number: int) -> tuple[int | None, int | None]:
-        """How many bytes may pass to the server and back; None is no bound. One of them cuts."""
+    def _draw_budgets(self) -> tuple[int | None, int | None]:
+        """How many bytes may pass to the target and back; None is no bound."""
         with self._lock:
             if self._cuts_left <= 0:
                 return None, None
-            if number % 2:
-                return self._random.randint(*self._there_bytes), None
-            return None, self._random.randint(*self._back_bytes)
+            return self._random.randint(*self._there_bytes), self._random.randint(*self._back_bytes)
 
     def _pump(
         self,
@@ -144,7 +142,6 @@ class Proxy:
         budget: int | None,
         is_request: bool,
     ) -> None:
-        """An odd connection is cut on its way to the target, an even one on its way back."""
         with suppress(OSError):
             while chunk := source.recv(_CHUNK_BYTES):
                 if is_request and self._take_word_cut(chunk):
@@ -154,7 +151,7 @@ class Proxy:
                         _cut(source)
                         return
                     break
-                if budget is not None and len(chunk) > budget and self._take_cut(number):
+                if budget is not None and len(chunk) > budget and self._take_cut(is_request):
                     sink.sendall(chunk[:budget])
                     break
                 sink.sendall(chunk)
@@ -171,13 +168,14 @@ class Proxy:
             self.cut_at_word += 1
             return True
 
-    def _take_cut(self, number: int) -> bool:
+    def _take_cut(self, is_request: bool) -> bool:
+        """The two ways take turns, so that neither is spared whatever the client does."""
         with self._lock:
-            if self._cuts_left <= 0:
+            if self._cuts_left <= 0 or is_request is (self.cut_requests > self.cut_responses):
                 return False
             self._cuts_left -= 1
-            self.cut_requests += number % 2
-            self.cut_responses += 1 - number % 2
+            self.cut_requests += is_request
+            self.cut_responses += not is_request
             return True
 
 

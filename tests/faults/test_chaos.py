@@ -58,7 +58,7 @@ def test_every_promise_is_kept_through_chaos(
         for writer in writers:
             stack.callback(writer.finish)
             writer.wait_for_acks(MORE_ACKS)
-        chaos.rage(float(os.environ.get("STRATALOG_CHAOS_SECONDS", "14")))
+        chaos.rage(float(os.environ.get("STRATALOG_CHAOS_SECONDS", "12")))
         chaos.heal()
         for writer in writers:
             writer.wait_for_acks(MORE_ACKS)
