@@ -31,7 +31,7 @@ bench: $(VENV)/.installed ## Measure a broker beside librdkafka's mock cluster.
 	@$(BIN)/stratalog bench $(ARGS)
 
 chaos: $(VENV)/.installed-test ## Break brokers, and judge what clients saw. Options: make chaos ARGS="--seconds 600 --seed 7"
-	@$(BIN)/python -m tests.faults.chaos $(ARGS)
+	@$(BIN)/python -m tests.faults.long_run $(ARGS)
 
 docs: $(VENV)/.installed ## Write the generated pages of docs/ anew.
 	@$(BIN)/python tools/make_settings_page.py

@@ -84,8 +84,9 @@ class BlockSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
-    max_bytes: Positive = 64 * MIB
-    """The most that one fetch is answered with, whatever the client asks for."""
+    max_bytes: Positive = 16 * MIB
+    """The most that one fetch is answered with, whatever the client asks for. Each connection may
+    hold that much memory; more than the default was no faster."""
     poll_ms: Positive = 1000
     """How often waiting fetches look for writes of other brokers whose hints were lost."""
 

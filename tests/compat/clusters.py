@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from tests.compat.proxy import Proxy, running_proxy
 from tests.compat.wire import connected
 from tests.servers import PostgresServer, S3Server

@@ -85,9 +85,7 @@ def _header_arguments(headers: Headers) -> list[str]:
 
 
 def _line(message: Message) -> bytes:
-    if (message.key == b"" and message.value is None) or (
-        message.value == b"" and message.key is None
-    ):
+    if {message.key, message.value} == {None, b""}:
         raise ValueError("kcat cannot send one of key and value as null and the other as empty")
     key, value = message.key or b"", message.value or b""
     return key + _KEY_END.encode() + value + _MESSAGE_END.encode()

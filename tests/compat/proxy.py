@@ -26,6 +26,12 @@ class Proxy:
         """Connections that were cut, on purpose, on the way to the target."""
         self.cut_responses = 0
         """Connections that were cut on the way back."""
+        self.turned_away = 0
+        """Connections that were refused while the target seemed to be away."""
+        self.cut_at_word = 0
+        """Connections that were cut because of what they carried."""
+        self._word = b""
+        self._word_cuts_left = 0
         self._cuts_left = 0
         self._there_bytes = self._back_bytes = (0, 0)
         self._random = random.Random(0)
@@ -52,15 +58,21 @@ class Proxy:
         back_bytes: tuple[int, int],
         seed: int = 0,
     ) -> None:
-        """Cut new connections, turn about, when so many bytes have passed there or back."""
+        """Cut connections made from now on when so many bytes have passed there or back."""
         with self._lock:
             self._cuts_left = times
             self._there_bytes, self._back_bytes = there_bytes, back_bytes
             self._random = random.Random(seed)
 
+    def cut_at(self, word: bytes, *, times: int) -> None:
+        """Cut connections that carry this to the target: turn about, before it arrives there, or
+        after it was taken and before it is answered."""
+        with self._lock:
+            self._word, self._word_cuts_left = word, times
+
     def behave(self) -> None:
         with self._lock:
-            self._cuts_left = 0
+            self._cuts_left = self._word_cuts_left = 0
 
     def go_away(self) -> None:
         """Cut all connections, and every new one at once, until `come_back`."""
@@ -95,6 +107,7 @@ class Proxy:
 
     def _connect(self, client: socket.socket) -> None:
         if self._away:
+            self.turned_away += 1
             _cut(client)
             return
         try:
@@ -105,8 +118,8 @@ class Proxy:
         with self._lock:
             number = next(self._numbers)
             self._links[number] = (client, server)
-        there, back = self._draw_budgets(number)
-        ends = ((client, server, there), (server, client, back))
+        there, back = self._draw_budgets()
+        ends = ((client, server, there, True), (server, client, back, False))
         pumps = [
             threading.Thread(target=self._pump, args=(number, *end), daemon=True) for end in ends
         ]
@@ -114,22 +127,31 @@ class Proxy:
         for pump in pumps:
             pump.start()
 
-    def _draw_budgets(self, number: int) -> tuple[int | None, int | None]:
-        """How many bytes may pass to the server and back; None is no bound. One of them cuts."""
+    def _draw_budgets(self) -> tuple[int | None, int | None]:
+        """How many bytes may pass to the target and back; None is no bound."""
         with self._lock:
             if self._cuts_left <= 0:
                 return None, None
-            if number % 2:
-                return self._random.randint(*self._there_bytes), None
-            return None, self._random.randint(*self._back_bytes)
+            return self._random.randint(*self._there_bytes), self._random.randint(*self._back_bytes)
 
     def _pump(
-        self, number: int, source: socket.socket, sink: socket.socket, budget: int | None
+        self,
+        number: int,
+        source: socket.socket,
+        sink: socket.socket,
+        budget: int | None,
+        is_request: bool,
     ) -> None:
-        """An odd connection is cut on its way to the target, an even one on its way back."""
         with suppress(OSError):
             while chunk := source.recv(_CHUNK_BYTES):
-                if budget is not None and len(chunk) > budget and self._take_cut(number):
+                if is_request and self._take_word_cut(chunk):
+                    if self.cut_at_word % 2:
+                        # The target answers, to the other pump, which finds nobody to tell.
+                        sink.sendall(chunk)
+                        _cut(source)
+                        return
+                    break
+                if budget is not None and len(chunk) > budget and self._take_cut(is_request):
                     sink.sendall(chunk[:budget])
                     break
                 sink.sendall(chunk)
@@ -138,13 +160,22 @@ class Proxy:
         with self._lock:
             self._links.pop(number, None)
 
-    def _take_cut(self, number: int) -> bool:
+    def _take_word_cut(self, chunk: bytes) -> bool:
         with self._lock:
-            if self._cuts_left <= 0:
+            if self._word_cuts_left <= 0 or self._word not in chunk:
+                return False
+            self._word_cuts_left -= 1
+            self.cut_at_word += 1
+            return True
+
+    def _take_cut(self, is_request: bool) -> bool:
+        """The two ways take turns, so that neither is spared whatever the client does."""
+        with self._lock:
+            if self._cuts_left <= 0 or is_request is (self.cut_requests > self.cut_responses):
                 return False
             self._cuts_left -= 1
-            self.cut_requests += number % 2
-            self.cut_responses += 1 - number % 2
+            self.cut_requests += is_request
+            self.cut_responses += not is_request
             return True
 
 

@@ -1,6 +1,6 @@
 """Topics made, described, grown and deleted through every client that can."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -51,7 +51,7 @@ def test_configs_are_described_with_their_defaults(cluster: Cluster, admin: Admi
 def test_what_cannot_be_is_refused_with_kafkas_codes(cluster: Cluster, admin: Admin) -> None:
     topic, bootstrap = fresh_topic("refused"), cluster.bootstrap
     admin.create(bootstrap, topic, 2, {})
-    refusals = {
+    refusals: dict[int, Callable[[], None]] = {
         TOPIC_EXISTS: lambda: admin.create(bootstrap, topic, 2, {}),
         INVALID_TOPIC: lambda: admin.create(bootstrap, "no spaces", 1, {}),
         INVALID_CONFIG: lambda: admin.create(bootstrap, fresh_topic("x"), 1, {"no.such": "1"}),

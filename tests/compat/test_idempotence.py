@@ -60,9 +60,7 @@ def test_many_partitions_stay_in_order_over_broken_connections(broken_cluster: C
     topic = create(broken_cluster, fresh_topic("broken-wide"), partitions=8)
     break_connections(broken_cluster, seed=3)
     failures: list[object] = []
-    producer = confluent_producer(
-        broken_cluster.bootstrap, idempotent=True, **{"batch.num.messages": 20}
-    )
+    producer = confluent_producer(broken_cluster.bootstrap, idempotent=True)
     for number in range(4 * MESSAGES):
         producer.produce(
             topic,

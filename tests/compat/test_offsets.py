@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -216,7 +216,7 @@ async def _aiokafka_next(bootstrap: str, topic: str) -> bytes | None:
 
 
 async def _write_until_done(
-    address: str, topic: str, tasks: "list[asyncio.Future[bytes | None]]"
+    address: str, topic: str, tasks: "Sequence[asyncio.Future[bytes | None]]"
 ) -> None:
     """When a client has taken its place at the end is not to be seen from outside."""
     while not all(task.done() for task in tasks):

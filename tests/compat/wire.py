@@ -17,6 +17,7 @@ from kio.schema.produce.v9 import request as produce_request
 from kio.schema.produce.v9.response import PartitionProduceResponse, ProduceResponse
 from kio.schema.request_header.v1.header import RequestHeader as OldHeader
 from kio.schema.request_header.v2.header import RequestHeader as FlexibleHeader
+from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
 
 from stratalog.batch.build import build_batch
@@ -102,7 +103,7 @@ class Wire:
     def leaders(self, topic: str) -> dict[int, str]:
         """Which broker's address is named for each partition."""
         request = metadata_request.MetadataRequest(
-            topics=(metadata_request.MetadataRequestTopic(name=topic),),
+            topics=(metadata_request.MetadataRequestTopic(name=TopicName(topic)),),
             allow_auto_topic_creation=False,
         )
         answer: MetadataResponse = self.ask(request, MetadataResponse)

@@ -1,11 +1,18 @@
 """Control planes that go wrong on purpose, wrapped around a real one."""
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import Random
 from typing import Any, cast
 
-from stratalog.control.model import BlockToCommit, CommitAnswer
-from stratalog.control.plane import CommitInDoubtError, ControlPlane
+from stratalog.control.model import BlockToCommit, CommitAnswer, FoundBatches, Span
+from stratalog.control.plane import (
+    BarredObjectError,
+    CommitInDoubtError,
+    ControlPlane,
+    ControlUnavailableError,
+)
 
 Answers = list[list[CommitAnswer]]
 Commit = Callable[[Sequence[BlockToCommit]], Awaitable[Answers]]
@@ -67,3 +74,67 @@ async def loses_the_reply(commit: Commit, blocks: Sequence[BlockToCommit]) -> An
 async def loses_the_request(commit: Commit, blocks: Sequence[BlockToCommit]) -> Answers:
     """It is not done, and nobody knows."""
     raise CommitInDoubtError("made to lose its request")
+
+
+class LossyControl(ControlWrapper):
+    """Loses requests and replies by chance, while it is told to."""
+
+    def __init__(self, inner: ControlPlane, seed: int) -> None:
+        super().__init__(inner)
+        self.active = False
+        self.troubles: Counter[str] = Counter()
+        self._random = Random(seed)
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def commit_blocks(self, blocks: Sequence[BlockToCommit]) -> Answers:
+        match self._draw({"unavailable": 0.05, "lost": 0.05, "late": 0.05, "unheard": 0.1}):
+            case "unavailable":
+                raise ControlUnavailableError("made to be unavailable")
+            case "lost":
+                raise CommitInDoubtError("made to lose its request")
+            case "late":
+                # The worst: it is still on its way when its outcome is asked for.
+                task = asyncio.create_task(self._commit_late(blocks, self._random.random() / 20))
+                self._late.add(task)
+                task.add_done_callback(self._late.discard)
+                raise CommitInDoubtError("made to arrive late")
+            case "unheard":
+                await self.inner.commit_blocks(blocks)
+                raise CommitInDoubtError("made to lose its reply")
+            case _:
+                return await self.inner.commit_blocks(blocks)
+
+    async def resolve_commit(self, blocks: Sequence[BlockToCommit]) -> Answers | None:
+        trouble = self._draw({"resolve unavailable": 0.2, "resolve unheard": 0.2})
+        if trouble == "resolve unavailable":
+            raise ControlUnavailableError("made to be unavailable")
+        answers = await self.inner.resolve_commit(blocks)
+        if trouble == "resolve unheard":
+            raise CommitInDoubtError("made to lose its reply")
+        return answers
+
+    async def find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
+        if self._draw({"look unavailable": 0.05}):
+            raise ControlUnavailableError("made to be unavailable")
+        return await self.inner.find_batches(spans)
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._late)
+        await self.inner.close()
+
+    async def _commit_late(self, blocks: Sequence[BlockToCommit], delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+        try:
+            await self.inner.commit_blocks(blocks)
+            self.troubles["late and committed"] += 1
+        except BarredObjectError:
+            self.troubles["late and barred"] += 1
+
+    def _draw(self, chances: Mapping[str, float]) -> str | None:
+        drawn = self._random.random()
+        for trouble, chance in chances.items():
+            if self.active and drawn < chance:
+                self.troubles[trouble] += 1
+                return trouble
+            drawn -= chance
+        return None

@@ -1,7 +1,7 @@
 """A broker that ends its own process, without warning, at a given point of its work.
 
 Run as a program: it reads one line of JSON (see `Doomed`) from its input, starts, and prints
-"ready".
+"ready". From SIGUSR1 on it is doomed.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class Doomed:
     lease_ms: int = 10_000
     point: str = Point.NEVER
     at: int = 1
-    """It dies when it reaches the point for this time."""
+    """It dies when it reaches the point for this time after the signal."""
     janitor_ms: int = 0
     orphan_age_ms: int = 3_600_000
 
@@ -107,10 +107,14 @@ class Doomed:
 class Doom:
     def __init__(self, point: Point, at: int) -> None:
         self.point = point
+        self.sealed = False
         self._left = at
 
+    def seal(self) -> None:
+        self.sealed = True
+
     def reached(self, point: Point) -> None:
-        if point is self.point:
+        if self.sealed and point is self.point:
             self._left -= 1
             if self._left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -145,7 +149,7 @@ class DoomedStore(FaultyStore):
             return await super().put(key, parts, mode=mode, metadata=metadata)
         self._doom.reached(Point.SEALED)
         upload = asyncio.ensure_future(super().put(key, parts, mode=mode, metadata=metadata))
-        if self._doom.point is Point.UPLOADING:
+        if self._doom.sealed and self._doom.point is Point.UPLOADING:
             # Long enough for the request to leave, and short enough for no answer to be read.
             await asyncio.sleep(0.001)
             self._doom.reached(Point.UPLOADING)
@@ -259,6 +263,7 @@ async def serve(doomed: Doomed) -> None:
     )
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, doom.seal)
     print("ready", flush=True)
     await stop.wait()
     await broker.stop()

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,9 +42,11 @@ from stratalog.testing import Broker, ManualClock
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 2
-DEATH_AT = 5
-"""So many blocks in, clients have had answers, and more are under way."""
-MORE_ACKS = 40
+DEATH_AT = 2
+"""The broker dies at its second block after it was doomed: the one before makes traffic."""
+ACKS = 20
+"""So many messages are acknowledged to each writer before the broker is doomed, and after it was
+killed. Without the former, the death of a broker would be nobody's loss."""
 
 ANSWERED = "somebody was answered"
 
@@ -138,7 +140,8 @@ def test_a_sweep_that_is_killed_before_it_deletes_is_finished_by_the_next(
     scene: Scene = request.getfixturevalue(scene_name)
     doomed = replace(scene.doomed, janitor_ms=100, orphan_age_ms=500, at=1)
 
-    async def orphan(ground: Ground, topic: Topic) -> str:
+    async def orphan(ground: Ground) -> str:
+        [topic, *_] = await ground.control.topics()
         return (await ground.upload(topic)).commit.key
 
     left = play(replace(scene, doomed=doomed), Point.BARRED, tmp_path, prepare=orphan)
@@ -153,7 +156,7 @@ def test_a_deletion_that_is_killed_before_it_forgets_is_finished_by_the_next(
     scene: Scene = request.getfixturevalue(scene_name)
     doomed = replace(scene.doomed, janitor_ms=100, at=1)
 
-    async def deleted(ground: Ground, topic: Topic) -> str:
+    async def deleted(ground: Ground) -> str:
         other = await ground.control.create_topic("other", partition_count=1, configs={})
         block = await ground.upload(other)
         await ground.control.commit_blocks([block.commit])
@@ -179,13 +182,12 @@ class Left:
     prepared: str
 
 
-Prepare = Callable[[Ground, Topic], "asyncio.Future[str]"]
+Prepare = Callable[[Ground], Awaitable[str]]
+"""Gives the janitor something to do, and answers the key of the object that it is about."""
 
 
-def play(
-    scene: Scene, point: str, tmp_path: Path, *, prepare: Callable[..., object] | None = None
-) -> Left:
-    exact, plain, prepared = asyncio.run(set_up(scene, prepare))
+def play(scene: Scene, point: str, tmp_path: Path, *, prepare: Prepare | None = None) -> Left:
+    exact, plain = asyncio.run(set_up(scene))
     with ExitStack() as stack:
         if scene.survivor is not None:
             stack.enter_context(Broker(scene.survivor.settings))
@@ -199,12 +201,14 @@ def play(
         for writer in writers:
             writer.start()
             stack.callback(writer.finish)
-        wait_for_death(victim, point, writers, tmp_path / "log")
+        wait_for_acks(writers)
+        os.kill(victim.pid, signal.SIGKILL if point == ANSWERED else signal.SIGUSR1)
+        prepared = asyncio.run(interfere(scene, prepare)) if prepare else ""
+        assert victim.wait(PATIENCE_S) == -signal.SIGKILL, (tmp_path / "log").read_text()
         left = asyncio.run(look(scene, prepared))
         if scene.survivor is None:
             stack.enter_context(Broker(scene.in_the_end().settings))
-        for writer in writers:
-            writer.wait_for_acks(MORE_ACKS)
+        wait_for_acks(writers)
         for writer in writers:
             writer.finish()
         judge(scene, writers)
@@ -212,12 +216,22 @@ def play(
     return left
 
 
-async def set_up(scene: Scene, prepare: Callable[..., object] | None) -> tuple[str, str, str]:
+async def set_up(scene: Scene) -> tuple[str, str]:
     async with standing_on(scene.storage) as ground:
         exact = await create_topic(ground.control, "exact", scene)
         plain = await create_topic(ground.control, "plain", scene)
-        prepared = await cast(Prepare, prepare)(ground, exact) if prepare else ""
-        return exact.name, plain.name, prepared
+        return exact.name, plain.name
+
+
+async def interfere(scene: Scene, prepare: Prepare) -> str:
+    async with standing_on(scene.storage) as ground:
+        return await prepare(ground)
+
+
+def wait_for_acks(writers: list[Writer]) -> None:
+    """Also of each partition, because they have different leaders."""
+    for writer in writers:
+        writer.wait_for_acks(ACKS, partitions=PARTITIONS)
 
 
 async def create_topic(control: ControlPlane, name: str, scene: Scene) -> Topic:
@@ -275,7 +289,7 @@ def running(doomed: Doomed, point: str, log: Path) -> "Iterator[subprocess.Popen
     try:
         process.stdin.write(doomed.encode())
         process.stdin.flush()
-        assert process.stdout.readline() in (b"ready\n", b""), log.read_text()
+        assert process.stdout.readline() == b"ready\n", log.read_text()
         yield process
     finally:
         process.kill()
@@ -291,16 +305,6 @@ def wait_for_brokers(bootstrap: str, count: int) -> None:
         while len(admin.list_topics(timeout=10).brokers) < count:
             assert time.monotonic() < deadline, "the brokers do not see each other"
             time.sleep(0.02)
-
-
-def wait_for_death(
-    victim: "subprocess.Popen[bytes]", point: str, writers: list[Writer], log: Path
-) -> None:
-    if point == ANSWERED:
-        for writer in writers:
-            writer.wait_for_acks(10)
-        os.kill(victim.pid, signal.SIGKILL)
-    assert victim.wait(PATIENCE_S) == -signal.SIGKILL, log.read_text()
 
 
 async def look(scene: Scene, prepared: str) -> Left:

@@ -77,11 +77,14 @@ class Writer(threading.Thread):
         self.join(2 * PATIENCE_S)
         assert not self.is_alive(), f"{self.name} does not end"
 
-    def wait_for_acks(self, count: int) -> None:
-        """Wait until `count` more messages are acknowledged than are by now."""
-        wanted = len(self.acks) + count
+    def wait_for_acks(self, count: int, *, partitions: int = 0) -> None:
+        """Wait until `count` more messages are acknowledged, some of them in each partition."""
+        before = len(self.acks)
         deadline = time.monotonic() + PATIENCE_S
-        while len(self.acks) < wanted:
+        while (
+            len(self.acks) < before + count
+            or len({ack.partition for ack in self.acks[before:]}) < partitions
+        ):
             assert time.monotonic() < deadline, f"{self.name}: no acks, {self.failures}"
             time.sleep(0.005)
 
@@ -100,9 +103,44 @@ class Writer(threading.Thread):
             self.failures.append(f"fatal: {error}")
 
 
-def read_all(bootstrap: str, topic: str, partitions: int) -> Log:
-    """Everything in the topic, from offset 0 to the high watermarks, without a gap."""
-    consumer = Consumer(
+class Follower(threading.Thread):
+    """A consumer that reads a topic from its beginning and goes on until it has seen the end."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__(name=f"follower-{topic}", daemon=True)
+        self.topic = topic
+        self.log: Log = {partition: [] for partition in range(partitions)}
+        self.problems: list[str] = []
+        self._ends: dict[int, int] | None = None
+        self._gave_up = threading.Event()
+        self._consumer = open_consumer(bootstrap)
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+
+    def run(self) -> None:
+        while not self._gave_up.is_set() and not self._is_done():
+            for message in self._consumer.consume(1000, 0.1):
+                try:
+                    append_next(self.log, message)
+                except AssertionError as problem:
+                    self.problems.append(str(problem))
+                    return
+        self._consumer.close()
+
+    def finish(self, ends: dict[int, int]) -> None:
+        """Read to these high watermarks, and end."""
+        self._ends = ends
+        self.join(PATIENCE_S)
+        self._gave_up.set()
+        self.join(PATIENCE_S)
+
+    def _is_done(self) -> bool:
+        return self._ends is not None and all(
+            len(self.log[partition]) >= end for partition, end in self._ends.items()
+        )
+
+
+def open_consumer(bootstrap: str) -> Consumer:
+    return Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "judge",
@@ -111,6 +149,11 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> Log:
             **CLIENT,
         }
     )
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> Log:
+    """Everything in the topic, from offset 0 to the high watermarks, without a gap."""
+    consumer = open_consumer(bootstrap)
     ends = {}
     for partition in range(partitions):
         start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
@@ -122,24 +165,26 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> Log:
     while any(len(log[partition]) < end for partition, end in ends.items()):
         assert time.monotonic() < deadline, f"{topic} ends too soon: {ends}"
         for message in consumer.consume(1000, 0.2):
-            _append(log, message)
+            append_next(log, message)
     consumer.close()
     return log
 
 
-def _append(log: Log, message: Message) -> None:
-    assert message.error() is None, message.error()
+def append_next(log: Log, message: Message) -> None:
+    """Add a message, which must be the very next one of its partition."""
+    assert message.error() is None, str(message.error())
     partition, value = message.partition(), message.value()
     assert partition is not None
     assert value is not None
-    assert message.offset() == len(log[partition]), "offsets are not dense"
+    expected = len(log[partition])
+    assert message.offset() == expected, f"offset {message.offset()} instead of {expected}"
     log[partition].append(value)
 
 
 def check_acknowledged(writer: Writer, log: Log) -> None:
     """Promises 1 and 2: what was acknowledged is there, at its offset, with its value."""
     for ack in writer.acks:
-        assert log[ack.partition][ack.offset] == ack.value, ack
+        assert log[ack.partition][ack.offset : ack.offset + 1] == [ack.value], ack
 
 
 def check_exactly_once(writer: Writer, log: Log) -> None:

@@ -208,11 +208,13 @@ async def test_two_live_brokers_at_one_address_are_found(cluster: SmallCluster) 
         await cluster.control.register_broker(
             BrokerId(number),
             host="here",
-            port=9092,
+            port=9092 + number,
             rack=None,
             incarnation=uuid4(),
             lease_ms=60_000,
         )
+    assert found(await fsck(cluster)) == set()
+    cluster.damage("UPDATE brokers SET port = 9092")
     assert found(await fsck(cluster)) == {("brokers", Promise.HOLDERS)}
 
 

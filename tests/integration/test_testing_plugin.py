@@ -96,6 +96,18 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
         pass
 
 
+def test_a_broker_that_cannot_start_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Broker() as first:
+        address = replace(FAST.broker, listen=first.bootstrap)
+        with pytest.raises(OSError, match="address"), Broker(replace(FAST, broker=address)):
+            pass
+        assert len(list(tmp_path.iterdir())) == 1, "that of the first"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_data_outlives_the_broker_if_it_is_given_a_place(tmp_path: Path) -> None:
     storage = StorageSettings(
         objects=f"file:{tmp_path / 'objects'}", control=f"sqlite:{tmp_path / 'control.db'}"

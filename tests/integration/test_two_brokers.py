@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -256,7 +257,6 @@ class BrokerProcess:
         self._process = subprocess.Popen(
             [*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder
         )
-        self.address = self._greeted_address()
 
     def kill(self) -> None:
         self._process.kill()
@@ -269,7 +269,9 @@ class BrokerProcess:
             self._process.wait(ANSWER_SECONDS)
         self._process.stdout.close()
 
-    def _greeted_address(self) -> str:
+    @cached_property
+    def address(self) -> str:
+        """Known when the broker is ready, which is waited for here, so that two start at once."""
         assert self._process.stdout is not None
         said = b""
         for line in self._process.stdout:

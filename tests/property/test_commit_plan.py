@@ -18,7 +18,7 @@ from stratalog.control.model import (
     CommitOutcome,
     WriteTier,
 )
-from stratalog.control.sequences import ProducerState
+from stratalog.control.sequences import Producer, ProducerState, RecentBatch
 from stratalog.ids import (
     BrokerId,
     LeaderEpoch,
@@ -248,6 +248,26 @@ def check_row(
     assert row.max_timestamp == max(times)
     assert (row.committed_ms, row.leader_epoch) == (commit_ms, 4)
     assert row.byte_size <= MAX_ROW_BYTES or len(inside) == 1
+
+
+@given(st.lists(st.integers(0, 7), min_size=8, max_size=40), st.sampled_from([0, WRAP - 5]))
+def test_a_producer_that_repeats_itself_is_found_out(back: list[int], start: int) -> None:
+    """Of one producer: each batch is the next one, or one of those before it."""
+    producer = Producer(None)
+    accepted: list[int] = []
+    for step in back:
+        repeated = step and step <= len(accepted)
+        index = len(accepted) - step if repeated else len(accepted)
+        verdict = producer.take(0, (start + 2 * index) % WRAP, 1, 100 + index, 0)
+        if not repeated:
+            assert verdict is CommitOutcome.ACCEPTED
+            accepted.append(index)
+            producer = Producer(producer.state)
+        elif step <= 5:
+            assert isinstance(verdict, RecentBatch)
+            assert verdict.base_offset == 100 + index
+        else:
+            assert verdict is CommitOutcome.OUT_OF_ORDER_SEQUENCE
 
 
 answers = st.builds(

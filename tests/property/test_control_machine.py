@@ -1,11 +1,11 @@
 """A control plane on SQLite against a model in memory, through any order of operations."""
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
@@ -57,13 +57,17 @@ class ControlMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.loop = asyncio.new_event_loop()
         self.url = f"sqlite:{Path(self.folder.name) / 'control.db'}"
-        self.plane = self.run(open_control_plane(self.url))
+        # Ids decide the order in which partitions are drawn, so a replay must make the same.
+        self.entropy = Random(0).randbytes
+        self.plane = self.run(open_control_plane(self.url, entropy=self.entropy))
         self.topics: dict[str, TopicId] = {}
         self.model: dict[TopicPartition, ModelPartition] = {}
         self.condemned: list[ModelRow] = []
         """Rows of deleted topics that were not purged yet."""
         self.objects: set[ObjectId] = set()
         self.forgotten: set[ObjectId] = set()
+        self.reopened = 0
+        self.create_topic("a")
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
@@ -73,6 +77,7 @@ class ControlMachine(RuleBasedStateMachine):
         self.loop.close()
         self.folder.cleanup()
 
+    @precondition(lambda self: len(self.topics) < 2)
     @rule(name=st.sampled_from("ab"))
     def create_topic(self, name: str) -> None:
         if name in self.topics:
@@ -83,10 +88,14 @@ class ControlMachine(RuleBasedStateMachine):
             self.model[TopicPartition(topic.id, PartitionIndex(index))] = ModelPartition()
 
     @precondition(lambda self: self.model)
-    @rule(data=st.data())
-    def commit(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), blocks=st.integers(1, 4))
+    def commit(self, data: st.DataObject, blocks: int) -> None:
+        for _ in range(blocks):
+            self._commit_block(data)
+
+    def _commit_block(self, data: st.DataObject) -> None:
         """A byte between any two batches makes a row of each."""
-        object_id = ObjectId(uuid7(len(self.objects), os.urandom))
+        object_id = ObjectId(uuid7(len(self.objects), self.entropy))
         keys = data.draw(st.lists(st.sampled_from(sorted(self.model)), min_size=1, max_size=4))
         batches = [self._batch(data, key, 1000 * i) for i, key in enumerate(sorted(keys))]
         [answers] = self.run(self.plane.commit_blocks([_block(object_id, batches)]))
@@ -173,6 +182,7 @@ class ControlMachine(RuleBasedStateMachine):
             partition = self.model[key]
             partition.cut(partition.rows[expired - 1].end)
 
+    @precondition(lambda self: len(self.objects) > 5)
     @rule(name=st.sampled_from("ab"))
     def delete_topic(self, name: str) -> None:
         topic_id = self.topics.pop(name, None)
@@ -182,6 +192,7 @@ class ControlMachine(RuleBasedStateMachine):
         for key in [key for key in self.model if key.topic_id == topic_id]:
             self.condemned += self.model.pop(key).rows
 
+    @precondition(lambda self: self.condemned)
     @rule(max_rows=st.integers(1, 5))
     def purge(self, max_rows: int) -> None:
         removed = self.run(self.plane.purge_deleted_topics(max_rows=max_rows))
@@ -194,6 +205,7 @@ class ControlMachine(RuleBasedStateMachine):
                 pass
             self.condemned.clear()
 
+    @precondition(lambda self: self.objects)
     @rule()
     def forget_marked_objects(self) -> None:
         marked = self.run(self.plane.marked_objects(grace_ms=0, limit=100))
@@ -202,10 +214,12 @@ class ControlMachine(RuleBasedStateMachine):
         self.run(self.plane.forget_objects(ids))
         self.forgotten.update(ids)
 
+    @precondition(lambda self: len(self.objects) > 8 * self.reopened)
     @rule()
     def reopen(self) -> None:
+        self.reopened += 1
         self.run(self.plane.close())
-        self.plane = self.run(open_control_plane(self.url))
+        self.plane = self.run(open_control_plane(self.url, entropy=self.entropy))
 
     @precondition(lambda self: self.model)
     @rule(data=st.data(), max_bytes=st.integers(1, 3000))
@@ -269,7 +283,7 @@ def _block(object_id: ObjectId, batches: list[BatchToCommit]) -> BlockToCommit:
 
 
 ControlMachine.TestCase.settings = settings(
-    max_examples=20,
+    max_examples=30,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -18,7 +18,7 @@ from stratalog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
 from stratalog.cli.output import ProgressLine, note, progress_line, say
 from stratalog.cli.record_json import Record, RecordJsonError, record_from_json
 from stratalog.cli.topic import Topic, parse_pairs
-from stratalog.errors import StratalogError
+from stratalog.errors import RetriableError
 
 EPILOG = examples(
     "echo hello | stratalog produce greetings",
@@ -44,7 +44,7 @@ class Acks(StrEnum):
     ALL = "all"
 
 
-class NotStoredError(StratalogError):
+class NotStoredError(RetriableError):
     """Some records were not acknowledged."""
 
 

@@ -137,7 +137,11 @@ class PostgresDatabase:
         return self._url
 
     async def read(self, work: Work[T]) -> T:
-        return await self._repeat("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", work)
+        try:
+            return await self._repeat("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", work)
+        except CommitInDoubtError as error:
+            # Nothing was written, so nothing is in doubt: whoever reads may read again.
+            raise ControlUnavailableError(str(error)) from error
 
     async def write(self, work: Work[T]) -> T:
         return await self._repeat("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", work)
@@ -206,7 +210,9 @@ async def _begin(raw: "_Raw", begin: str) -> None:
     try:
         await raw.execute(begin)
     except (asyncpg.PostgresError, *_BROKEN) as error:
-        raw.terminate()
+        # The pool may have taken a broken connection back already.
+        with suppress(asyncpg.InterfaceError):
+            raw.terminate()
         raise _NotBegunError(_say(error)) from error
 
 

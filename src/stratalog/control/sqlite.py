@@ -50,6 +50,7 @@ class SqliteConnection:
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="control-sqlite")
         self._raw: sqlite3.Connection | None = None
+        self._begin: str | None = None
 
     async def open(self) -> None:
         # Switching a new file to the write-ahead log needs the file alone and does not wait for
@@ -74,14 +75,23 @@ class SqliteConnection:
         except sqlite3.Error as error:
             raise _translate(error, self._path) from error
 
-    async def run(self, begin: str, work: Work[T]) -> T:
+    async def read(self, work: Work[T]) -> T:
+        """Run `work` on one snapshot, which is taken by its first statement."""
+        self._begin = "BEGIN"
         try:
-            await self.call(lambda: self._sql(begin))
+            return await work(self)
+        finally:
+            # Not awaited: nobody needs to wait for the end of a snapshot, and a cancelled task
+            # must leave, too. The thread takes its work in order, so that whoever comes next
+            # finds the connection clean.
+            self._thread.submit(self._rollback)
+
+    async def write(self, work: Work[T]) -> T:
+        self._begin = "BEGIN IMMEDIATE"
+        try:
             result = await work(self)
             await self._commit()
         except BaseException:
-            # Not awaited: a cancelled task must leave, too. The thread takes its work in order,
-            # so that whoever comes next finds the connection clean.
             self._thread.submit(self._rollback)
             raise
         return result
@@ -99,8 +109,9 @@ class SqliteConnection:
         values = [SqliteDialect.arguments(row) for row in rows.values]
         return await self.call(lambda: [self._sql(text, row).fetchall() for row in values])
 
-    async def lock(self, name: str, *, shared: bool = False) -> None:
-        """Nothing to do: a write transaction is alone with the file."""
+    async def lock(self, name: str, *, shared: bool = False) -> None:  # noqa: ARG002
+        """Any name will do: a write transaction that has begun is alone with the file."""
+        await self.call(self._ensure_begun)
 
     async def _commit(self) -> None:
         try:
@@ -114,14 +125,21 @@ class SqliteConnection:
             raise _translate(error, self._path) from error
 
     def _sql(self, sql: str, values: list[Any] | tuple[()] = ()) -> sqlite3.Cursor:
+        """Run a statement. The first one of a transaction begins it, to save a change of thread."""
+        return self._ensure_begun().execute(sql, values)
+
+    def _ensure_begun(self) -> sqlite3.Connection:
         assert self._raw is not None, "the connection is not open"
-        return self._raw.execute(sql, values)
+        if self._begin is not None:
+            self._raw.execute(self._begin)
+            self._begin = None
+        return self._raw
 
     def _count_changes(self, sql: str, values: list[Any]) -> int:
         # Not the cursor's rowcount, which does not know a statement that begins with WITH.
         assert self._raw is not None, "the connection is not open"
         before = self._raw.total_changes
-        self._raw.execute(sql, values)
+        self._sql(sql, values)
         return self._raw.total_changes - before
 
     def _rollback(self) -> None:
@@ -162,13 +180,13 @@ class SqliteDatabase:
     async def read(self, work: Work[T]) -> T:
         reader = await self._idle_readers.get()
         try:
-            return await reader.run("BEGIN", work)
+            return await reader.read(work)
         finally:
             self._idle_readers.put_nowait(reader)
 
     async def write(self, work: Work[T]) -> T:
         async with self._writing:
-            return await self._writer.run("BEGIN IMMEDIATE", work)
+            return await self._writer.write(work)
 
     async def close(self) -> None:
         for connection in (self._writer, *self._readers):

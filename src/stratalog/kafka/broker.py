@@ -132,7 +132,7 @@ class _Assembly:
         hints = Hints(
             cluster_id=membership.cluster_id,
             others=membership.others,
-            on_hint=watermarks.advanced,
+            on_hint=watermarks.hinted,
         )
         await hints.start(*listening)
         stopping.callback(hints.close)

@@ -31,16 +31,22 @@ def copy_file(source: int, target: int) -> None:
         write_parts(target, [chunk])
 
 
-def read_exactly(descriptor: int, start: int, length: int) -> bytes:
-    """The bytes `[start, start + length)`, or fewer if the file ends before."""
-    data = os.pread(descriptor, length, start)
-    if len(data) == length or not data:
-        return data
-    pieces = [data]
-    while data and (missing := length - sum(map(len, pieces))):
-        data = os.pread(descriptor, missing, start + length - missing)
-        pieces.append(data)
-    return b"".join(pieces)
+def read_exactly(descriptor: int, start: int, length: int) -> bytearray:
+    """The bytes `[start, start + length)`, or fewer if the file ends before.
+
+    The answer can be written to, so that whoever stamps what it has read needs no copy.
+    """
+    data = bytearray(length)
+    view = memoryview(data)
+    filled = 0
+    while filled < length:
+        count = os.preadv(descriptor, [view[filled:]], start + filled)
+        if count == 0:
+            view.release()
+            del data[filled:]
+            break
+        filled += count
+    return data
 
 
 def sync_folder(folder: Path) -> None:

@@ -68,6 +68,7 @@ class Broker:
         if not self._ready.wait(_START_TIMEOUT_S):
             raise TimeoutError(f"the broker did not start within {_START_TIMEOUT_S} s")
         if self._failure is not None:
+            self._clean_up()
             raise self._failure
         return self
 
@@ -79,12 +80,15 @@ class Broker:
     ) -> None:
         if self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
+        self._clean_up()
+        if self._failure is not None and exc is None:
+            raise self._failure
+
+    def _clean_up(self) -> None:
         if self._thread is not None:
             self._thread.join(_STOP_TIMEOUT_S)
         if self._folder is not None:
             self._folder.cleanup()
-        if self._failure is not None and exc is None:
-            raise self._failure
 
     def _run(self, settings: Settings) -> None:
         try:

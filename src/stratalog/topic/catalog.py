@@ -81,8 +81,10 @@ class TopicCatalog:
         return self._remember([changed])[0]
 
     async def delete(self, topic: Topic) -> None:
-        self.forget(topic.id)
-        await self._control.delete_topic(topic.id)
+        try:
+            await self._control.delete_topic(topic.id)
+        finally:
+            self.forget(topic.id)
 
     def forget(self, topic_id: TopicId) -> None:
         """Ask again next time: somebody found out that this topic is not what we think."""

@@ -1,8 +1,8 @@
 """Who waits for which partition to grow.
 
 A reader registers first and looks then, so that nothing can be written between its look and its
-sleep. Whatever learns of new batches calls `advanced`: this broker's commits, hints of other
-brokers, and the slow poll here, which is the net under the other two.
+sleep. Whatever learns of new batches wakes it: this broker's commits, hints of other brokers, and
+the slow poll here, which is the net under the other two.
 """
 
 import asyncio
@@ -84,9 +84,14 @@ class Watermarks:
 
     def advanced(self, advanced: Mapping[TopicPartition, Offset]) -> None:
         """Wake the watches of partitions that have grown beyond what is known."""
+        self.hinted(advanced)
+        for partition, high_watermark in advanced.items():
+            self.seen(partition, high_watermark)
+
+    def hinted(self, advanced: Mapping[TopicPartition, Offset]) -> None:
+        """Wake them likewise, on the word of somebody who may be wrong: nothing is noted."""
         for partition, high_watermark in advanced.items():
             if partition in self._watches and high_watermark > self._known.get(partition, -1):
-                self._known[partition] = high_watermark
                 for watch in self._watches[partition]:
                     watch.wake()
 

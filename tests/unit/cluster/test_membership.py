@@ -102,13 +102,24 @@ async def test_brokers_get_the_lowest_ids_and_see_each_other(
 async def test_an_id_that_a_live_broker_has_is_refused(
     control: FailingControl, clock: TellingClock
 ) -> None:
-    first = await join(control, clock, 5)
+    first = await join(control, clock, 5, port=1)
     with pytest.raises(BrokerIdTakenError):
-        await join(control, clock, 5, port=9093)
+        await join(control, clock, 5, port=2)
     await first.leave()
-    second = await join(control, clock, 5)
+    second = await join(control, clock, 5, port=2)
     assert second.broker_id == 5
     await second.leave()
+
+
+async def test_a_broker_that_was_killed_has_its_id_back_when_it_starts_again(
+    control: FailingControl, clock: TellingClock
+) -> None:
+    killed = await join(control, clock, 5)
+    again = await join(control, TellingClock(), 5)
+    assert (again.broker_id, len(again.live())) == (5, 1)
+    for one in (killed, again):
+        await one.leave()
+    assert await control.inner.brokers() == []
 
 
 async def test_the_lease_is_renewed_three_times_before_it_ends(

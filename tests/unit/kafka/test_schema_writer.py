@@ -22,9 +22,9 @@ def test_a_response_is_written_as_kio_writes_it(key: ApiKey, version: int) -> No
     random = Random(version)
     for _ in range(5):
         entity = sample(load_response_schema(key, version), random)
-        values = plain(entity)
-        if hasattr(entity, "throttle_time"):
-            values["throttle_time"] = entity.throttle_time
+        durations = ("throttle_time", "heartbeat_interval")
+        given = {name: getattr(entity, name) for name in durations if hasattr(entity, name)}
+        values = {**plain(entity), **given}
         assert b"".join(write_response(key, version, values)) == encoded(entity)
 
 

@@ -1,5 +1,6 @@
 """A topic's write and read path on a real control plane and a store in memory."""
 
+import asyncio
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
@@ -105,7 +106,11 @@ class TopicRig:
         return written
 
     async def append_all(self, writes: dict[int, bytes]) -> list[PartitionWritten]:
-        written = await self.appender.append(
+        return await soon(await self.place(writes))
+
+    async def place(self, writes: dict[int, bytes]) -> "asyncio.Future[list[PartitionWritten]]":
+        """Append, and do not wait until it is durable."""
+        return await self.appender.append(
             [
                 PartitionWrite(
                     topic=self.topic,
@@ -115,7 +120,6 @@ class TopicRig:
                 for partition, data in writes.items()
             ]
         )
-        return await soon(written)
 
     def damage(self, statement: str, *values: object) -> None:
         """Change the control plane's tables behind its back."""

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.unit.block.rig import soon
 from tests.unit.topic.rig import NOW_MS, TopicRig, batch, records
 
 from stratalog.batch.build import build_batch
@@ -165,8 +166,10 @@ async def test_a_stopping_broker_takes_nothing(rig: TopicRig) -> None:
 
 async def test_appends_keep_the_order_of_their_calls(rig: TopicRig) -> None:
     """Also if the first one has to be compressed, which takes its time on another thread."""
-    slow = replace(rig.topic, configs={"compression.type": "gzip"})
-    quick, rig.topic = rig.topic, slow
-    first = await rig.append(0, batch(*[b"x" * 1000] * 100))
-    rig.topic = quick
-    assert (first.base_offset, (await rig.append(0, batch(b"y"))).base_offset) == (0, 100)
+    plain, zipped = rig.topic, replace(rig.topic, configs={"compression.type": "gzip"})
+    rig.topic = zipped
+    first = await rig.place({0: batch(*[b"x" * 1000] * 100)})
+    rig.topic = plain
+    second = await rig.place({0: batch(b"y")})
+    answers = [*await soon(first), *await soon(second)]
+    assert [answer.base_offset for answer in answers] == [0, 100]

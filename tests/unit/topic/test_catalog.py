@@ -144,6 +144,21 @@ async def test_own_changes_of_configs_are_seen_at_once(case: Case) -> None:
     assert cached.configs == {"retention.ms": "5"}
 
 
+async def test_who_asks_while_a_topic_is_being_deleted_does_not_bring_it_back(
+    tmp_path: Path,
+) -> None:
+    class Slow(ControlWrapper):
+        async def delete_topic(self, topic_id: TopicId) -> None:
+            assert await catalog.named(["a"]), "it is still there"
+            await self.inner.delete_topic(topic_id)
+
+    control = await open_control_plane(f"sqlite:{tmp_path / 'control.db'}")
+    catalog = TopicCatalog(control=Slow(control).plane, clock=ManualClock())
+    await catalog.delete(await catalog.create("a", partition_count=1, configs={}))
+    assert await catalog.named(["a"]) == {}
+    await control.close()
+
+
 async def test_a_topic_that_took_over_a_name_replaces_the_earlier_one(case: Case) -> None:
     earlier = await case.create("a")
     await case.catalog.named(["a"])

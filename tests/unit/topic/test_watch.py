@@ -101,6 +101,27 @@ async def test_a_lost_hint_is_made_good_by_the_poll(
     assert sorted(heads.asked[0]) == [P0, P1]
 
 
+async def test_a_hint_wakes_and_is_believed_no_further(watermarks: Watermarks) -> None:
+    """Anybody can send one: what it says must not hide what is true."""
+    with watermarks.watch([P0]) as watch:
+        watermarks.hinted({P0: high(1 << 62)})
+        assert await watch.grown(PATIENCE_S)
+        watch.rest()
+        watermarks.seen(P0, high(4))
+        watermarks.advanced({P0: high(5)})
+        assert await watch.grown(PATIENCE_S)
+
+
+@pytest.mark.parametrize(("told", "woken"), [(5, False), (6, True)])
+async def test_a_hint_of_what_is_known_wakes_nobody(
+    watermarks: Watermarks, told: int, woken: bool
+) -> None:
+    with watermarks.watch([P0]) as watch:
+        watermarks.seen(P0, high(5))
+        watermarks.hinted({P0: high(told), P1: high(told)})
+        assert await watch.grown(PATIENCE_S if woken else 0) is woken
+
+
 async def test_a_poll_that_finds_nothing_new_wakes_nobody(
     watermarks: Watermarks, heads: Heads, clock: TellingClock
 ) -> None:
