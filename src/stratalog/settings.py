@@ -38,7 +38,7 @@ class BrokerSettings:
     id: Annotated[int, Bounds(0, INT32_MOST)] | None = None
     """The broker's number. Not set, the control plane gives the lowest free one."""
     rack: str | None = None
-    """The zone this broker runs in."""
+    """The zone this broker runs in. Clients that tell their zone are given brokers of the same."""
     auto_create_topics: bool = True
     """Create a topic when a client first asks for it."""
     default_partitions: Positive = 1
@@ -106,7 +106,7 @@ class GroupsSettings:
     consumer_session_timeout_ms: Positive = 45 * SECOND_MS
     """How long a silent member of a group with `group.protocol=consumer` keeps its partitions.
     Shorter finds dead members sooner, and takes slow ones for dead."""
-    consumer_heartbeat_interval_ms: Positive = 5 * SECOND_MS
+    consumer_heartbeat_interval_ms: Annotated[int, Bounds(1, INT32_MOST)] = 5 * SECOND_MS
     """How often those members are told to send heartbeats. Each step of a rebalance waits for
     one; more of them cost the coordinator more."""
     consumer_topics_poll_ms: Positive = 2 * SECOND_MS
@@ -128,7 +128,8 @@ class JanitorSettings:
     answers_ms: NotNegative = HOUR_MS
     """How long the answers of a commit are kept for a broker in doubt about it."""
     producer_expiry_ms: NotNegative = 24 * HOUR_MS
-    """How long the sequences of an idle producer are remembered."""
+    """How long the sequences of an idle producer are remembered, as Kafka's
+    `producer.id.expiration.ms`. A repeat that comes later is not noticed."""
     chunk_rows: Positive = 2000
     """Rows that one deleting transaction removes at the most."""
 

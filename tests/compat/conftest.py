@@ -11,10 +11,33 @@ from tests.compat.clusters import Cluster, one_broker, two_brokers
 from tests.compat.confluent_client import ConfluentClient
 from tests.compat.kafka_python_client import KafkaPythonClient
 from tests.compat.kcat_client import KcatClient
+from tests.compat.recorder import Recorder
 
 ONE = "one broker"
 TWO = "two brokers"
 CLIENTS: list[Client] = [ConfluentClient(), KafkaPythonClient(), AiokafkaClient(), KcatClient()]
+
+COMPATIBILITY = Path(__file__).parents[2] / "docs" / "compatibility.json"
+_RECORDER = pytest.StashKey[Recorder]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--record-compatibility",
+        action="store_true",
+        help="write docs/compatibility.json: which client used which API (run all of tests/compat)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--record-compatibility"):
+        config.stash[_RECORDER] = Recorder()
+        config.stash[_RECORDER].install()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _RECORDER in session.config.stash:
+        session.config.stash[_RECORDER].write(COMPATIBILITY)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stratalog.control.group_model import CommittedOffset
 from stratalog.control.model import (
     BlockToCommit,
     CommitAnswer,
@@ -30,6 +31,7 @@ WITHHELD_FROM = 20
 STALE_BY = 7
 
 _commit_blocks = SqlControlPlane.commit_blocks
+_group_offsets = SqlControlPlane.group_offsets
 _find_batches = SqlControlPlane.find_batches
 _read = TopicReader.read
 _rows_within = reading._rows_within
@@ -126,6 +128,16 @@ def _swapped(rows: list[Coordinates]) -> list[Coordinates]:
             ]
             break
     return rows
+
+
+def forget_group_commits(patch: pytest.MonkeyPatch) -> None:
+    """Tell a group that it has committed less than it was told before."""
+
+    async def lie(plane: SqlControlPlane, *wanted: Any) -> list[CommittedOffset]:
+        told = await _group_offsets(plane, *wanted)
+        return [replace(one, offset=Offset(max(0, one.offset - STALE_BY))) for one in told]
+
+    patch.setattr(SqlControlPlane, "group_offsets", lie)
 
 
 def skip_between_fetches(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from tests.servers import S3Server
 from stratalog.settings import StorageSettings
 from stratalog.testing import Broker
 from stratalog.testing.checker.__main__ import summary
-from stratalog.testing.checker.history import Note
+from stratalog.testing.checker.history import Commit, Note, Stage
 from stratalog.testing.checker.recorder import Recorder
 from stratalog.testing.checker.run import Plan, run
 
@@ -41,6 +41,7 @@ async def test_clients_of_brokers_that_are_broken_all_the_time_see_no_violation(
         ),
         folder=tmp_path,
         drain_s=30.0,
+        groups=True,
     )
     outcome = await run(plan, tick)
     told = "\n".join(summary(outcome, SEED))
@@ -54,6 +55,7 @@ async def test_clients_of_brokers_that_are_broken_all_the_time_see_no_violation(
     assert sum(outcome.faults.values()) >= 4
     assert outcome.report.counts["sent ok"] > 500
     assert ticks
+    assert any(isinstance(event, Commit) and event.stage is Stage.OK for event in outcome.history)
 
 
 def test_the_command_judges_brokers_of_others_and_stored_histories(

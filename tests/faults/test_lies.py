@@ -10,7 +10,8 @@ from tests.faults import lies
 from stratalog.settings import BlockSettings, FetchSettings
 from stratalog.testing import Broker
 from stratalog.testing.broker import FAST
-from stratalog.testing.checker import Report, check
+from stratalog.testing.checker import History, Report, check
+from stratalog.testing.checker.history import Commit, Stage
 from stratalog.testing.checker.load import Load
 from stratalog.testing.checker.workload import Workload, create_topic, new_topic_name
 
@@ -40,7 +41,7 @@ def quiet_clients() -> None:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
-async def judged() -> Report:
+async def judged(*, groups: bool = False) -> Report:
     """A short life of a broker with many clients."""
     with Broker(SETTINGS) as broker:
         load = Load(
@@ -52,11 +53,18 @@ async def judged() -> Report:
             patience_s=5,
         )
         await create_topic(load)
-        workload = Workload(load, groups=False)
+        workload = Workload(load, groups=groups)
         workload.start()
-        await workload.acknowledged(ENOUGH_ACKS, seconds=30)
+        recorder = workload.recorder
+        assert await workload.until(lambda: recorder.acked >= ENOUGH_ACKS, 30)
+        if groups:
+            assert await workload.until(lambda: has_committed(recorder.history), 30)
         await workload.finish(seconds=DRAIN_SECONDS)
-    return check(workload.recorder.history)
+    return check(recorder.history)
+
+
+def has_committed(history: History) -> bool:
+    return any(isinstance(event, Commit) and event.stage is Stage.OK for event in history)
 
 
 async def test_an_honest_broker_is_found_to_be_honest() -> None:
@@ -74,3 +82,11 @@ async def test_a_lie_is_found_out(
     lie(monkeypatch)
     report = await judged()
     assert expected <= set(report.found)
+
+
+async def test_a_group_that_is_told_less_than_it_committed_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lies.forget_group_commits(monkeypatch)
+    report = await judged(groups=True)
+    assert "committed-back" in report.found

@@ -79,7 +79,7 @@ class Admin:
         """The addresses of all brokers."""
         with our_errors(self.bootstrap):
             found = self.client.list_topics(timeout=CONNECT_SECONDS).brokers
-        return [(broker.host, broker.port) for broker in found.values()]
+        return [(str(broker.host), broker.port) for broker in found.values()]
 
     def topic(self, name: str) -> TopicMetadata:
         topics = self.topics()

@@ -49,10 +49,10 @@ def partition_sizes(
 def _told(answer: Any, topic: str) -> list[tuple[int, int]]:
     return [
         (partition.partition_index, partition.partition_size)
-        for directory in answer.results
-        for found in directory.topics
+        for directory in answer.results or ()
+        for found in directory.topics or ()
         if found.name == topic
-        for partition in found.partitions
+        for partition in found.partitions or ()
     ]
 
 

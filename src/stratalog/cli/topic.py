@@ -115,7 +115,7 @@ def list_(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     epilog=examples("stratalog topic describe orders", "stratalog topic describe orders --json")
 )
 def describe(topic: Topic, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Show a topic's partitions, their leaders, offsets and bytes, and the configs that were set."""
+    """Show a topic's partitions, their leaders, offsets and bytes, and the configs set on it."""
     admin = Admin(bootstrap)
     found = admin.topic(topic)
     partitions = _describe_partitions(admin, found)

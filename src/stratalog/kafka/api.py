@@ -38,6 +38,7 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -82,6 +83,7 @@ SERVED: dict[ApiKey, Versions] = {
     ApiKey.DESCRIBE_PRODUCERS: Versions(0, 0, 0),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Versions(0, 1, 0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Versions(0, 1, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: Versions(0, 1, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0, 0),
 }
 

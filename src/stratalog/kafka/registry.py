@@ -29,6 +29,7 @@ from stratalog.kafka.handlers.heartbeat import HeartbeatHandler
 from stratalog.kafka.handlers.init_producer_id import InitProducerIdHandler
 from stratalog.kafka.handlers.join_group import JoinGroupHandler
 from stratalog.kafka.handlers.leave_group import LeaveGroupHandler
+from stratalog.kafka.handlers.list_config_resources import ListConfigResourcesHandler
 from stratalog.kafka.handlers.list_groups import ListGroupsHandler
 from stratalog.kafka.handlers.list_offsets import ListOffsetsHandler
 from stratalog.kafka.handlers.metadata import MetadataHandler
@@ -86,6 +87,7 @@ def dispatcher(components: Components, *, clock: Clock, metrics: Metrics) -> Dis
             ApiKey.DESCRIBE_PRODUCERS: DescribeProducersHandler(components),
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(components),
             ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(components),
+            ApiKey.LIST_CONFIG_RESOURCES: ListConfigResourcesHandler(components),
             ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(components),
         },
         clock=clock,

@@ -117,7 +117,8 @@ def summary(outcome: Outcome, seed: int) -> list[str]:
         f" {counts['sent unknown']:,} unknown, {counts['sent fail']:,} failed,"
         f" {counts['repeated by plain producers']:,} repeated by plain producers",
         f"read      {counts['records read']:,} records in {counts['polls']:,} polls;"
-        f" {'all was read in the end' if outcome.drained else 'NOT ALL could be read in the end'}",
+        f" {'all was read in the end' if outcome.drained else 'NOT ALL could be read in the end'}"
+        + (f"; stuck clients: {', '.join(outcome.stuck)}" if outcome.stuck else ""),
         f"faults    {faults or 'none'}; {len(outcome.crashes)} brokers ended by themselves",
         f"fsck      {ends}",
         f"verdict   {_verdict(outcome.report) if outcome.report.found or outcome.ok else 'BROKEN'},"
@@ -143,6 +144,7 @@ def _store(outcome: Outcome, folder: Path) -> Path:
         **outcome.report.as_dict(),
         "drained": outcome.drained,
         "crashes": outcome.crashes,
+        "stuck": outcome.stuck,
         "fsck": outcome.fsck.as_dict() if outcome.fsck is not None else None,
     }
     (folder / "report.json").write_text(json.dumps(findings, indent=1))

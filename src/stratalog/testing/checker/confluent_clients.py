@@ -116,13 +116,17 @@ class ConfluentProducer(threading.Thread):
         return True
 
     def _config(self) -> dict[str, Any]:
+        idempotent = self._promise is Promise.IDEMPOTENT
+        # When librdkafka gives one message of a batch up, it sends the others again under a new
+        # epoch, whether or not the batch was stored. So an idempotent producer gives up nothing.
+        timeout_ms = 0 if idempotent else int(self._load.patience_s * 1000)
         return client_config(
             self._load,
             **{
                 "acks": "all",
-                "enable.idempotence": self._promise is Promise.IDEMPOTENT,
+                "enable.idempotence": idempotent,
                 "max.in.flight.requests.per.connection": 5,
-                "message.timeout.ms": int(self._load.patience_s * 1000),
+                "message.timeout.ms": timeout_ms,
                 "request.timeout.ms": 3000,
                 "retry.backoff.ms": 50,
                 "linger.ms": 5,
@@ -327,7 +331,7 @@ class _Drain:
     def run(self, seconds: float) -> bool:
         clock = SystemClock()
         deadline = clock.monotonic() + seconds
-        ends = {partition: self._end(partition) for partition in self._next}
+        ends = {partition: self._end(partition, deadline) for partition in self._next}
         starts = tuple(Position(self._topic, partition, 0) for partition in self._next)
         self._recorder.add(Assign(client=self._name, positions=starts))
         self._consumer.assign(_as_partitions(starts))
@@ -338,10 +342,17 @@ class _Drain:
         self._recorder.add(Drained(client=self._name, ends=told))
         return True
 
-    def _end(self, partition: int) -> int:
+    def _end(self, partition: int, deadline: float) -> int:
+        """Clients need a moment to find out that brokers are back."""
         place = TopicPartition(self._topic, partition)
-        _, end = self._consumer.get_watermark_offsets(place, timeout=_WATERMARK_SECONDS)
-        return int(end)
+        while True:
+            try:
+                _, end = self._consumer.get_watermark_offsets(place, timeout=_WATERMARK_SECONDS)
+            except KafkaException:
+                if SystemClock().monotonic() > deadline:
+                    raise
+            else:
+                return int(end)
 
     def _poll(self) -> bool:
         records, lost = take_messages(self._consumer.consume(POLL_RECORDS, POLL_SECONDS))

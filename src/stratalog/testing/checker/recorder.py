@@ -4,7 +4,19 @@ import threading
 from dataclasses import replace
 from itertools import count
 
-from stratalog.testing.checker.history import Event, History, Poll, Promise, Record, Send, Stage
+from stratalog.testing.checker.history import (
+    Commit,
+    Drained,
+    Event,
+    History,
+    Place,
+    Poll,
+    Position,
+    Promise,
+    Record,
+    Send,
+    Stage,
+)
 
 
 class Recorder:
@@ -16,6 +28,8 @@ class Recorder:
         self._values: dict[str, str] = {}
         self._unseen: set[str] = set()
         self._read: set[str] = set()
+        self._committed: dict[Place, int] = {}
+        self._ends: dict[Place, int] = {}
         self._open = 0
         self._acked = 0
 
@@ -33,13 +47,26 @@ class Recorder:
         """Messages whose fate is not known yet."""
         return self._open
 
+    @property
+    def group_lag(self) -> int:
+        """Records that the group has still to commit, up to where the log was found to end."""
+        return sum(max(0, end - self._committed.get(at, 0)) for at, end in self._ends.items())
+
     def add(self, event: Event) -> None:
         with self._lock:
             if isinstance(event, Send):
                 self._take_send(event)
             elif isinstance(event, Poll):
                 event = self._take_poll(event)
+            elif isinstance(event, Commit) and event.stage is Stage.OK:
+                self._note_highest(self._committed, event.position)
+            elif isinstance(event, Drained):
+                for end in event.ends:
+                    self._note_highest(self._ends, end)
             self.history.append(event)
+
+    def _note_highest(self, offsets: dict[Place, int], position: Position) -> None:
+        offsets[position.place] = max(position.offset or 0, offsets.get(position.place, 0))
 
     def _take_send(self, event: Send) -> None:
         if event.stage is Stage.INVOKED:

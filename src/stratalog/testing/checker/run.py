@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from stratalog.checks.fsck import run_fsck
 from stratalog.checks.report import Report as FsckReport
@@ -58,6 +59,8 @@ class Outcome:
     faults: Counter[str]
     crashes: list[int]
     """Exit codes of brokers that ended by themselves."""
+    stuck: list[str]
+    """Clients that did not end when they were told to: their fault, or a broker's. Look into it."""
 
     @property
     def ok(self) -> bool:
@@ -65,11 +68,18 @@ class Outcome:
         return self.report.ok and self.drained and fsck_ok and not self.crashes
 
 
+class _End(NamedTuple):
+    """How the clients came to an end."""
+
+    drained: bool
+    stuck: list[str]
+
+
 async def run(plan_: Plan, tick: Tick) -> Outcome:
     if plan_.bootstrap is not None:
         recorder = Recorder()
-        drained = await _drive(plan_, plan_.bootstrap, recorder, None, tick)
-        return _judge(recorder, drained, None, Counter(), [])
+        end = await _drive(plan_, plan_.bootstrap, recorder, None, tick)
+        return _judge(recorder, end, None, Counter(), [])
     return await _run_with_brokers(plan_, tick)
 
 
@@ -81,15 +91,15 @@ async def _run_with_brokers(plan_: Plan, tick: Tick) -> Outcome:
         faults = plan(plan_.seed, plan_.seconds, brokers=len(brokers), targets=targets)
         nemesis = Nemesis(brokers, faults, note=lambda what: recorder.add(Note(what=what)))
         bootstrap = ",".join(broker.address for broker in brokers)
-        drained = await _drive(plan_, bootstrap, recorder, nemesis, tick)
+        end = await _drive(plan_, bootstrap, recorder, nemesis, tick)
     fsck = await _fsck(plan_.storage)
     crashes = [code for broker in brokers for code in broker.crashes]
-    return _judge(recorder, drained, fsck, nemesis.done, crashes)
+    return _judge(recorder, end, fsck, nemesis.done, crashes)
 
 
 def _judge(
     recorder: Recorder,
-    drained: bool,
+    end: _End,
     fsck: FsckReport | None,
     faults: Counter[str],
     crashes: list[int],
@@ -97,10 +107,11 @@ def _judge(
     return Outcome(
         history=recorder.history,
         report=check(recorder.history),
-        drained=drained,
+        drained=end.drained,
         fsck=fsck,
         faults=faults,
         crashes=crashes,
+        stuck=end.stuck,
     )
 
 
@@ -121,8 +132,8 @@ async def _brokers(plan_: Plan, storage: StorageSettings) -> AsyncIterator[list[
 
 async def _drive(
     plan_: Plan, bootstrap: str, recorder: Recorder, nemesis: Nemesis | None, tick: Tick
-) -> bool:
-    """Write and read under faults for the time that was given; whether all was read in the end."""
+) -> _End:
+    """Write and read under faults for the time that was given, and then to the end."""
     load = Load(
         bootstrap=bootstrap,
         topic=new_topic_name(),
@@ -142,7 +153,7 @@ async def _drive(
                 tasks.create_task(nemesis.run())
         if nemesis is not None:
             await nemesis.heal()
-        return await workload.finish(seconds=plan_.drain_s)
+        return _End(await workload.finish(seconds=plan_.drain_s), workload.stuck)
     finally:
         ticking.cancel()
         await asyncio.gather(ticking, return_exceptions=True)

@@ -6,6 +6,9 @@ installed.
 """
 
 import asyncio
+import sys
+import threading
+import traceback
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Protocol
@@ -14,7 +17,6 @@ from uuid import uuid4
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from stratalog.clock import SystemClock
-from stratalog.errors import RetriableError
 from stratalog.testing.checker.confluent_clients import (
     ConfluentConsumer,
     ConfluentMember,
@@ -23,7 +25,7 @@ from stratalog.testing.checker.confluent_clients import (
     drain,
     note_committed,
 )
-from stratalog.testing.checker.history import Promise
+from stratalog.testing.checker.history import Note, Promise
 from stratalog.testing.checker.load import Load
 from stratalog.testing.checker.recorder import Recorder
 
@@ -32,10 +34,6 @@ _GROUP_MEMBERS = 2
 _STEP_SECONDS = 0.05
 _STOP_SECONDS = 30.0
 _CREATE_SECONDS = 30.0
-
-
-class ClientStuckError(RetriableError):
-    """A client did not end in time."""
 
 
 class _Client(Protocol):
@@ -86,6 +84,8 @@ class Workload:
         ]
         self._producer_tasks, self._consumer_tasks = _aiokafka(load, self.recorder)
         self._running: dict[_Task, asyncio.Task[None]] = {}
+        self.stuck: list[str] = []
+        """Clients that did not end when they were told to."""
 
     def start(self) -> None:
         for thread in (*self._consumers, *self._members, *self._producers):
@@ -93,16 +93,14 @@ class Workload:
         for task in (*self._consumer_tasks, *self._producer_tasks):
             self._running[task] = asyncio.create_task(task.run(), name=task.name)
 
-    async def acknowledged(self, messages: int, *, seconds: float) -> bool:
-        """Wait until so many messages are acknowledged."""
-        return await self._until(lambda: self.recorder.acked >= messages, seconds)
-
     async def finish(self, *, seconds: float) -> bool:
         """End the producers, read everything, end the consumers. False if not all could be read."""
         patience_s = 2 * self._load.patience_s + _STOP_SECONDS
         await self._stop(self._producers, self._producer_tasks, patience_s)
         drained = await asyncio.to_thread(drain, self._load, self.recorder, "drain", seconds)
-        drained &= await self._until(lambda: not self.recorder.unseen, seconds if drained else 0)
+        drained &= await self.until(lambda: not self.recorder.unseen, seconds if drained else 0)
+        if self._groups:
+            drained &= await self.until(lambda: not self.recorder.group_lag, seconds)
         readers = [*self._consumers, *self._members]
         await self._stop(readers, self._consumer_tasks, _STOP_SECONDS)
         if self._groups:
@@ -115,12 +113,26 @@ class Workload:
         for client in (*threads, *tasks):
             client.stop()
         running = [self._running[task] for task in tasks]
-        if not await self._until(lambda: not _alive(threads, running), seconds):
-            raise ClientStuckError(f"still running: {', '.join(_alive(threads, running))}")
+        if not await self.until(lambda: not _alive(threads, running), seconds):
+            self._note_stuck(_alive(threads, running))
         for task in running:
-            await task
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
-    async def _until(self, done: Callable[[], bool], seconds: float) -> bool:
+    def _note_stuck(self, names: Sequence[str]) -> None:
+        """What they were told so far can be judged, so the run goes on without them."""
+        frames = sys._current_frames()
+        where = {
+            thread.name: traceback.extract_stack(frames[thread.ident])[-1].line
+            for thread in threading.enumerate()
+            if thread.ident in frames
+        }
+        for name in names:
+            self.stuck.append(name)
+            self.recorder.add(Note(what=f"{name} does not end: {where.get(name)}"))
+
+    async def until(self, done: Callable[[], bool], seconds: float) -> bool:
+        """Wait for something; False if it did not come in time."""
         deadline = self._clock.monotonic() + seconds
         while not done():
             if self._clock.monotonic() >= deadline:
