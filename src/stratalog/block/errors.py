@@ -11,18 +11,6 @@ class FencedProducerError(CallError):
     """A newer epoch of this producer has written already."""
 
 
-class UnknownProducerError(CallError):
-    """Nothing is remembered of this producer: it must start over with a new id."""
-
-
-class MessageTooLargeError(CallError):
-    """The batch is larger than the topic's `max.message.bytes`."""
-
-
-class TimestampOutOfBoundsError(CallError):
-    """The timestamps lie outside what the topic's `message.timestamp.*` configs allow."""
-
-
 class TransactionsUnsupportedError(CallError):
     """The request or batch belongs to a transaction, and this broker coordinates none."""
 

@@ -116,8 +116,7 @@ class CommitOutcome(IntEnum):
     OUT_OF_ORDER_SEQUENCE = 3
     FENCED_PRODUCER = 4
     """A newer epoch of this producer has written already."""
-    UNKNOWN_PRODUCER = 5
-    WRONG_TIER = 6
+    WRONG_TIER = 5
     """The partition does not write to blocks (any more)."""
 
 

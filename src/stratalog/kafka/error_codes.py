@@ -12,11 +12,8 @@ from stratalog.batch.errors import (
 )
 from stratalog.block.errors import (
     FencedProducerError,
-    MessageTooLargeError,
     OutOfOrderSequenceError,
-    TimestampOutOfBoundsError,
     TransactionsUnsupportedError,
-    UnknownProducerError,
     WrongTierError,
 )
 from stratalog.control.plane import (
@@ -93,14 +90,11 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     InvalidRecordsError: ErrorCode.invalid_record,
     UnsupportedCodecError: ErrorCode.unsupported_compression_type,
     BatchTooLargeError: ErrorCode.message_too_large,
-    MessageTooLargeError: ErrorCode.message_too_large,
     InvalidTimestampError: ErrorCode.invalid_timestamp,
-    TimestampOutOfBoundsError: ErrorCode.invalid_timestamp,
     # Producers.
     RequiredAcksError: ErrorCode.invalid_required_acks,
     OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
     FencedProducerError: ErrorCode.invalid_producer_epoch,
-    UnknownProducerError: ErrorCode.unknown_producer_id,
     # Of the codes that every client gives up on at once, this is the one for transactions;
     # the message says what it is about.
     TransactionsUnsupportedError: ErrorCode.transactional_id_authorization_failed,

@@ -20,7 +20,6 @@ from stratalog.block.errors import (
     FencedProducerError,
     OutOfOrderSequenceError,
     TransactionsUnsupportedError,
-    UnknownProducerError,
     WrongTierError,
 )
 from stratalog.block.writer import BlockWriter
@@ -42,10 +41,6 @@ _REJECTIONS: Mapping[CommitOutcome, tuple[type[StratalogError], str]] = {
     CommitOutcome.FENCED_PRODUCER: (
         FencedProducerError,
         "a newer instance of this producer has taken over",
-    ),
-    CommitOutcome.UNKNOWN_PRODUCER: (
-        UnknownProducerError,
-        "this producer's state has expired; it must start over",
     ),
     CommitOutcome.WRONG_TIER: (WrongTierError, "the partition does not write to blocks"),
 }

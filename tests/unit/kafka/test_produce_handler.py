@@ -7,11 +7,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.kafka.desk import Desk, answered
 
-from stratalog.batch.errors import CrcMismatchError, UnsupportedCodecError
+from stratalog.batch.errors import BatchTooLargeError, CrcMismatchError, UnsupportedCodecError
 from stratalog.block.errors import (
     BlockFailedError,
     FencedProducerError,
-    MessageTooLargeError,
     OutOfOrderSequenceError,
 )
 from stratalog.errors import OutcomeUnknownError, StratalogError
@@ -155,7 +154,7 @@ async def test_accepting_puts_records_in_order_before_anything_is_answered(desk:
     [
         (CrcMismatchError(17, "bad"), ErrorCode.corrupt_message),
         (UnsupportedCodecError(21, "7"), ErrorCode.unsupported_compression_type),
-        (MessageTooLargeError("big"), ErrorCode.message_too_large),
+        (BatchTooLargeError(8, "big"), ErrorCode.message_too_large),
         (OutOfOrderSequenceError("gap"), ErrorCode.out_of_order_sequence_number),
         (FencedProducerError("old"), ErrorCode.invalid_producer_epoch),
         (BlockFailedError("no store"), ErrorCode.kafka_storage_error),
