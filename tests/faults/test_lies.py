@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.faults import lies
 
-from stratalog.settings import BlockSettings, FetchSettings
+from stratalog.settings import BlockSettings, FetchSettings, GroupsSettings
 from stratalog.testing import Broker
 from stratalog.testing.broker import FAST
 from stratalog.testing.checker import History, Report, check
@@ -19,7 +19,10 @@ ENOUGH_ACKS = 400
 DRAIN_SECONDS = 2.0
 
 SETTINGS = replace(
-    FAST, block=BlockSettings(window_ms=5, cache_bytes=0), fetch=FetchSettings(poll_ms=50)
+    FAST,
+    block=BlockSettings(window_ms=5, cache_bytes=0),
+    fetch=FetchSettings(poll_ms=50),
+    groups=GroupsSettings(initial_rebalance_delay_ms=50),
 )
 """Without the cache of fresh blocks, every read goes the way that the lies are planted in."""
 

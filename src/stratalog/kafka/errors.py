@@ -20,7 +20,7 @@ class InvalidTopicNameError(CallError):
 
 
 class PartitionAssignmentError(CallError):
-    """Replicas were assigned by hand in a way that no cluster could follow."""
+    """Replicas were assigned by hand, which means nothing where objects hold the data."""
 
 
 class ReplicationFactorError(CallError):

@@ -85,6 +85,12 @@ async def test_any_sensible_replication_factor_is_taken_and_one_reported(
         (new_topic("new", replication_factor=0), ErrorCode.invalid_replication_factor),
         (new_topic("new", replication_factor=-2), ErrorCode.invalid_replication_factor),
         (
+            new_topic(
+                "new", num_partitions=-1, assignments=[{"partition_index": 0, "broker_ids": (1,)}]
+            ),
+            ErrorCode.invalid_replica_assignment,
+        ),
+        (
             new_topic("new", configs=[{"name": "retention.mss", "value": "1"}]),
             ErrorCode.invalid_config,
         ),
@@ -213,6 +219,7 @@ async def test_a_topic_grows(desk: Desk, version: int) -> None:
         ({"count": -1}, ErrorCode.invalid_partitions),
         ({"count": 10_001}, ErrorCode.invalid_partitions),
         ({"name": "nope"}, ErrorCode.unknown_topic_or_partition),
+        ({"assignments": [{"broker_ids": (1,)}]}, ErrorCode.invalid_replica_assignment),
     ],
 )
 async def test_what_stands_against_growing_is_told(

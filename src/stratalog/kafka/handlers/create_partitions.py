@@ -10,9 +10,8 @@ from stratalog.errors import StratalogError
 from stratalog.kafka.api import ApiKey
 from stratalog.kafka.components import Components
 from stratalog.kafka.error_codes import code_of, message_of
-from stratalog.kafka.errors import DuplicateEntryError
+from stratalog.kafka.errors import DuplicateEntryError, PartitionAssignmentError
 from stratalog.kafka.handler import Body
-from stratalog.kafka.replica_assignments import check_assignments
 from stratalog.kafka.request import Request
 from stratalog.kafka.schema_writer import Values, write_response
 from stratalog.kafka.topic_creation import check_partition_count
@@ -21,7 +20,6 @@ from stratalog.kafka.topic_creation import check_partition_count
 class CreatePartitionsHandler:
     def __init__(self, components: Components) -> None:
         self._catalog = components.catalog
-        self._membership = components.membership
 
     async def handle(self, request: Request, body: Any) -> Body:
         times = Counter(asked.name for asked in body.topics)
@@ -45,6 +43,8 @@ class CreatePartitionsHandler:
         return _values(asked.name, None)
 
     async def _grow(self, asked: Any, *, validate_only: bool) -> None:
+        if asked.assignments is not None:
+            raise PartitionAssignmentError("replicas cannot be assigned, brokers keep no data")
         check_partition_count(asked.count)
         found = await self._catalog.refreshed([asked.name])
         if asked.name not in found:
@@ -54,12 +54,6 @@ class CreatePartitionsHandler:
             raise PartitionCountError(
                 f"topic {topic.name!r} has {topic.partition_count} partitions: "
                 f"it cannot be given {asked.count}"
-            )
-        if asked.assignments is not None:
-            check_assignments(
-                [assigned.broker_ids for assigned in asked.assignments],
-                partition_count=asked.count - topic.partition_count,
-                brokers={broker.broker_id for broker in self._membership.live()},
             )
         if not validate_only:
             await self._catalog.add_partitions(topic, partition_count=asked.count)

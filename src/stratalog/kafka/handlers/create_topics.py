@@ -1,5 +1,4 @@
-"""CreateTopics. The object store replicates, so any replication factor is taken, and 1 reported,
-and any assignment of replicas that Kafka would take."""
+"""CreateTopics. The object store replicates, so any replication factor is taken, and 1 reported."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,7 +7,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from stratalog.control.model import Topic
-from stratalog.errors import CallError, StratalogError
+from stratalog.errors import StratalogError
 from stratalog.kafka.api import ApiKey
 from stratalog.kafka.components import Components
 from stratalog.kafka.config_description import describe_topic
@@ -19,18 +18,16 @@ from stratalog.kafka.errors import (
     ReplicationFactorError,
 )
 from stratalog.kafka.handler import Body
-from stratalog.kafka.replica_assignments import check_assignments
 from stratalog.kafka.request import Request
 from stratalog.kafka.schema_writer import Values, write_response
 from stratalog.kafka.topic_creation import TopicCreation
 
-_UNSET = -1
+_ANY_FACTOR = -1
 
 
 class CreateTopicsHandler:
     def __init__(self, components: Components, creation: TopicCreation) -> None:
         self._creation = creation
-        self._membership = components.membership
         self._defaults = components.settings.topic
 
     async def handle(self, request: Request, body: Any) -> Body:
@@ -49,8 +46,9 @@ class CreateTopicsHandler:
         try:
             if times > 1:
                 raise DuplicateEntryError(f"the request names topic {asked.name!r} {times} times")
-            count = self._partition_count(asked)
+            _check_replicas(asked)
             configs = {config.name: config.value for config in asked.configs}
+            count = asked.num_partitions
             if validate_only:
                 count = await self._creation.check(
                     asked.name, partition_count=count, configs=configs
@@ -60,28 +58,6 @@ class CreateTopicsHandler:
         except StratalogError as error:
             return _failed(asked.name, error)
         return self._succeeded(topic.name, topic, topic.partition_count, topic.configs)
-
-    def _partition_count(self, asked: Any) -> int:
-        """As many as were asked for, or as were given replicas by hand."""
-        if not asked.assignments:
-            _check_factor(asked)
-            return int(asked.num_partitions)
-        if (asked.num_partitions, asked.replication_factor) != (_UNSET, _UNSET):
-            raise CallError(
-                f"topic {asked.name!r}: assign replicas or give their number and that of"
-                " partitions, not both"
-            )
-        count = len(asked.assignments)
-        if {assigned.partition_index for assigned in asked.assignments} != set(range(count)):
-            raise PartitionAssignmentError(
-                f"topic {asked.name!r}: assignments must be for partitions 0, 1, 2 and so on"
-            )
-        check_assignments(
-            [assigned.broker_ids for assigned in asked.assignments],
-            partition_count=count,
-            brokers={broker.broker_id for broker in self._membership.live()},
-        )
-        return count
 
     def _succeeded(
         self, name: str, topic: Topic | None, partition_count: int, configs: Mapping[str, str]
@@ -98,8 +74,12 @@ class CreateTopicsHandler:
         }
 
 
-def _check_factor(asked: Any) -> None:
-    if asked.replication_factor < 1 and asked.replication_factor != _UNSET:
+def _check_replicas(asked: Any) -> None:
+    if asked.assignments:
+        raise PartitionAssignmentError(
+            f"topic {asked.name!r}: replicas cannot be assigned, brokers keep no data"
+        )
+    if asked.replication_factor < 1 and asked.replication_factor != _ANY_FACTOR:
         raise ReplicationFactorError(
             f"topic {asked.name!r}: replication factor {asked.replication_factor} is not positive"
         )

@@ -27,6 +27,7 @@ FAST: Mapping[str, Mapping[str, object]] = {
     "broker": {"lease_ms": 2000, "shutdown_timeout_ms": 5000},
     "block": {"window_ms": 20, "retry_ms": 15_000},
     "fetch": {"poll_ms": 200},
+    "groups": {"initial_rebalance_delay_ms": 200},
     "janitor": {"interval_ms": 3000, "grace_ms": 3000},
 }
 """Short times, so that a run of a minute sees what a day of a real cluster would."""
