@@ -1,6 +1,6 @@
 """How many offset commits a broker takes, beside bare upserts into the same database.
 
-Run: python -m bench.offsets [--connections 20] [--seconds 5] [--rounds 3] [--postgres [--writers 1]]
+Run: python -m bench.offsets [--connections 20] [--seconds 5] [--postgres [--writers 20]]
 
 Every connection commits one offset of a group of its own, again and again, each time when the last
 one was answered. The yardstick is the upsert of one such row per transaction, as durable as ours:

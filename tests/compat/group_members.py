@@ -158,7 +158,9 @@ class KafkaPythonMember(Member):
         )
         try:
             while not self._stopping.is_set():
-                found = consumer.poll(timeout_ms=50)
+                # Not shorter: a poll that times out at the moment in which the assignment comes
+                # loses it, and the client then waits for ever.
+                found = consumer.poll(timeout_ms=1000)
                 self._own(frozenset(each.partition for each in consumer.assignment()))
                 for records in found.values():
                     self.read += [(record.partition, record.offset) for record in records]

@@ -1,5 +1,7 @@
 """Idempotence: what a producer may write next, as the database remembers it."""
 
+from dataclasses import replace
+
 import pytest
 from tests.contract.control.building import (
     batch,
@@ -168,3 +170,14 @@ async def test_a_producer_that_has_expired_is_no_longer_told_and_may_go_on(
     assert (await produce(plane, topic, 3)).outcome is ACCEPTED
     [again] = (await plane.active_producers([part(topic)]))[part(topic)]
     assert again.last_sequence == 3
+
+
+async def test_what_follows_a_missing_batch_is_to_be_sent_again_after_it(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    follower = replace(batch(part(topic), producer=9, sequence=1), must_follow=True)
+    assert outcomes(await commit(plane, follower)) == [CommitOutcome.FOLLOWS_MISSING]
+    assert outcomes(await commit(plane, batch(part(topic), producer=9, sequence=0))) == [ACCEPTED]
+    gap = replace(follower, base_sequence=5)
+    assert outcomes(await commit(plane, gap)) == [CommitOutcome.FOLLOWS_MISSING]
+    assert outcomes(await commit(plane, follower)) == [ACCEPTED]

@@ -110,7 +110,9 @@ class ConfluentProducer(threading.Thread):
     def _serve(self, callbacks: Callable[[], object]) -> bool:
         try:
             callbacks()
-        except KafkaException as error:
+        # The binding goes on to call back while its own exception is pending, and that callback
+        # then fails inside the interpreter. What it would have told stays unknown.
+        except (KafkaException, SystemError) as error:
             self._note_broken(error)
             return False
         return True

@@ -1,0 +1,388 @@
+"""The coordinator over a real control plane: what is saved when, and who may answer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tests.faults.controls import ControlWrapper
+
+from stratalog.cluster.membership import Membership
+from stratalog.control.group_model import GroupKind, GroupRecord, OffsetToCommit
+from stratalog.control.model import Topic
+from stratalog.control.open import open_control_plane
+from stratalog.control.plane import ControlPlane, ControlUnavailableError, NotCoordinatorError
+from stratalog.groups import coordinator as coordinator_module
+from stratalog.groups.classic_groups import ClassicGroups
+from stratalog.groups.classic_model import JoinAnswer, JoinRequest, Leaving, SyncRequest
+from stratalog.groups.coordinator import GroupCoordinator
+from stratalog.groups.errors import (
+    GroupNotEmptyError,
+    GroupNotFoundError,
+    NotLoadedError,
+    RebalanceInProgressError,
+    UnknownMemberError,
+)
+from stratalog.groups.group import Committer
+from stratalog.ids import Offset, PartitionIndex, TopicPartition
+from stratalog.settings import GroupsSettings
+from stratalog.testing.clock import ManualClock
+
+GROUP = "readers"
+LEASE_MS = 600_000
+NOBODY = Committer("", None, -1)
+
+
+class SlowControl(ControlWrapper):
+    """Saves when it is told to, or fails to."""
+
+    def __init__(self, inner: ControlPlane) -> None:
+        super().__init__(inner)
+        self.open = asyncio.Event()
+        self.open.set()
+        self.saving = asyncio.Event()
+        self.failures: list[Exception] = []
+        self.saved: list[GroupRecord] = []
+
+    async def save_group(self, record: GroupRecord) -> None:
+        self.saving.set()
+        await self.open.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        await self.inner.save_group(record)
+        self.saved.append(record)
+
+
+class Node:
+    """One broker's part in groups."""
+
+    def __init__(self, control: SlowControl, clock: ManualClock, membership: Membership) -> None:
+        self.control = control
+        self.clock = clock
+        self.membership = membership
+        self.coordinator = GroupCoordinator(
+            control=control.plane, membership=membership, clock=clock
+        )
+        settings = GroupsSettings(initial_rebalance_delay_ms=0)
+        self.classic = ClassicGroups(self.coordinator, settings)
+
+    @classmethod
+    async def start(cls, plane: ControlPlane, clock: ManualClock, port: int) -> "Node":
+        membership = await Membership.join(
+            control=plane,
+            clock=clock,
+            broker_id=None,
+            host="here",
+            port=port,
+            rack=None,
+            incarnation=uuid4(),
+            lease_ms=LEASE_MS,
+        )
+        return cls(SlowControl(plane), clock, membership)
+
+    async def stop(self) -> None:
+        await self.coordinator.stop()
+        await self.membership.leave()
+
+    async def join(self, member_id: str = "", group_id: str = GROUP) -> JoinAnswer:
+        return await self.classic.join(
+            group_id,
+            JoinRequest(
+                member_id=member_id,
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=30_000,
+                protocol_type="consumer",
+                protocols={"range": b"\0\0\0\0\0\1\0\6events"},
+                requires_known_id=False,
+            ),
+        )
+
+    async def sync(self, joined: JoinAnswer, **assignments: bytes) -> bytes:
+        given = {joined.member_id: assignments["own"]} if "own" in assignments else {}
+        answer = await self.classic.sync(
+            GROUP,
+            SyncRequest(
+                member_id=joined.member_id, generation=joined.generation, assignments=given
+            ),
+        )
+        if answer.error is not None:
+            raise answer.error
+        return answer.assignment
+
+    async def beat(self, joined: JoinAnswer) -> None:
+        await self.classic.heartbeat(GROUP, joined.member_id, None, joined.generation)
+
+    async def stable(self) -> JoinAnswer:
+        joined = await self.join()
+        assert await self.sync(joined, own=b"mine") == b"mine"
+        return joined
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
+    opened = await open_control_plane(f"sqlite:{tmp_path / 'control.db'}")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def node(plane: ControlPlane, clock: ManualClock) -> AsyncIterator[Node]:
+    started = await Node.start(plane, clock, 1)
+    yield started
+    await started.stop()
+
+
+@pytest.fixture
+async def other(plane: ControlPlane, clock: ManualClock, node: Node) -> AsyncIterator[Node]:
+    started = await Node.start(plane, clock, 2)
+    yield started
+    await started.stop()
+
+
+@pytest.fixture
+async def topic(plane: ControlPlane) -> Topic:
+    return await plane.create_topic("events", partition_count=2, configs={})
+
+
+def offset(topic: Topic, value: int) -> OffsetToCommit:
+    return OffsetToCommit(
+        topic_id=topic.id,
+        partition=PartitionIndex(0),
+        offset=Offset(value),
+        leader_epoch=0,
+        metadata="",
+    )
+
+
+async def settled(*tasks: "asyncio.Future[Any]") -> None:
+    """Let everything that can go on do so."""
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+
+
+async def test_nobody_is_told_before_the_state_is_saved(node: Node) -> None:
+    joined = await node.join()
+    node.control.open.clear()
+    node.control.saving.clear()
+    syncing = asyncio.create_task(node.sync(joined, own=b"mine"))
+    await node.control.saving.wait()
+    again = asyncio.create_task(node.sync(joined))
+    await settled()
+    assert not syncing.done()
+    assert not again.done(), "an assignment that is not saved yet was told"
+    await node.beat(joined)
+    node.control.open.set()
+    assert await syncing == await again == b"mine"
+    assert node.control.saved[-1].state_name == "Stable"
+
+
+async def test_a_client_that_goes_away_does_not_cut_a_save_off(node: Node) -> None:
+    joined = await node.join()
+    node.control.open.clear()
+    node.control.saving.clear()
+    syncing = asyncio.create_task(node.sync(joined, own=b"mine"))
+    await node.control.saving.wait()
+    syncing.cancel()
+    node.control.open.set()
+    assert await node.sync(joined) == b"mine"
+
+
+async def test_a_save_that_fails_is_told_and_the_members_join_again(node: Node) -> None:
+    joined = await node.join()
+    node.control.failures = [ControlUnavailableError("away")]
+    with pytest.raises(ControlUnavailableError):
+        await node.sync(joined, own=b"mine")
+    with pytest.raises(RebalanceInProgressError):
+        await node.beat(joined)
+    again = await node.join(joined.member_id)
+    assert again.generation == joined.generation + 1
+    assert await node.sync(again, own=b"mine") == b"mine"
+
+
+async def test_another_broker_goes_on_with_the_same_generation(node: Node, other: Node) -> None:
+    joined = await node.stable()
+    with pytest.raises(NotCoordinatorError):
+        await other.beat(joined)
+    await node.stop()
+    with pytest.raises(NotCoordinatorError):
+        await node.beat(joined)
+    located = await other.coordinator.locate(GROUP)
+    assert located.broker_id == other.membership.broker_id
+    await other.beat(joined)
+    assert await other.sync(joined) == b"mine"
+    again = await other.join(joined.member_id)
+    assert again.generation == joined.generation + 1
+
+
+async def test_who_waits_is_sent_on_when_the_broker_stops(node: Node) -> None:
+    joined = await node.stable()
+    waiting = asyncio.create_task(node.join())
+    await settled()
+    await node.coordinator.stop()
+    with pytest.raises(NotCoordinatorError):
+        await waiting
+    with pytest.raises(NotCoordinatorError):
+        await node.beat(joined)
+    with pytest.raises(NotCoordinatorError):
+        await node.coordinator.fetch_offsets(GROUP, NOBODY, None)
+
+
+def is_alive(node: Node) -> bool:
+    return node.membership.is_surely_alive
+
+
+async def test_a_broker_answers_only_while_its_lease_is_surely_alive(
+    node: Node, clock: ManualClock, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = await node.stable()
+    assert is_alive(node)
+
+    async def never(*args: Any, **more: Any) -> bool:
+        raise ControlUnavailableError("away")
+
+    monkeypatch.setattr(plane, "renew_broker", never)
+    group_before = await node.coordinator.look(GROUP, lambda held, _: held)
+    for _ in range(LEASE_MS // 1000 // 5 - 1):
+        await clock.advance(5)
+        await node.beat(joined)
+    await clock.advance(5)
+    assert not is_alive(node)
+    with pytest.raises(NotCoordinatorError):
+        await node.beat(joined)
+    with pytest.raises(NotCoordinatorError):
+        await node.coordinator.commit_offsets(GROUP, NOBODY, [])
+    monkeypatch.undo()
+    await node.membership._renew()
+    assert is_alive(node)
+    await node.beat(joined)
+    group_after = await node.coordinator.look(GROUP, lambda held, _: held)
+    assert group_after is not group_before, "it may have been another's in between"
+
+
+async def test_a_group_that_was_taken_over_is_dropped_at_the_first_refusal(
+    node: Node, other: Node, plane: ControlPlane, topic: Topic
+) -> None:
+    joined = await node.stable()
+    await node.coordinator.commit_offsets(
+        GROUP, Committer(joined.member_id, None, joined.generation), [offset(topic, 4)]
+    )
+    # Behind the first one's back: to it, its lease is still alive.
+    await plane.remove_broker(node.membership.broker_id, node.membership.incarnation)
+    committer = Committer(joined.member_id, None, joined.generation)
+    await other.coordinator.commit_offsets(GROUP, committer, [offset(topic, 9)])
+    with pytest.raises(NotCoordinatorError):
+        await node.coordinator.commit_offsets(GROUP, committer, [offset(topic, 5)])
+    with pytest.raises(NotCoordinatorError):
+        await node.join()
+    [found] = await other.coordinator.fetch_offsets(GROUP, NOBODY, None)
+    assert found.offset == 9
+
+
+async def test_a_session_ends_by_the_clock_and_that_is_saved(
+    node: Node, clock: ManualClock
+) -> None:
+    joined = await node.stable()
+    await clock.advance(9.9)
+    await node.beat(joined)
+    await clock.advance(9.9)
+    await settled()
+    await node.beat(joined)
+    await clock.advance(10.1)
+    await clock.advance(10.1)
+    await settled()
+    with pytest.raises(UnknownMemberError):
+        await node.beat(joined)
+    assert node.control.saved[-1].state_name == "Empty"
+
+
+async def test_many_who_ask_at_once_load_a_group_once(node: Node, plane: ControlPlane) -> None:
+    looks = [node.coordinator.look(GROUP, lambda held, _: held) for _ in range(5)]
+    assert len(set(map(id, await asyncio.gather(*looks)))) == 1
+
+
+async def test_groups_without_members_are_forgotten_when_there_are_too_many(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator_module, "MOST_IDLE", 3)
+    await node.stable()
+    for number in range(5):
+        await node.coordinator.look(f"idle-{number}", lambda held, _: held)
+    held = node.coordinator._groups
+    assert list(held) == [GROUP, "idle-3", "idle-4"]
+
+
+async def test_a_group_of_an_unknown_kind_is_left_alone(node: Node, plane: ControlPlane) -> None:
+    membership = node.membership
+    record = await plane.open_group(GROUP, membership.broker_id, membership.incarnation)
+    await plane.save_group(
+        GroupRecord(
+            group_id=GROUP,
+            term=record.term,
+            kind=GroupKind.CONSUMER,
+            state_name="Stable",
+            protocol_type="consumer",
+            state=b"?",
+            empty_since_ms=None,
+        )
+    )
+    with pytest.raises(NotLoadedError):
+        await node.join()
+
+
+async def test_a_group_exists_once_it_has_members_or_offsets(node: Node, topic: Topic) -> None:
+    for ask in (node.coordinator.describe, node.coordinator.delete):
+        with pytest.raises(GroupNotFoundError):
+            await ask("simple")
+    await node.coordinator.commit_offsets("simple", NOBODY, [offset(topic, 3)])
+    assert (await node.coordinator.describe("simple")).state_name == "Empty"
+    assert [each.group_id for each in await node.coordinator.listed()] == ["simple"]
+    await node.coordinator.delete("simple")
+    assert await node.coordinator.listed() == []
+    with pytest.raises(GroupNotFoundError):
+        await node.coordinator.describe("simple")
+
+
+async def test_only_an_empty_group_is_deleted(node: Node) -> None:
+    joined = await node.stable()
+    with pytest.raises(GroupNotEmptyError):
+        await node.coordinator.delete(GROUP)
+    await node.classic.leave(GROUP, [Leaving(member_id=joined.member_id)])
+    await node.coordinator.delete(GROUP)
+    assert (await node.join()).generation == 1
+
+
+async def test_offsets_are_deleted_unless_a_member_reads_the_topic(
+    node: Node, topic: Topic
+) -> None:
+    joined = await node.stable()
+    committer = Committer(joined.member_id, None, joined.generation)
+    await node.coordinator.commit_offsets(GROUP, committer, [offset(topic, 3)])
+    is_deletable = await node.coordinator.deletable_offsets(GROUP)
+    assert not is_deletable("events")
+    assert is_deletable("others")
+    await node.coordinator.delete_offsets(GROUP, [TopicPartition(topic.id, PartitionIndex(0))])
+    assert await node.coordinator.fetch_offsets(GROUP, NOBODY, None) == []
+
+
+async def test_every_group_is_listed_by_one_broker_with_its_present_state(
+    node: Node, other: Node
+) -> None:
+    await node.stable()
+    await other.join(group_id="elsewhere")
+    waiting = asyncio.create_task(node.join())
+    await settled()
+    mine, theirs = await node.coordinator.listed(), await other.coordinator.listed()
+    assert [(each.group_id, each.state_name) for each in mine] == [(GROUP, "PreparingRebalance")]
+    assert [each.group_id for each in theirs] == ["elsewhere"]
+    waiting.cancel()
+    await node.stop()
+    await other.membership.refresh()
+    listed = await other.coordinator.listed()
+    assert [each.group_id for each in listed] == ["elsewhere", GROUP]
