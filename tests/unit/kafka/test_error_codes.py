@@ -14,7 +14,7 @@ from stratalog.objects.store import StoreAccessError, StoreUnavailableError
 
 
 def every_error() -> Iterator[type[StratalogError]]:
-    for room in ("batch", "objects", "control", "cluster", "block", "topic", "kafka"):
+    for room in ("batch", "objects", "control", "cluster", "block", "topic", "groups", "kafka"):
         package = importlib.import_module(f"{stratalog.__name__}.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
