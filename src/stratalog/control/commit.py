@@ -177,7 +177,7 @@ class _Partition:
             producer = Producer(self._known.get((self._key, batch.producer_id)))
             self._producers[batch.producer_id] = producer
         if batch.must_follow and not producer.is_known:
-            return CommitOutcome.OUT_OF_ORDER_SEQUENCE, NO_OFFSET, -1
+            return CommitOutcome.FOLLOWS_MISSING, NO_OFFSET, -1
         verdict = producer.take(
             batch.producer_epoch,
             batch.base_sequence,
@@ -189,6 +189,8 @@ class _Partition:
             return _ACCEPTED, self._next_offset, self._commit_ms
         if isinstance(verdict, RecentBatch):
             return CommitOutcome.DUPLICATE, Offset(verdict.base_offset), verdict.append_time_ms
+        if batch.must_follow and verdict is CommitOutcome.OUT_OF_ORDER_SEQUENCE:
+            return CommitOutcome.FOLLOWS_MISSING, NO_OFFSET, -1
         return verdict, NO_OFFSET, -1
 
     def _extend(self, row: NewRow | None, object_id: ObjectId, batch: BatchToCommit) -> NewRow:

@@ -89,8 +89,8 @@ class BatchToCommit:
     producer_epoch: int
     base_sequence: int
     must_follow: bool = False
-    """Whether a producer that is unknown must not begin with this batch, because the broker has
-    given up one before it."""
+    """Whether the broker has given up a batch before this one: then an unknown producer must not
+    begin with it, and out of order means that it is to be sent again."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -118,6 +118,9 @@ class CommitOutcome(IntEnum):
     """A newer epoch of this producer has written already."""
     WRONG_TIER = 5
     """The partition does not write to blocks (any more)."""
+    FOLLOWS_MISSING = 6
+    """Out of order, and the broker knows why: it gave up a batch before this one. To be sent again
+    after that one; told "out of order", a client would start a new epoch instead."""
 
 
 class CommitAnswer(NamedTuple):

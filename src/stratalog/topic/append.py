@@ -17,6 +17,7 @@ from stratalog.batch.stamp import stamp_max_timestamp
 from stratalog.batch.validate import validate
 from stratalog.block.block import EntryBatch
 from stratalog.block.errors import (
+    BlockFailedError,
     FencedProducerError,
     OutOfOrderSequenceError,
     TransactionsUnsupportedError,
@@ -37,6 +38,10 @@ _REJECTIONS: Mapping[CommitOutcome, tuple[type[StratalogError], str]] = {
     CommitOutcome.OUT_OF_ORDER_SEQUENCE: (
         OutOfOrderSequenceError,
         "a batch before this one is missing",
+    ),
+    CommitOutcome.FOLLOWS_MISSING: (
+        BlockFailedError,
+        "a batch before this one was given up; send them again in order",
     ),
     CommitOutcome.FENCED_PRODUCER: (
         FencedProducerError,

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 
 from stratalog.batch.header import TimestampType
@@ -93,19 +94,8 @@ def offsets(answers: Sequence[CommitAnswer]) -> list[int]:
     return [answer.base_offset for answer in answers]
 
 
-def _at(each: BatchToCommit, start: int) -> BatchToCommit:
-    return BatchToCommit(
-        topic_id=each.topic_id,
-        partition=each.partition,
-        byte_offset=start,
-        byte_size=each.byte_size,
-        last_offset_delta=each.last_offset_delta,
-        max_timestamp=each.max_timestamp,
-        timestamp_type=each.timestamp_type,
-        producer_id=each.producer_id,
-        producer_epoch=each.producer_epoch,
-        base_sequence=each.base_sequence,
-    )
+def _at(batch: BatchToCommit, byte_offset: int) -> BatchToCommit:
+    return replace(batch, byte_offset=byte_offset)
 
 
 def span(partition: TopicPartition, offset: int, max_bytes: int = 1_000_000) -> Span:

@@ -346,9 +346,9 @@ async def test_what_follows_a_given_up_beginning_is_turned_away_until_that_retur
     queued = writer.add([rig.batch(producer=5, sequence=1)])
     with pytest.raises(StoreUnavailableError):
         await soon(first)
-    assert outcomes(await soon(queued)) == [CommitOutcome.OUT_OF_ORDER_SEQUENCE]
+    assert outcomes(await soon(queued)) == [CommitOutcome.FOLLOWS_MISSING]
     later = await soon(writer.add([rig.batch(producer=5, sequence=2)]))
-    assert outcomes(later) == [CommitOutcome.OUT_OF_ORDER_SEQUENCE]
+    assert outcomes(later) == [CommitOutcome.FOLLOWS_MISSING]
     for sequence in range(3):
         again = await soon(writer.add([rig.batch(producer=5, sequence=sequence)]))
         assert (outcomes(again), offsets(again)) == ([CommitOutcome.ACCEPTED], [sequence])
@@ -371,7 +371,7 @@ async def test_the_rest_of_a_block_is_written_when_some_of_it_is_turned_away(rig
     )
     assert outcomes(mixed) == [
         CommitOutcome.ACCEPTED,
-        CommitOutcome.OUT_OF_ORDER_SEQUENCE,
+        CommitOutcome.FOLLOWS_MISSING,
         CommitOutcome.ACCEPTED,
         CommitOutcome.ACCEPTED,
     ]
@@ -385,7 +385,7 @@ async def test_a_beginning_that_is_given_up_twice_is_still_waited_for(rig: Rig) 
         with pytest.raises(StoreUnavailableError):
             await soon(writer.add([rig.batch(producer=5, sequence=0)]))
         refused = await soon(writer.add([rig.batch(producer=5, sequence=1)]))
-        assert outcomes(refused) == [CommitOutcome.OUT_OF_ORDER_SEQUENCE]
+        assert outcomes(refused) == [CommitOutcome.FOLLOWS_MISSING]
     assert offsets(await soon(writer.add([rig.batch(producer=5, sequence=0)]))) == [0]
 
 
