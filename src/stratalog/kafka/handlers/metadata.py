@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from stratalog.control.model import BrokerInfo, Topic
-from stratalog.errors import StratalogError
+from stratalog.errors import RetriableError, StratalogError
 from stratalog.ids import PartitionIndex, TopicId, TopicPartition, kafka_base64
 from stratalog.kafka.components import Components
 from stratalog.kafka.error_codes import code_of
@@ -70,7 +70,7 @@ class MetadataHandler:
         names = [asked.name for asked in body.topics if asked.name is not None]
         # Not from the cache: whoever has just created or grown a topic through another broker
         # asks here next, and clients ask seldom enough.
-        named = await self._catalog.refreshed(list(dict.fromkeys(names))) if names else {}
+        named = await self._named(list(dict.fromkeys(names))) if names else {}
         ids = [key for asked in body.topics if (key := _asked_id(request, asked)) is not None]
         identified = await self._catalog.with_ids(ids) if ids else {}
         parts = []
@@ -87,6 +87,14 @@ class MetadataHandler:
             else:
                 parts.append(await self._missing(request, body, asked.name or ""))
         return parts
+
+    async def _named(self, names: list[str]) -> dict[str, Topic]:
+        """As fresh as can be had: while the control plane is away, as the cache knows them, so
+        that producers and consumers keep their broker and wait there."""
+        try:
+            return await self._catalog.refreshed(names)
+        except RetriableError:
+            return await self._catalog.named(names)
 
     async def _missing(self, request: Request, body: Any, name: str) -> bytes:
         try:
