@@ -203,7 +203,7 @@ def test_an_idempotent_batch_refused_in_an_outage_is_taken_afterwards(frail: Fra
         with away(frail.store):
             assert wire.produce(topic, batch(0)).error_code is ErrorCode.kafka_storage_error
         overtaking = wire.produce(topic, batch(1)).error_code
-        assert overtaking is ErrorCode.out_of_order_sequence_number
+        assert overtaking is ErrorCode.kafka_storage_error
         for sequence in (0, 1, 0):
             assert wire.produce(topic, batch(sequence)).base_offset == sequence
         assert wire.fetch_values(topic) == [b"0", b"1"]
