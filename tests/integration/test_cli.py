@@ -296,8 +296,10 @@ def test_up_has_everything_that_was_acknowledged_when_it_starts_again(tmp_path: 
 
 def _stop(process: subprocess.Popen[str], number: signal.Signals) -> str:
     process.send_signal(number)
-    output = process.communicate(timeout=STOP_SECONDS)[0]
-    assert process.returncode == 0, output
+    # Not `communicate`, which would miss the lines that were read ahead with the first one.
+    assert process.stdout is not None
+    output = process.stdout.read()
+    assert process.wait(STOP_SECONDS) == 0, output
     assert output.rstrip().endswith("Stopped.")
     return output
 

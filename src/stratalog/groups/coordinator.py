@@ -266,7 +266,9 @@ class GroupCoordinator:
                 empty_since_ms=None,
             )
         )
-        held.saved_revision = revision
+        # A group of another kind may have taken its place meanwhile, and is not saved by this.
+        if held.group is group:
+            held.saved_revision = revision
         held.was_saved = True
 
     # Time.

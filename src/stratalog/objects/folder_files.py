@@ -153,7 +153,10 @@ class FolderFiles:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
-            raise KeyConflictError(f"put {target}: a part of this path is an object") from None
+            if any(parent.is_file() for parent in target.parents):
+                raise KeyConflictError(f"put {target}: a part of this path is an object") from None
+            # It was there and is gone: a delete has removed the folder while it was looked at.
+            raise FileNotFoundError(target.parent) from None
 
     def _link(self, temporary: Path, target: Path, write_id: str | None) -> str | None:
         try:
