@@ -13,6 +13,7 @@ BrokerId = NewType("BrokerId", int)
 ProducerId = NewType("ProducerId", int)
 TopicId = NewType("TopicId", UUID)
 ObjectId = NewType("ObjectId", UUID)
+SegmentId = NewType("SegmentId", UUID)
 
 NO_OFFSET = Offset(-1)
 NO_EPOCH = LeaderEpoch(-1)

@@ -92,6 +92,35 @@ class FetchSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSettings:
+    objects: str | None = None
+    """Where segments are kept, an address as in `storage.objects`; the same store if not set."""
+    prefix: str = "segments/"
+    """What the keys of segments begin with. Kafka's plugin calls it `key.prefix`."""
+    chunk_bytes: Annotated[int, Bounds(1, 2**30 - 1)] = 4 * MIB
+    """The piece of a segment that is compressed, encrypted and read as one. Smaller ones let a
+    single record be read for fewer bytes; larger ones compress better."""
+    compression: bool = False
+    """Compress the chunks of new segments with zstd. It pays for topics whose producers do not."""
+    encryption_key: str | None = None
+    """The key pair, by its name in `public_keys`, that new segments are encrypted for. Not set,
+    they are not encrypted."""
+    public_keys: dict[str, str] = field(default_factory=dict)
+    """PEM files of RSA public keys, by the names that segments call them."""
+    private_keys: dict[str, str] = field(default_factory=dict)
+    """PEM files of RSA private keys, by name. Old ones stay here for as long as segments that
+    were encrypted for them."""
+    reads: bool = True
+    """Serve reads of segments. Switched off, such reads are refused; blocks are served still."""
+    index_cache_bytes: NotNegative = 32 * MIB
+    """Memory for the indexes of segments: with them a read costs one request, else two."""
+    chunk_cache_bytes: NotNegative = 64 * MIB
+    """Memory for chunks of segments, read ahead and shared by consumers of the same records."""
+    read_ahead_bytes: NotNegative = 16 * MIB
+    """How far a consumer that reads on is read ahead for. 0 switches it off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsSettings:
     initial_rebalance_delay_ms: NotNegative = 3 * SECOND_MS
     """How long a group that has no members yet waits for more after the first has come. Longer
@@ -125,6 +154,9 @@ class JanitorSettings:
     """How long an object outlives its last reference, for readers that still hold it."""
     orphan_age_ms: NotNegative = HOUR_MS
     """How old an object without a row must be before the sweeper takes it."""
+    unfinished_age_ms: NotNegative = DAY_MS
+    """How old a segment that never became a part of its partition must be before it is removed.
+    Longer than any upload may take."""
     answers_ms: NotNegative = HOUR_MS
     """How long the answers of a commit are kept for a broker in doubt about it."""
     producer_expiry_ms: NotNegative = 24 * HOUR_MS
@@ -140,6 +172,7 @@ class Settings:
     storage: StorageSettings = field(default_factory=StorageSettings)
     block: BlockSettings = field(default_factory=BlockSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)
+    remote: RemoteSettings = field(default_factory=RemoteSettings)
     groups: GroupsSettings = field(default_factory=GroupsSettings)
     janitor: JanitorSettings = field(default_factory=JanitorSettings)
     topic: dict[str, str] = field(default_factory=dict)

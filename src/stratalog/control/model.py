@@ -1,12 +1,13 @@
 """The control plane's nouns: plain, frozen values that cross its interface."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
 from stratalog.batch.header import TimestampType
+from stratalog.control.segment_model import Segment
 from stratalog.ids import (
     NO_EPOCH,
     NO_OFFSET,
@@ -49,6 +50,8 @@ class Topic:
     configs: Mapping[str, str]
     """Only what was set on the topic. Defaults are the reader's business."""
     created_ms: int
+    leader_epochs: Mapping[PartitionIndex, LeaderEpoch] = field(default_factory=dict)
+    """Of the partitions whose epoch is not 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +69,11 @@ class PartitionState:
     write_tier: WriteTier
     leader_epoch: LeaderEpoch
     size_bytes: int
-    """Bytes of all batches between `log_start` and `high_watermark`, as stored."""
+    """Bytes of the chained segments and of the rows from `block_start` on, as batches: neither
+    chunk compression nor encryption of segments counts."""
     last_commit_ms: int
+    migrating: bool = False
+    """Whether the switch from local files to blocks was begun and is neither done nor given up."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -171,15 +177,17 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBatches:
-    """The rows for one span and the boundaries they belong to, from one snapshot.
+    """Where one span lives and the boundaries that belong to it, from one snapshot.
 
-    `state` is None when the partition does not exist. `rows` begins with the row that contains
-    the asked offset; it is empty at the high watermark, and outside the block range. Empty rows
-    inside the block range mean that a row is missing: never skip to a later one.
+    `state` is None when the partition does not exist. `segments` and then `rows` are one sequence
+    without a gap. It begins with the segment or the row that contains the asked offset, and is
+    empty at the high watermark and outside the partition. Empty anywhere else means that
+    something is missing: never skip to what comes later.
     """
 
     state: PartitionState | None
     rows: Sequence[Coordinates]
+    segments: Sequence[Segment] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,14 @@ from stratalog.control.model import (
     TimeQuery,
     Topic,
 )
+from stratalog.control.segment_model import (
+    ChainOutcome,
+    EpochStart,
+    Segment,
+    SegmentToAdd,
+    SegmentUploaded,
+    TopicToAdopt,
+)
 from stratalog.errors import (
     CallError,
     DamagedError,
@@ -39,7 +47,16 @@ from stratalog.errors import (
     RetriableError,
     StaleError,
 )
-from stratalog.ids import BrokerId, ObjectId, Offset, ProducerId, TopicId, TopicPartition
+from stratalog.ids import (
+    BrokerId,
+    LeaderEpoch,
+    ObjectId,
+    Offset,
+    ProducerId,
+    SegmentId,
+    TopicId,
+    TopicPartition,
+)
 
 
 class ControlUnavailableError(RetriableError):
@@ -96,6 +113,18 @@ class BrokerIdTakenError(CallError):
 
 class NotCoordinatorError(StaleError):
     """Another broker coordinates this group (now): find out which, and ask that one."""
+
+
+class SegmentStateError(StaleError):
+    """The segment is not in a state from which this step is allowed."""
+
+
+class BoundaryMovedError(StaleError):
+    """The partition's boundaries are not (any more) where this change expects them."""
+
+
+class MigrationRefusedError(CallError):
+    """The partition is in a state from which this migration step is not allowed."""
 
 
 class ControlPlane(Protocol):
@@ -220,11 +249,16 @@ class ControlPlane(Protocol):
         An answer about many tiny rows ends earlier; the reader asks again from where it ends.
         """
 
-    async def find_by_time(self, queries: Sequence[TimeQuery]) -> list[Coordinates | None]:
-        """For each query the first row, by offset, whose newest record is not older than asked."""
+    async def find_by_time(
+        self, queries: Sequence[TimeQuery]
+    ) -> list[Segment | Coordinates | None]:
+        """For each query the first segment or row, by offset, whose newest record is not older
+        than asked. Segments that end below `log_start` do not count."""
 
-    async def find_newest(self, wanted: Sequence[TopicPartition]) -> list[Coordinates | None]:
-        """For each partition the first row that holds its greatest timestamp."""
+    async def find_newest(
+        self, wanted: Sequence[TopicPartition]
+    ) -> list[Segment | Coordinates | None]:
+        """For each partition the first segment or row that holds its greatest timestamp."""
 
     async def epoch_ends(self, queries: Sequence[EpochQuery]) -> list[EpochEnd | None]:
         """For each query where its epoch ended, or None if there is no such partition."""
@@ -247,7 +281,10 @@ class ControlPlane(Protocol):
         retention_bytes: int | None,
         max_rows: int,
     ) -> int:
-        """Delete up to `max_rows` rows that are too old or too many; return how many.
+        """Delete up to `max_rows` segments and rows that are too old or too many; return how many.
+
+        Segments go first, because they are older: they are unchained, and `doomed_segments` takes
+        it from there.
 
         Rows that an interrupted deletion left behind go first, also without any limit set, so
         every partition wants a call now and then.
@@ -278,6 +315,82 @@ class ControlPlane(Protocol):
 
         Rows that end below `block_start` wait for their deletion; no read is sent to them.
         """
+
+    # Segments: the SQL implementation of `segment.metadata.SegmentMetadata`, and the chain.
+
+    async def add_segment(self, segment: SegmentToAdd) -> None:
+        """Note that a segment is about to be uploaded. The same one may be added again."""
+
+    async def finish_segment(self, segment_id: SegmentId, uploaded: SegmentUploaded) -> None:
+        """Note that all objects of the segment are in the store. May be repeated.
+
+        Raises `SegmentStateError` if its deletion has begun, or nothing is known of it (any more).
+        """
+
+    async def chain_segment(self, segment_id: SegmentId) -> ChainOutcome:
+        """Make a finished segment the next one of its partition, in one transaction.
+
+        Moves `remote_end` behind it and, if its offsets were served by blocks until now,
+        `block_start` too; their rows leave in chunks afterwards. A segment that was chained before
+        is answered in the same way again. One that retention or a delete has overtaken wholly is
+        not chained, and its deletion begins. Raises `BoundaryMovedError` if it does not
+        fit at `remote_end`, and `SegmentStateError` if it is not finished.
+        """
+
+    async def delete_segments(self, ids: Sequence[SegmentId]) -> None:
+        """Begin the deletion of segments that are not chained. Chained ones are left alone."""
+
+    async def doomed_segments(self, *, grace_ms: int, limit: int) -> list[Segment]:
+        """Segments whose deletion began longer ago than the grace period, and before every live
+        lease began."""
+
+    async def forget_segments(self, ids: Sequence[SegmentId]) -> None:
+        """Finish the deletion of segments whose objects are gone from the store."""
+
+    async def unchained_segments(self, *, older_than_ms: int, limit: int) -> list[Segment]:
+        """Segments that were added so long ago and are neither chained nor being deleted."""
+
+    async def segments(
+        self, partition: TopicPartition, *, after: Offset | None = None, limit: int
+    ) -> list[Segment]:
+        """The chained segments of a partition that end after `after`, in offset order."""
+
+    async def all_segments(self, *, after: SegmentId | None = None, limit: int) -> list[Segment]:
+        """Every segment that is known, whatever its state, in id order."""
+
+    async def find_segment(
+        self, partition: TopicPartition, epoch: LeaderEpoch, offset: Offset
+    ) -> Segment | None:
+        """The chained segment that holds this offset, if it was written in this epoch."""
+
+    async def own_segments(self, topic_id: TopicId) -> int:
+        """Take ownership of a topic's adopted segments: from now on their objects are deleted
+        when they expire. Return how many there were."""
+
+    # Adoption and migration. See docs/tiering.md for the states.
+
+    async def adopt_topic(self, topic: TopicToAdopt) -> Topic:
+        """Create a topic with this id whose records are in the segments of another cluster.
+
+        Its partitions are TIERED_ONLY: readable, not written to. Raises `TopicExistsError` if the
+        name or the id is taken.
+        """
+
+    async def begin_migration(self, topic_id: TopicId) -> None:
+        """TIERED_ONLY to MIGRATING, all partitions. May be repeated."""
+
+    async def abort_migration(self, topic_id: TopicId) -> None:
+        """MIGRATING back to TIERED_ONLY, while nothing was switched. May be repeated."""
+
+    async def switch_to_blocks(self, topic_id: TopicId) -> None:
+        """MIGRATING to HYBRID: from here on appends go into blocks, in a new leader epoch.
+
+        Every partition's `block_start` becomes its high watermark. May be repeated. Raises
+        `MigrationRefusedError` if a partition has not begun to migrate.
+        """
+
+    async def epochs(self, partition: TopicPartition) -> list[EpochStart]:
+        """All leader epochs of a partition, in order, for the leader-epoch checkpoint."""
 
     # Leases.
 

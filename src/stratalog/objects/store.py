@@ -10,7 +10,7 @@ Guarantees that each implementation gives and `tests/contract/test_objects.py` c
 - `delete` of a key that is not there is a success.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -112,6 +112,14 @@ class ObjectStore(Protocol):
         metadata: Mapping[str, str] | None = None,
     ) -> str:
         """Store the concatenation of `parts` durably and return its ETag."""
+
+    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
+        """Store what `parts` yields, durably, whatever is there; return its size.
+
+        For objects too large to be held in memory: parts of a bounded size go to the store in
+        parallel while more are being made. Buffers must not be changed once they are yielded.
+        Readers see the whole object or what was there before; if `parts` raises, nothing changes.
+        """
 
     async def get(self, key: str) -> StoredObject: ...
 

@@ -1,0 +1,1 @@
+"""The remote tier: per-partition segments in the layout of Kafka's tiered storage."""
