@@ -18,6 +18,7 @@ SegmentId = NewType("SegmentId", UUID)
 NO_OFFSET = Offset(-1)
 NO_EPOCH = LeaderEpoch(-1)
 NO_PRODUCER = ProducerId(-1)
+NO_BROKER = BrokerId(-1)
 
 Entropy = Callable[[int], bytes]
 

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from stratalog.ids import (
+    NO_BROKER,
     BrokerId,
     LeaderEpoch,
     Offset,
@@ -49,7 +50,7 @@ class SegmentToAdd:
     """The keys of its objects without their suffixes."""
     store_url: str = ""
     """Where an adopted segment lies. Empty is the cluster's own segment store."""
-    broker_id: BrokerId = BrokerId(-1)
+    broker_id: BrokerId = NO_BROKER
 
     @property
     def topic_partition(self) -> TopicPartition:
