@@ -4,10 +4,10 @@ import asyncio
 import os
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from tests.contract.lossy_s3 import QUICK, lossy_s3
 from tests.servers import S3Server
 
 from stratalog.clock import SystemClock
@@ -37,7 +37,6 @@ from stratalog.objects.retrying import RetryingStore
 
 CLOCK = SystemClock()
 MIB = 1024 * 1024
-QUICK = RetryPolicy(attempts=4, first_delay_seconds=0.001)
 
 
 @pytest.fixture(params=["memory", "folder", "s3"])
@@ -59,6 +58,10 @@ def racers(store: ObjectStore, many: int) -> int:
 
 async def read(store: ObjectStore, key: str) -> bytes:
     return bytes((await store.get(key)).data)
+
+
+async def nothing() -> AsyncIterator[Buffer]:
+    yield b""
 
 
 async def keys(store: ObjectStore, prefix: str = "", start_after: str | None = None) -> list[str]:
@@ -250,6 +253,24 @@ async def test_ranges_come_back_in_the_order_they_were_asked_for(store: ObjectSt
     assert await store.get_ranges("x", []) == []
 
 
+async def test_a_large_range_is_one_request_and_larger_ones_are_several(
+    s3_server: S3Server,
+) -> None:
+    data = os.urandom(24 * MIB)
+    async with lossy_s3(s3_server, 0) as (store, proxy):
+        await store.put("x", [data])
+        for wanted, requests in [
+            ([Range(1, 16 * MIB + 1)], 1),
+            ([Range(0, 8 * MIB), Range(8 * MIB, 16 * MIB)], 1),
+            ([Range(0, 12 * MIB), Range(12 * MIB, 24 * MIB)], 2),
+            ([Range(0, 24 * MIB)], 1),
+        ]:
+            proxy.requests.clear()
+            answers = await store.get_ranges("x", wanted)
+            assert [bytes(answer) for answer in answers] == [data[r.start : r.end] for r in wanted]
+            assert len(proxy.requests) == requests
+
+
 @pytest.mark.parametrize("bad", [Range(9, 11), Range(10, 11), Range(50, 60), Range(0, 3 * MIB)])
 async def test_a_range_past_the_end_is_damage(store: ObjectStore, bad: Range) -> None:
     await store.put("x", [b"0123456789"])
@@ -340,6 +361,7 @@ async def test_a_key_that_not_every_store_could_hold_is_refused(
 ) -> None:
     calls: list[Callable[[], Awaitable[object]]] = [
         lambda: store.put(key, [b""]),
+        lambda: store.put_stream(key, nothing()),
         lambda: store.get(key),
         lambda: store.head(key),
         lambda: store.get_ranges(key, []),
@@ -437,70 +459,6 @@ async def test_a_folder_says_that_a_key_cannot_be_object_and_folder(tmp_path: Pa
             await store.put(key, [b"2"], mode=Create())
     assert await keys(store) == ["x", "y/z"]
     await store.close()
-
-
-class LossyProxy:
-    """Passes connections on to a server, and cuts off the replies to the first puts."""
-
-    def __init__(self, port: int, losses: int) -> None:
-        self._port = port
-        self.losses = losses
-        self.connections: set[asyncio.Task[None]] = set()
-
-    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections.add(asyncio.create_task(self._serve(reader, writer)))
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        last_method = b""
-
-        async def forward() -> None:
-            nonlocal last_method
-            while data := await reader.read(65536):
-                if data[:4] in (b"PUT ", b"GET ", b"HEAD"):
-                    last_method = data[:4]
-                up_writer.write(data)
-                await up_writer.drain()
-
-        async def back() -> None:
-            while data := await up_reader.read(65536):
-                if last_method == b"PUT " and self.losses:
-                    self.losses -= 1
-                    return
-                writer.write(data)
-                await writer.drain()
-
-        tasks = {asyncio.create_task(forward()), asyncio.create_task(back())}
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            for each in (writer, up_writer):
-                each.close()
-                with suppress(OSError):
-                    await each.wait_closed()
-
-
-@asynccontextmanager
-async def lossy_s3(
-    server: S3Server, losses: int, retries: RetryPolicy = QUICK
-) -> AsyncIterator[tuple[ObjectStore, LossyProxy]]:
-    proxy = LossyProxy(int(server.endpoint.rpartition(":")[2]), losses)
-    listener = await asyncio.start_server(proxy.accept, "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
-    options = {**server.options, "endpoint": f"http://127.0.0.1:{port}"}
-    options["pool_max_idle_per_host"] = "0"  # No connection outlives the test.
-    store = open_store(server.fresh_url(), options, clock=CLOCK, retries=retries)
-    try:
-        yield store, proxy
-    finally:
-        await store.close()
-        listener.close()
-        for connection in proxy.connections:
-            connection.cancel()
-        await asyncio.wait(proxy.connections)
 
 
 @pytest.mark.parametrize("losses", [1, 3])

@@ -19,7 +19,7 @@ from stratalog.control.model import (
 from stratalog.control.plane import OffsetOutOfRangeError
 from stratalog.control.sql import SqlControlPlane
 from stratalog.ids import NO_PRODUCER, Offset
-from stratalog.topic import read as reading
+from stratalog.topic import tiers
 from stratalog.topic.model import PartitionRead
 from stratalog.topic.read import TopicReader
 
@@ -34,7 +34,7 @@ _commit_blocks = SqlControlPlane.commit_blocks
 _group_offsets = SqlControlPlane.group_offsets
 _find_batches = SqlControlPlane.find_batches
 _read = TopicReader.read
-_rows_within = reading._rows_within
+_rows_within = tiers.rows_within
 
 
 def forget_commits(patch: pytest.MonkeyPatch) -> None:
@@ -161,20 +161,20 @@ async def _further_on(reader: TopicReader, span: Span) -> Span:
 def skip_within_a_fetch(patch: pytest.MonkeyPatch) -> None:
     """Leave a row out of the middle of an answer."""
 
-    def lie(rows: Sequence[Coordinates], share: int) -> list[Coordinates]:
-        chosen = _rows_within(rows, share)
+    def lie(rows: Sequence[Coordinates], share: int, end: Offset) -> list[Coordinates]:
+        chosen = _rows_within(rows, share, end)
         return [chosen[0], *chosen[2:]] if len(chosen) > 2 else chosen
 
-    patch.setattr(reading, "_rows_within", lie)
+    patch.setattr(tiers, "rows_within", lie)
 
 
 def answer_backwards(patch: pytest.MonkeyPatch) -> None:
     """Give out the rows of an answer in reverse."""
 
-    def lie(rows: Sequence[Coordinates], share: int) -> list[Coordinates]:
-        return _rows_within(rows, share)[::-1]
+    def lie(rows: Sequence[Coordinates], share: int, end: Offset) -> list[Coordinates]:
+        return _rows_within(rows, share, end)[::-1]
 
-    patch.setattr(reading, "_rows_within", lie)
+    patch.setattr(tiers, "rows_within", lie)
 
 
 def deny_offsets(patch: pytest.MonkeyPatch) -> None:

@@ -10,14 +10,14 @@ import errno
 import fcntl
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from threading import local
 
 from stratalog.objects.store import Buffer
 
 _ALIGNMENT = 4096
 _BUFFER_BYTES = 2 * 1024 * 1024
-"""Per writing thread. Larger buffers were no faster."""
+"""Per writing thread, and per stream. Larger buffers were no faster."""
 _MIN_BYTES = 256 * 1024
 """Smaller files gain nothing."""
 
@@ -30,10 +30,17 @@ def wants_direct(parts: Sequence[Buffer]) -> bool:
 
 
 def write_direct(descriptor: int, parts: Sequence[Buffer]) -> bool:
-    """Write the parts from the start of an empty file. False if the file system cannot do it.
+    """Write the parts from the start of an empty file. False if the file system cannot do it."""
+    if not set_direct(descriptor):
+        return False
+    writer = DirectWriter(descriptor, _thread_buffer())
+    writer.write(parts)
+    writer.finish()
+    return True
 
-    The file is made longer than its contents for a moment, and cut to size before this returns.
-    """
+
+def set_direct(descriptor: int) -> bool:
+    """Let writes pass the page cache by. False if the file system cannot do it."""
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | _O_DIRECT)
@@ -41,34 +48,55 @@ def write_direct(descriptor: int, parts: Sequence[Buffer]) -> bool:
         if error.errno != errno.EINVAL:
             raise
         return False
-    for piece in _aligned_pieces(parts):
-        _write_all(descriptor, piece)
-    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
-    os.ftruncate(descriptor, sum(len(part) for part in parts))
     return True
 
 
-def _aligned_pieces(parts: Sequence[Buffer]) -> Iterator[memoryview]:
-    """The bytes in turn, in this thread's one buffer; the last piece is padded."""
-    buffer = _thread_buffer()
-    filled = 0
-    for part in parts:
-        view = memoryview(part).cast("B")
-        while len(view):
-            taken = min(len(view), _BUFFER_BYTES - filled)
-            buffer[filled : filled + taken] = view[:taken]
-            filled += taken
-            view = view[taken:]
-            if filled == _BUFFER_BYTES:
-                yield buffer
-                filled = 0
-    if filled:
-        yield buffer[: -(-filled // _ALIGNMENT) * _ALIGNMENT]
+class DirectWriter:
+    """Fills an empty file from its start, for which `set_direct` was told yes.
+
+    The buffer is this writer's alone until it has finished. What does not fill it waits in it.
+    """
+
+    def __init__(self, descriptor: int, buffer: memoryview) -> None:
+        self._descriptor = descriptor
+        self._buffer = buffer
+        self._filled = 0
+        self._size_bytes = 0
+
+    def write(self, parts: Sequence[Buffer]) -> None:
+        for part in parts:
+            view = memoryview(part).cast("B")
+            self._size_bytes += len(view)
+            while len(view):
+                view = self._take(view)
+
+    def _take(self, view: memoryview) -> memoryview:
+        """Take what fits, write the buffer if it is full, and answer the rest."""
+        start = self._filled
+        taken = min(len(view), len(self._buffer) - start)
+        self._buffer[start : start + taken] = view[:taken]
+        self._filled += taken
+        if self._filled == len(self._buffer):
+            _write_all(self._descriptor, self._buffer)
+            self._filled = 0
+        return view[taken:]
+
+    def finish(self) -> None:
+        """Write the rest. The file is too long for a moment, because the last write is padded."""
+        padded = -(-self._filled // _ALIGNMENT) * _ALIGNMENT
+        _write_all(self._descriptor, self._buffer[:padded])
+        flags = fcntl.fcntl(self._descriptor, fcntl.F_GETFL)
+        fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags & ~_O_DIRECT)
+        os.ftruncate(self._descriptor, self._size_bytes)
+
+
+def aligned_buffer() -> memoryview:
+    return memoryview(mmap.mmap(-1, _BUFFER_BYTES))
 
 
 def _thread_buffer() -> memoryview:
     if not hasattr(_threads, "buffer"):
-        _threads.buffer = memoryview(mmap.mmap(-1, _BUFFER_BYTES))
+        _threads.buffer = aligned_buffer()
     buffer: memoryview = _threads.buffer
     return buffer
 

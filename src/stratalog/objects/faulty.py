@@ -1,9 +1,17 @@
 """A store that goes wrong on purpose: an instrument for tests and simulations."""
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from enum import Enum, auto
 from random import Random
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from stratalog.clock import Clock
 from stratalog.objects.ranges import ShortReadError
@@ -17,6 +25,9 @@ from stratalog.objects.store import (
     StoredObject,
     StoreUnavailableError,
 )
+from stratalog.objects.wrapped import WrappedStore
+
+T = TypeVar("T")
 
 
 class Fault(Enum):
@@ -32,6 +43,8 @@ class Fault(Enum):
     """A read answers the right number of bytes, one of them wrong. Elsewhere like no fault."""
     TORN_PUT = auto()
     """The store keeps half of a put and calls it done, as no store should."""
+    BROKEN_STREAM = auto()
+    """The store fails after the first part of a stream, and keeps nothing."""
 
 
 class FaultPlan(Protocol):
@@ -77,18 +90,14 @@ class RandomFaults:
         return None
 
 
-class FaultyStore:
+class FaultyStore(WrappedStore):
     def __init__(
         self, inner: ObjectStore, plan: FaultPlan, *, clock: Clock, slow_seconds: float = 1.0
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._plan = plan
         self._clock = clock
         self._slow_seconds = slow_seconds
-
-    @property
-    def url(self) -> str:
-        return self._inner.url
 
     async def put(
         self,
@@ -106,17 +115,21 @@ class FaultyStore:
         _after(fault, "put", key)
         return etag
 
+    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
+        fault = await self._before("put_stream", key)
+        if fault is Fault.BROKEN_STREAM:
+            parts = _broken_off(parts, key)
+        if fault is Fault.TORN_PUT:
+            parts = _halved(parts)
+        size_bytes = await self._inner.put_stream(key, parts)
+        _after(fault, "put_stream", key)
+        return size_bytes
+
     async def get(self, key: str) -> StoredObject:
         fault = await self._before("get", key)
         stored = await self._inner.get(key)
         _after(fault, "get", key)
         return StoredObject(info=stored.info, data=_spoil(stored.data, fault, key))
-
-    async def head(self, key: str) -> ObjectInfo:
-        fault = await self._before("head", key)
-        info = await self._inner.head(key)
-        _after(fault, "head", key)
-        return info
 
     async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
         fault = await self._before("get_ranges", key)
@@ -133,19 +146,11 @@ class FaultyStore:
             yield info
             _after(fault, "list", prefix)
 
-    async def copy(self, source: str, target: str, *, mode: PutMode = Overwrite()) -> None:  # noqa: B008
-        fault = await self._before("copy", target)
-        await self._inner.copy(source, target, mode=mode)
-        _after(fault, "copy", target)
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        first = keys[0] if keys else ""
-        fault = await self._before("delete", first)
-        await self._inner.delete(keys)
-        _after(fault, "delete", first)
-
-    async def close(self) -> None:
-        await self._inner.close()
+    async def _around(self, operation: str, key: str, call: Callable[[], Awaitable[T]]) -> T:
+        fault = await self._before(operation, key)
+        answer = await call()
+        _after(fault, operation, key)
+        return answer
 
     async def _before(self, operation: str, key: str) -> Fault | None:
         fault = self._plan.next(operation, key)
@@ -159,6 +164,18 @@ class FaultyStore:
 def _after(fault: Fault | None, operation: str, key: str) -> None:
     if fault is Fault.LOST_REPLY:
         raise StoreUnavailableError(f"{operation} {key!r}: made to lose its reply")
+
+
+async def _broken_off(parts: AsyncIterable[Buffer], key: str) -> AsyncIterator[Buffer]:
+    async for part in parts:
+        yield part
+        break
+    raise StoreUnavailableError(f"put_stream {key!r}: made to break off")
+
+
+async def _halved(parts: AsyncIterable[Buffer]) -> AsyncIterator[Buffer]:
+    whole = b"".join([part async for part in parts])
+    yield whole[: len(whole) // 2]
 
 
 def _spoil(data: Buffer, fault: Fault | None, key: str) -> Buffer:

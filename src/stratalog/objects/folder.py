@@ -1,8 +1,9 @@
 """A local folder as an object store: durable, exclusive, and readable with any tool."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple, Unpack
@@ -19,6 +20,8 @@ from stratalog.objects.store import (
     Range,
     StoredObject,
 )
+from stratalog.objects.streamed_file import StreamedFile
+from stratalog.objects.streams import ended, gathered, settled
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -27,6 +30,9 @@ THREADS = 16
 """Puts wait for the disk, not for the processor, and disks like company."""
 
 LIST_CHUNK = 500
+
+STREAM_RUN_BYTES = 4 * 1024 * 1024
+"""A stream holds two runs in memory: one is being written, one is being gathered."""
 
 
 class FolderStore:
@@ -54,6 +60,35 @@ class FolderStore:
         check_key(key)
         check_metadata(metadata or {})
         return await self._run("put", key, self._files.put, key, parts, mode, metadata or {})
+
+    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
+        """One run is written while the next one is made.
+
+        A thread is held only as long as it writes, never while it would wait for `parts`: their
+        maker may be reading from this very store.
+        """
+        check_key(key)
+        streamed = self._files.start_stream()
+        try:
+            await self._write_stream(key, streamed, parts)
+            return await settled(self._run("put", key, self._files.finish_stream, key, streamed))
+        except BaseException:
+            await ended(asyncio.ensure_future(self._run("put", key, streamed.abandon)))
+            raise
+
+    async def _write_stream(
+        self, key: str, streamed: StreamedFile, parts: AsyncIterable[Buffer]
+    ) -> None:
+        writing = asyncio.ensure_future(asyncio.sleep(0))
+        try:
+            async with aclosing(gathered(parts, STREAM_RUN_BYTES)) as runs:
+                async for run in runs:
+                    await settled(writing)
+                    writing = asyncio.ensure_future(self._run("put", key, streamed.write, run))
+        except BaseException:
+            await ended(writing)
+            raise
+        await settled(writing)
 
     async def get(self, key: str) -> StoredObject:
         check_key(key)

@@ -45,6 +45,7 @@ from stratalog.objects.store import (
     ObjectExistsError,
     ObjectInfo,
     ObjectNotFoundError,
+    Overwrite,
     PutMode,
     Range,
     Replace,
@@ -53,6 +54,7 @@ from stratalog.objects.store import (
     StoreFullError,
     StoreUnavailableError,
 )
+from stratalog.objects.streamed_file import StreamedFile
 from stratalog.objects.walk import walk
 from stratalog.objects.write_id import WRITE_ID, without_write_id
 
@@ -89,7 +91,7 @@ class FolderFiles:
 
     def _put(self, key: str, writer: Writer, mode: PutMode, metadata: Mapping[str, str]) -> str:
         write_id = metadata.get(WRITE_ID)
-        temporary = self._temporaries / self._entropy(16).hex()
+        temporary = self._new_temporary()
         try:
             etag = self._write_temporary(temporary, writer)
             placed = self._place_with_sidecar(
@@ -101,16 +103,37 @@ class FolderFiles:
         self._folders.sync_entry(self._root / key)
         return placed
 
+    def start_stream(self) -> StreamedFile:
+        """A temporary file of which nothing is on the disk yet."""
+        return StreamedFile(self._new_temporary())
+
+    def finish_stream(self, key: str, streamed: StreamedFile) -> int:
+        """Put what was written under the key, by the same steps as any other put."""
+        try:
+            etag = self._seal(streamed.finish())
+            self._place_with_sidecar(streamed.path, etag, key, Overwrite(), {}, None)
+        finally:
+            streamed.abandon()
+        self._folders.sync_entry(self._root / key)
+        return streamed.size_bytes
+
+    def _new_temporary(self) -> Path:
+        return self._temporaries / self._entropy(16).hex()
+
     def _write_temporary(self, temporary: Path, writer: Writer) -> str:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             writer(descriptor)
-            stamp_ns = self._stamp_ns()
-            os.utime(descriptor, ns=(stamp_ns, stamp_ns))
-            os.fsync(descriptor)
-            return _etag(os.fstat(descriptor))
+            return self._seal(descriptor)
         finally:
             os.close(descriptor)
+
+    def _seal(self, descriptor: int) -> str:
+        """Make a written file durable, and answer the ETag that it will have."""
+        stamp_ns = self._stamp_ns()
+        os.utime(descriptor, ns=(stamp_ns, stamp_ns))
+        os.fsync(descriptor)
+        return _etag(os.fstat(descriptor))
 
     def _stamp_ns(self) -> int:
         """Now, with chance below the millisecond.

@@ -59,13 +59,16 @@ def open_store(
 
     With metrics, every attempt is counted, repeated ones too. A registry can count one store.
     """
-    store = _open_bare(url, options or {}, clock, entropy)
+    policy = retries or RetryPolicy()
+    store = _open_bare(url, options or {}, clock, entropy, policy)
     if metrics is not None:
         store = MeteredStore(store, metrics=metrics, clock=clock)
-    return RetryingStore(store, clock=clock, entropy=entropy, policy=retries or RetryPolicy())
+    return RetryingStore(store, clock=clock, entropy=entropy, policy=policy)
 
 
-def _open_bare(url: str, options: Mapping[str, str], clock: Clock, entropy: Entropy) -> ObjectStore:
+def _open_bare(
+    url: str, options: Mapping[str, str], clock: Clock, entropy: Entropy, policy: RetryPolicy
+) -> ObjectStore:
     scheme, colon, rest = url.partition(":")
     if not colon or scheme not in SCHEMES:
         raise BadStoreError(
@@ -76,9 +79,17 @@ def _open_bare(url: str, options: Mapping[str, str], clock: Clock, entropy: Entr
     if scheme == "file":
         return FolderStore(_folder_path(rest), clock=clock, entropy=entropy)
     bucket, prefix = _bucket_and_prefix(scheme, rest)
-    client = _connect(scheme, bucket, prefix, options)
+    client = _connect(scheme, bucket, prefix, options, _CLIENT_RETRIES)
+    # A stream cannot be replayed, so its client has all the patience itself.
+    patient = _client_retries(policy)
+    streaming = client if scheme == "memory" else _connect(scheme, bucket, prefix, options, patient)
     shown = "memory:" if scheme == "memory" else f"{scheme}://{bucket}/{prefix}".rstrip("/")
-    return RemoteStore(client, shown, traits=_TRAITS[scheme], entropy=entropy)
+    traits = _TRAITS[scheme]
+    if scheme == "memory":
+        return RemoteStore(client, shown, traits=traits, entropy=entropy)
+    # What a stream has yielded is gone, so its client must have all the patience itself.
+    streaming = _connect(scheme, bucket, prefix, options, _client_retries(policy))
+    return RemoteStore(client, shown, traits=traits, entropy=entropy, streaming=streaming)
 
 
 def _folder_path(rest: str) -> Path:
@@ -130,7 +141,21 @@ def _nearest(name: str, known: tuple[str, ...]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _connect(scheme: str, bucket: str, prefix: str, options: Mapping[str, str]) -> Client:
+def _client_retries(policy: RetryPolicy) -> Any:
+    """Our policy in the client's words. An attempt may use up the client's whole timeout."""
+    return {
+        "max_retries": policy.attempts - 1,
+        "retry_timeout": timedelta(minutes=1),
+        "backoff": {
+            "init_backoff": timedelta(seconds=policy.first_delay_seconds),
+            "max_backoff": timedelta(seconds=policy.max_delay_seconds),
+        },
+    }
+
+
+def _connect(
+    scheme: str, bucket: str, prefix: str, options: Mapping[str, str], retries: Any
+) -> Client:
     """Options win over the environment variables that each service's own tools read."""
     service: Any = {name: options[name] for name in SERVICE_OPTIONS[scheme] if name in options}
     client: Any = {**_CLIENT_DEFAULTS}
@@ -139,7 +164,7 @@ def _connect(scheme: str, bucket: str, prefix: str, options: Mapping[str, str]) 
         "prefix": prefix or None,
         "config": service,
         "client_options": client,
-        "retry_config": _CLIENT_RETRIES,
+        "retry_config": retries,
     }
     try:
         match scheme:

@@ -5,6 +5,8 @@ HTTP status and the server's error code are taken over, and the original is not 
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from obstore import exceptions
 
@@ -29,11 +31,22 @@ class StoreRefusedError(CallError):
     """The object store understood the request and will not serve it, now or later."""
 
 
+@contextmanager
+def explained(doing: str, key: str) -> Iterator[None]:
+    try:
+        yield
+    except (exceptions.BaseError, OSError, ValueError) as error:
+        raise explain(error, doing, key) from None
+
+
 def explain(error: Exception, doing: str, key: str) -> StratalogError:
     """Our error for one of obstore's, raised while `doing` something with `key`."""
     text = str(error)
     what = f"{doing} {key!r}{_summary(text)}"
     match error:
+        case FileNotFoundError() if "NoSuchUpload" in text:
+            # Finished by a request whose reply was lost, or removed by the server.
+            return StoreUnavailableError(f"{what}: the upload is gone")
         case FileNotFoundError() if doing == "put" or "NoSuchBucket" in text:
             return StoreAccessError(f"{what}: the bucket or container does not exist")
         case FileNotFoundError():
@@ -55,6 +68,8 @@ def _explain_by_status(text: str, what: str) -> StratalogError:
         return ShortReadError(f"{what}: the object ends before the wanted range")
     if status == 507 or any(code in text for code in _FULL_CODES):
         return StoreFullError(f"{what}: the store has no room left")
+    if status in (401, 403):
+        return StoreAccessError(f"{what}: check the credentials and their permissions")
     if "builder error" in text:
         return StoreRefusedError(f"{what}: for a plain http endpoint set allow_http=true")
     if 400 <= status < 500 and status not in _RETRIED_STATUSES:

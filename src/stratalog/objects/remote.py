@@ -7,8 +7,8 @@ another's. Our layouts have no such names.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from stratalog.errors import StratalogError
 from stratalog.ids import Entropy
 from stratalog.objects.keys import check_key, check_metadata, check_prefix
 from stratalog.objects.ranges import REMOTE_GAP_BYTES, cut_answers, plan_reads
-from stratalog.objects.refusals import explain
+from stratalog.objects.refusals import explained
 from stratalog.objects.store import (
     Buffer,
     Create,
@@ -34,6 +34,7 @@ from stratalog.objects.store import (
     StoredObject,
     StoreUnavailableError,
 )
+from stratalog.objects.upload import upload_stream
 from stratalog.objects.write_id import WRITE_ID, with_write_id, without_write_id
 
 if TYPE_CHECKING:
@@ -69,8 +70,18 @@ class Traits:
 
 
 class RemoteStore:
-    def __init__(self, client: Client, url: str, *, traits: Traits, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        client: Client,
+        url: str,
+        *,
+        traits: Traits,
+        entropy: Entropy,
+        streaming: Client | None = None,
+    ) -> None:
+        """`streaming` is a client that repeats requests as often as it takes: streams need one."""
         self._client = client
+        self._streaming = streaming or client
         self._url = url
         self._traits = traits
         self._entropy = entropy
@@ -100,7 +111,7 @@ class RemoteStore:
     ) -> PutResult:
         size_bytes = sum(len(part) for part in parts)
         large = isinstance(mode, Overwrite) and size_bytes >= MULTIPART_FROM_BYTES
-        with _explained("put", key):
+        with explained("put", key):
             return await obstore.put_async(
                 self._client,
                 key,
@@ -138,9 +149,13 @@ class RemoteStore:
             raise refusal from None
         return self._etag(found.meta)
 
+    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
+        check_key(key)
+        return await upload_stream(self._streaming, key, parts)
+
     async def get(self, key: str) -> StoredObject:
         found = await self._open(key)
-        with _explained("get", key):
+        with explained("get", key):
             data = memoryview(await found.bytes_async())
         return StoredObject(info=self._full_info(key, found), data=data)
 
@@ -149,21 +164,35 @@ class RemoteStore:
 
     async def _open(self, key: str, *, head: bool = False) -> GetResult:
         check_key(key)
-        with _explained("head" if head else "get", key):
+        with explained("head" if head else "get", key):
             return await obstore.get_async(self._client, key, options={"head": head})
 
     async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
         check_key(key)
         plan = plan_reads(ranges, REMOTE_GAP_BYTES)
-        with _explained("get", key):
+        answers = await self._read(key, plan.requests)
+        return cut_answers(key, ranges, plan, answers)
+
+    async def _read(self, key: str, requests: Sequence[Range]) -> list[Buffer]:
+        """All requests in parallel. obstore joins those that touch, so neighbours go apart."""
+        answers: list[Buffer] = [b""] * len(requests)
+        answers[::2], answers[1::2] = await asyncio.gather(
+            self._read_apart(key, requests[::2]), self._read_apart(key, requests[1::2])
+        )
+        return answers
+
+    async def _read_apart(self, key: str, requests: Sequence[Range]) -> list[Buffer]:
+        if not requests:
+            return []
+        with explained("get", key):
             answers = await obstore.get_ranges_async(
                 self._client,
                 key,
-                starts=[request.start for request in plan.requests],
-                ends=[request.end for request in plan.requests],
+                starts=[request.start for request in requests],
+                ends=[request.end for request in requests],
                 coalesce=0,
             )
-        return cut_answers(key, ranges, plan, [memoryview(answer) for answer in answers])
+        return [memoryview(answer) for answer in answers]
 
     async def list(
         self, prefix: str, *, start_after: str | None = None
@@ -171,7 +200,7 @@ class RemoteStore:
         """obstore knows whole parts as prefixes only, so the rest is filtered here."""
         check_prefix(prefix)
         folder = prefix.rpartition("/")[0]
-        with _explained("list", prefix):
+        with explained("list", prefix):
             stream = obstore.list(
                 self._client,
                 folder or None,
@@ -188,7 +217,7 @@ class RemoteStore:
         check_key(source)
         check_key(target)
         if isinstance(mode, Overwrite):
-            with _explained("copy", source):
+            with explained("copy", source):
                 await obstore.copy_async(self._client, source, target)
             return
         stored = await self.get(source)
@@ -203,7 +232,7 @@ class RemoteStore:
     async def _delete_chunk(self, keys: Sequence[str]) -> None:
         """Google and Azure complain of keys that are gone; then each is deleted by itself."""
         try:
-            with _explained("delete", keys[0]):
+            with explained("delete", keys[0]):
                 await obstore.delete_async(self._client, [*keys])
         except ObjectNotFoundError:
             if len(keys) > 1:
@@ -249,11 +278,3 @@ def _just_before(key: str) -> str:
     if not (last.isascii() and last.isalnum()):
         return key
     return f"{key[:-1]}{'.' if last == '0' else chr(ord(last) - 1)}~"
-
-
-@contextmanager
-def _explained(doing: str, key: str) -> Iterator[None]:
-    try:
-        yield
-    except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-        raise explain(error, doing, key) from None

@@ -1,6 +1,6 @@
 """A store that repeats what may be repeated."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,9 +13,8 @@ from stratalog.objects.store import (
     ObjectStore,
     Overwrite,
     PutMode,
-    Range,
-    StoredObject,
 )
+from stratalog.objects.wrapped import WrappedStore
 from stratalog.objects.write_id import with_write_id
 
 T = TypeVar("T")
@@ -39,7 +38,7 @@ class RetryPolicy:
         return full * (0.5 + entropy(1)[0] / 510)
 
 
-class RetryingStore:
+class RetryingStore(WrappedStore):
     """Repeats calls that failed with a `RetriableError`.
 
     A conditional put gets its write id here, once, so that every repetition carries the same one
@@ -49,14 +48,10 @@ class RetryingStore:
     def __init__(
         self, inner: ObjectStore, *, clock: Clock, entropy: Entropy, policy: RetryPolicy
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._clock = clock
         self._entropy = entropy
         self._policy = policy
-
-    @property
-    def url(self) -> str:
-        return self._inner.url
 
     async def put(
         self,
@@ -67,30 +62,19 @@ class RetryingStore:
         metadata: Mapping[str, str] | None = None,
     ) -> str:
         marked = with_write_id(metadata or {}, mode, self._entropy)
-        return await self._repeat(lambda: self._inner.put(key, parts, mode=mode, metadata=marked))
+        return await super().put(key, parts, mode=mode, metadata=marked)
 
-    async def get(self, key: str) -> StoredObject:
-        return await self._repeat(lambda: self._inner.get(key))
-
-    async def head(self, key: str) -> ObjectInfo:
-        return await self._repeat(lambda: self._inner.head(key))
-
-    async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
-        return await self._repeat(lambda: self._inner.get_ranges(key, ranges))
+    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
+        """Not repeated: what was yielded is gone. The store itself repeats a stream's requests."""
+        return await self._inner.put_stream(key, parts)
 
     async def copy(self, source: str, target: str, *, mode: PutMode = Overwrite()) -> None:  # noqa: B008
         """A conditional copy is a read and a put, because a put can be recognised afterwards."""
         if isinstance(mode, Overwrite):
-            await self._repeat(lambda: self._inner.copy(source, target, mode=mode))
+            await super().copy(source, target, mode=mode)
             return
         stored = await self.get(source)
         await self.put(target, [stored.data], mode=mode, metadata=stored.info.metadata)
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        await self._repeat(lambda: self._inner.delete(keys))
-
-    async def close(self) -> None:
-        await self._inner.close()
 
     async def list(
         self, prefix: str, *, start_after: str | None = None
@@ -109,7 +93,7 @@ class RetryingStore:
                     raise
                 await self._wait(failures)
 
-    async def _repeat(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, operation: str, key: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
         failures = 0
         while True:
             try:

@@ -119,6 +119,8 @@ class ObjectStore(Protocol):
         For objects too large to be held in memory: parts of a bounded size go to the store in
         parallel while more are being made. Buffers must not be changed once they are yielded.
         Readers see the whole object or what was there before; if `parts` raises, nothing changes.
+        Once a cancellation is through, nothing is under way any more: the object is there whole
+        or not at all. `parts` is never asked from another task than the caller's.
         """
 
     async def get(self, key: str) -> StoredObject: ...

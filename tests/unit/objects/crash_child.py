@@ -23,6 +23,11 @@ def call(files: FolderFiles, name: str) -> None:
             files.put("a/b/new", [b"new", b"data"], Create(), {"version": "new"})
         case "overwrite":
             files.put("a/b/old", [b"new", b"data"], Overwrite(), {"version": "new"})
+        case "stream":
+            streamed = files.start_stream()
+            streamed.write([b"new"])
+            streamed.write([b"data"])
+            files.finish_stream("a/b/old", streamed)
         case "delete":
             files.delete("a/b/old")
         case "copy":

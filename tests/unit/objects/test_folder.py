@@ -25,7 +25,7 @@ from stratalog.objects import (
     StoreUnavailableError,
 )
 from stratalog.objects.durable import DurableFolders, read_exactly, write_parts
-from stratalog.objects.folder import FolderStore
+from stratalog.objects.folder import STREAM_RUN_BYTES, FolderStore
 from stratalog.objects.folder_files import LEFTOVER_AGE_MS
 
 NOW_MS = SystemClock().now_ms()
@@ -50,7 +50,7 @@ async def run_child(program: str, *arguments: Path | str) -> asyncio.subprocess.
 
 
 def leftovers(root: Path) -> list[str]:
-    """Temporary files, and sidecars (of which each object in these tests has one)."""
+    """Temporary files, and sidecars (of which each object with a version has one)."""
     own = root / ".stratalog"
     return [path.name for part in ("tmp", "meta") for path in (own / part).iterdir()]
 
@@ -60,13 +60,14 @@ async def all_objects(store: ObjectStore) -> dict[str, StoredObject]:
 
 
 def content(stored: StoredObject) -> tuple[bytes, str]:
-    return bytes(stored.data), stored.info.metadata["version"]
+    return bytes(stored.data), stored.info.metadata.get("version", "")
 
 
 OLD = {"a/b/old": (b"old", "old")}
 CALLS: dict[str, tuple[dict[str, tuple[bytes, str]], dict[str, tuple[bytes, str]]]] = {
     "create": ({}, {"a/b/new": (b"newdata", "new")}),
     "overwrite": (OLD, {"a/b/old": (b"newdata", "new")}),
+    "stream": (OLD, {"a/b/old": (b"newdata", "")}),
     "delete": (OLD, {}),
     "copy": (OLD, {**OLD, "c/d/new": (b"old", "old")}),
 }
@@ -88,7 +89,8 @@ async def test_a_crash_between_any_two_steps_leaves_all_or_nothing(
         found = {key: content(stored) for key, stored in (await all_objects(store)).items()}
         await store.close()
         assert found in (before, after), step
-        assert len(leftovers(root)) == len(found), f"step {step} left {leftovers(root)}"
+        versions = [version for _, version in found.values() if version]
+        assert len(leftovers(root)) == len(versions), f"step {step} left {leftovers(root)}"
         seen.append(found)
     assert seen[0] == before
     assert seen[-1] == after
@@ -116,7 +118,7 @@ class FailingCalls:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int, error: int) -> None:
         self._countdown = number
         self._error = error
-        for name in ("open", "writev", "utime", "fsync", "link", "replace", "mkdir"):
+        for name in ("open", "write", "writev", "utime", "fsync", "link", "replace", "mkdir"):
             monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
 
     @property
@@ -164,6 +166,62 @@ async def test_a_full_disk_leaves_no_partial_object(
             assert number > 5
             return
     raise AssertionError("the put never came to its end")
+
+
+@pytest.mark.parametrize("part", [b"new", bytes(STREAM_RUN_BYTES + 1)])
+async def test_a_full_disk_leaves_nothing_of_a_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: bytes
+) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield part
+
+    for number in range(100):
+        root = tmp_path / f"{number}"
+        store = open_folder(root)
+        await store.put("old", [b"old"])
+        with monkeypatch.context() as patched:
+            failing = FailingCalls(patched, number, errno.ENOSPC)
+            try:
+                await store.put_stream("old", parts())
+            except StoreFullError:
+                assert failing.has_failed
+        assert (await store.get("old")).data in (b"old", part * 3)
+        assert leftovers(root) == []
+        await store.close()
+        if not failing.has_failed:
+            assert number > 5
+            return
+    pytest.fail("it never succeeded")
+
+
+async def test_a_cancelled_stream_waits_for_the_thread_that_writes(
+    store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    real = os.writev
+
+    def slow(descriptor: int, views: Any) -> int:
+        started.set()
+        go_on.wait()
+        return real(descriptor, views)
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"data"
+
+    monkeypatch.setattr(os, "writev", slow)
+    put = asyncio.create_task(store.put_stream("x", parts()))
+    await asyncio.to_thread(started.wait)
+    for _ in range(3):
+        put.cancel()
+        await asyncio.sleep(0)
+    assert not put.done()
+    assert len(leftovers(tmp_path)) == 1
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await put
+    assert leftovers(tmp_path) == []
+    assert await all_objects(store) == {}
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,8 @@ def answer(status: int, code: str) -> str:
         (exceptions.NotSupportedError("hush"), StoreRefusedError),
         (FileNotFoundError(answer(404, "NoSuchKey")), ObjectNotFoundError),
         (FileNotFoundError(answer(404, "NoSuchBucket")), StoreAccessError),
+        (FileNotFoundError(answer(404, "NoSuchUpload")), StoreUnavailableError),
+        (OSError(answer(403, "AccessDenied")), StoreAccessError),
     ],
 )
 def test_the_clients_errors_are_told_in_our_words(

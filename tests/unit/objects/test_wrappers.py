@@ -1,7 +1,7 @@
 """The wrappers, around a store in memory."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
 
 import pytest
@@ -27,6 +27,12 @@ from stratalog.objects import (
 )
 from stratalog.objects.metered import MeteredStore
 from stratalog.objects.retrying import RetryingStore
+
+
+async def stream(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
 
 POLICY = RetryPolicy(attempts=3, first_delay_seconds=1.0, max_delay_seconds=3.0)
 
@@ -98,6 +104,15 @@ async def test_a_listing_that_broke_off_goes_on_after_its_last_key() -> None:
     assert script.remaining == []
 
 
+async def test_a_stream_is_not_repeated() -> None:
+    clock = FakeClock()
+    store = retrying(memory(), ScriptedFaults([("put_stream", Fault.UNAVAILABLE)]), clock)
+    with pytest.raises(StoreUnavailableError):
+        await store.put_stream("x", stream(b"1"))
+    assert clock.slept == []
+    assert await store.put_stream("x", stream(b"12")) == 2
+
+
 async def test_a_conditional_copy_whose_reply_was_lost_knows_its_own_object() -> None:
     inner = memory()
     await inner.put("x", [b"data"])
@@ -113,6 +128,7 @@ async def test_metered_counts_calls_bytes_errors_and_time() -> None:
     store = MeteredStore(slow, metrics=metrics, clock=clock)
     await store.put("x", [b"12345", b"678"])
     await store.get("x")
+    await store.put_stream("x", stream(b"12345", b"6789"))
     await store.get_ranges("x", [Range(0, 2), Range(4, 5)])
     await store.head("x")
     await store.copy("x", "y")
@@ -125,9 +141,10 @@ async def test_metered_counts_calls_bytes_errors_and_time() -> None:
         return metrics.registry.get_sample_value(f"stratalog_objects_{name}", labels)
 
     assert value("requests_total", operation="get") == 2
-    for operation in ("put", "get_ranges", "head", "copy", "list", "delete"):
+    for operation in ("put", "put_stream", "get_ranges", "head", "copy", "list", "delete"):
         assert value("requests_total", operation=operation) == 1
     assert value("bytes_total", operation="put") == 8
+    assert value("bytes_total", operation="put_stream") == 9
     assert value("bytes_total", operation="get") == 8
     assert value("bytes_total", operation="get_ranges") == 3
     assert value("errors_total", operation="get", error="ObjectNotFoundError") == 1
@@ -175,6 +192,28 @@ async def test_a_torn_put_keeps_half_and_calls_it_done() -> None:
     store = FaultyStore(memory(), ScriptedFaults([("put", Fault.TORN_PUT)]), clock=FakeClock())
     await store.put("x", [b"0123", b"4567"])
     assert bytes((await store.get("x")).data) == b"0123"
+
+
+@pytest.mark.parametrize(
+    ("fault", "kept"),
+    [
+        (Fault.UNAVAILABLE, b"old"),
+        (Fault.BROKEN_STREAM, b"old"),
+        (Fault.LOST_REPLY, b"0123"),
+        (Fault.TORN_PUT, b"01"),
+        (Fault.SLOW, b"0123"),
+    ],
+)
+async def test_a_stream_can_fail_before_in_the_middle_and_after(fault: Fault, kept: bytes) -> None:
+    inner = memory()
+    await inner.put("x", [b"old"])
+    store = FaultyStore(inner, ScriptedFaults([("put_stream", fault)]), clock=FakeClock())
+    if fault in (Fault.TORN_PUT, Fault.SLOW):
+        assert await store.put_stream("x", stream(b"01", b"23")) == len(kept)
+    else:
+        with pytest.raises(StoreUnavailableError, match="put_stream 'x'"):
+            await store.put_stream("x", stream(b"01", b"23"))
+    assert bytes((await inner.get("x")).data) == kept
 
 
 def test_chance_repeats_with_its_seed_and_keeps_to_its_operations() -> None:

@@ -1,0 +1,84 @@
+"""Putting a stream into a store behind a network: in parts, several under way at once.
+
+What no request will ever complete is aborted, so that unfinished uploads stay only where the abort
+fails too, or this process dies. Let the bucket's lifecycle rules remove those after some days.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import obstore
+
+from stratalog.objects.refusals import explained
+from stratalog.objects.store import Buffer
+from stratalog.objects.streams import ended, gathered, settled
+
+if TYPE_CHECKING:
+    from obstore import AsyncWritableFile
+
+    from stratalog.objects.remote import Client
+
+PART_BYTES = 8 * 1024 * 1024
+"""S3 allows 10,000 parts, so this reaches 78 GiB; no segment of a log is larger than 2 GiB."""
+
+PARTS_UNDER_WAY = 4
+"""One connection to S3 carries some 50 to 100 MB/s. With the parts that are being gathered a
+stream holds up to six in memory."""
+
+PIECE_BYTES = 1024 * 1024
+"""Parts are handed over in pieces: smaller buffers are copied together, larger ones are cut."""
+
+
+async def upload_stream(client: Client, key: str, parts: AsyncIterable[Buffer]) -> int:
+    """Put what `parts` yields and return its size. What is shorter than a part takes one request.
+
+    The client repeats requests by its own rules. Nobody else can: what was yielded is gone.
+    """
+    async with aclosing(gathered(parts, PIECE_BYTES)) as pieces:
+        first = await _first_part(pieces)
+        if len(first) < PART_BYTES:
+            with explained("put", key):
+                await obstore.put_async(client, key, first, use_multipart=False)
+            return len(first)
+        return await _upload_parts(client, key, first, pieces)
+
+
+async def _first_part(pieces: AsyncIterator[list[Buffer]]) -> bytes:
+    first: list[Buffer] = []
+    held_bytes = 0
+    async for piece in pieces:
+        first += piece
+        held_bytes += sum(len(buffer) for buffer in piece)
+        if held_bytes == PART_BYTES:
+            break
+    return b"".join(first)
+
+
+async def _upload_parts(
+    client: Client, key: str, first: bytes, pieces: AsyncIterator[list[Buffer]]
+) -> int:
+    writer = obstore.open_writer_async(
+        client, key, buffer_size=PART_BYTES, max_concurrency=PARTS_UNDER_WAY
+    )
+    try:
+        # The request that opens the upload is not broken off: its name would never be known.
+        with explained("put", key):
+            size_bytes = await settled(writer.write(first))
+        async for piece in pieces:
+            size_bytes += await _write(writer, key, piece)
+    except BaseException as error:
+        await ended(asyncio.ensure_future(writer.__aexit__(type(error), error, None)))
+        raise
+    with explained("put", key):
+        await settled(writer.close())
+    return size_bytes
+
+
+async def _write(writer: AsyncWritableFile, key: str, piece: list[Buffer]) -> int:
+    """Waits while too many parts are under way, and tells of one that has failed."""
+    with explained("put", key):
+        return await writer.write(piece[0] if len(piece) == 1 else b"".join(piece))
