@@ -35,7 +35,8 @@ class RowWalk:
     Rows that lie wholly below the range are on their way out: the boundary moves first, and they
     follow in chunks.
 
-    Only rows hold offsets in this version, so that nothing may be missing below the block range.
+    What lies below `remote_end` is in segments, which are checked elsewhere. Nothing else holds
+    offsets in this version, so that nothing may be missing from there to the block range.
     """
 
     def __init__(self, before: PartitionState) -> None:
@@ -70,8 +71,9 @@ class RowWalk:
         end = max(self._expected, after.block_start)
         if end < self._before.block_end:
             gaps.append(_Gap(end, self._before.block_end))
-        if after.log_start < after.block_start:
-            gaps.insert(0, _Gap(after.log_start, after.block_start))
+        below = max(after.log_start, after.remote_end)
+        if below < after.block_start:
+            gaps.insert(0, _Gap(below, after.block_start))
         for gap in gaps:
             self._add(Promise.DENSE, f"offsets {gap.start} to {gap.end - 1} are in no row")
         if end > after.block_end:

@@ -99,10 +99,12 @@ def _target(key: TopicPartition, offset: Offset, state: PartitionState | None) -
 
 def _trim(state: PartitionState, target: Offset, freed_bytes: int, first_base: int | None) -> Trim:
     log_start = max(state.log_start, target)
+    segments_end = log_start if state.log_start < state.remote_end else None
     if log_start < state.block_start:
-        return Trim(state, log_start, state.block_start, 0)
+        return Trim(state, log_start, state.block_start, 0, segments_end)
     first_row = state.block_end if first_base is None else Offset(first_base)
-    return Trim(state, log_start, max(state.block_start, first_row), freed_bytes)
+    block_start = max(state.block_start, first_row)
+    return Trim(state, log_start, block_start, freed_bytes, segments_end)
 
 
 def _deleted(trim: Trim) -> RecordsDeleted:

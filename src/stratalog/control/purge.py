@@ -1,12 +1,17 @@
-"""The end of deleted topics: their rows in chunks, then everything that bears their id."""
+"""The end of deleted topics: their rows and segments in chunks, then all that bears their id.
+
+What remains are the rows of segments whose deletion has begun. They stay until their objects are
+gone from the store.
+"""
 
 from uuid import UUID
 
 from stratalog.control.database import Connection, as_uuid
 from stratalog.control.operations import Operations
-from stratalog.control.removal import remove_rows_of_topic
+from stratalog.control.removal import remove_rows_of_topic, remove_segments_of_topic
 
 _TABLES = ("group_offsets", "producers", "epochs", "partitions", "heads", "topics")
+_HELD = ("batches WHERE topic_id = $1", "segments WHERE topic_id = $1 AND chained")
 
 
 class PurgeOperations(Operations):
@@ -31,18 +36,24 @@ class PurgeOperations(Operations):
             lambda connection: remove_rows_of_topic(connection, topic_id, max_rows=max_rows)
         )
         if removed < max_rows:
+            rest = max_rows - removed
+            removed += await self._database.write(
+                lambda connection: remove_segments_of_topic(connection, topic_id, max_rows=rest)
+            )
+        if removed < max_rows:
             await self._database.write(lambda connection: _forget(connection, topic_id))
         return removed
 
 
 async def _forget(connection: Connection, topic_id: UUID) -> None:
-    """Remove the topic itself, unless a commit that began before its deletion added rows."""
+    """Remove the topic itself, unless a commit that began before its deletion added something."""
     await connection.fetch(
         "SELECT h.partition FROM heads h WHERE h.topic_id = $1"
         " ORDER BY h.topic_id, h.partition {for_update_of_h}",
         topic_id,
     )
-    if await connection.fetch("SELECT 1 FROM batches WHERE topic_id = $1 LIMIT 1", topic_id):
-        return
+    for held in _HELD:
+        if await connection.fetch(f"SELECT 1 FROM {held} LIMIT 1", topic_id):
+            return
     for table in _TABLES:
         await connection.execute(f"DELETE FROM {table} WHERE topic_id = $1", topic_id)

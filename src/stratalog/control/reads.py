@@ -1,6 +1,11 @@
-"""Where offsets and times live: rows and the boundaries they belong to, from one snapshot."""
+"""Where offsets and times live: segments, rows and their boundaries, from one snapshot.
+
+Which of the two an offset is in follows from the boundaries alone. Below the block range lie the
+segments, so whatever is looked for by time is looked for in them first.
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from stratalog.batch.header import TimestampType
 from stratalog.control.database import Connection, Row, Rows, as_uuid, shape
@@ -13,6 +18,8 @@ from stratalog.control.model import (
 )
 from stratalog.control.operations import Operations, partition_rows
 from stratalog.control.partitions import read_states
+from stratalog.control.segment_model import Segment
+from stratalog.control.segment_rows import SEGMENT_COLUMNS, segment_of
 from stratalog.ids import (
     LeaderEpoch,
     ObjectId,
@@ -27,6 +34,8 @@ FIRST_LOOK_ROWS = 8
 rows, which is enough for a consumer at the head, and only hungry ones for more."""
 MAX_SPAN_ROWS = 2048
 """Bounds an answer about tiny rows. The reader comes back for the rest."""
+MAX_SPAN_SEGMENTS = 16
+"""Bounds an answer about tiny segments, each of which carries its manifest."""
 
 _COLUMNS = (
     "b.topic_id, b.partition, b.base_offset, b.last_offset, b.object_id, o.key, b.byte_offset,"
@@ -63,24 +72,41 @@ _SERVED_ROWS = (
     " AND b.last_offset >= p.block_start JOIN objects o ON o.object_id = b.object_id"
     " WHERE p.topic_id = r.topic_id AND p.partition = r.partition"
 )
+_SERVED_SEGMENTS = (
+    "SELECT " + SEGMENT_COLUMNS + " FROM partitions p"
+    " JOIN topics t ON t.topic_id = p.topic_id AND t.deleted_ms IS NULL"
+    " JOIN segments s ON s.topic_id = p.topic_id AND s.partition = p.partition"
+    " AND s.chained AND s.last_offset >= p.log_start"
+    " WHERE p.topic_id = r.topic_id AND p.partition = r.partition"
+)
+
+# The first segment is read from somewhere inside and may give little: only the others count.
+_SEGMENT_SPAN = (
+    f"SELECT {SEGMENT_COLUMNS} FROM (SELECT w.*,"
+    " SUM(w.size_bytes) OVER (ORDER BY w.last_offset) - w.size_bytes"
+    " - FIRST_VALUE(w.size_bytes) OVER (ORDER BY w.last_offset) AS bytes_before"
+    " FROM (SELECT * FROM segments x WHERE x.topic_id = r.topic_id"
+    " AND x.partition = r.partition AND x.chained AND x.last_offset >= r.first_offset"
+    f" ORDER BY x.last_offset LIMIT {MAX_SPAN_SEGMENTS}) w) s"
+    " WHERE s.bytes_before < r.max_bytes ORDER BY s.last_offset"
+)
 
 
 class ReadOperations(Operations):
     async def find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
         return await self._database.read(lambda connection: _find(connection, spans))
 
-    async def find_by_time(self, queries: Sequence[TimeQuery]) -> list[Coordinates | None]:
+    async def find_by_time(
+        self, queries: Sequence[TimeQuery]
+    ) -> list[Segment | Coordinates | None]:
         source = Rows(_TIME, [(q.topic_id, q.partition, q.timestamp) for q in queries])
-        query = f"{_SERVED_ROWS} AND b.max_timestamp >= r.timestamp ORDER BY b.last_offset LIMIT 1"
-        answers = await self._database.read(lambda connection: connection.fetch_each(query, source))
-        return [_coordinates(rows[0]) if rows else None for rows in answers]
+        return await self._database.read(lambda connection: _find_by_time(connection, source))
 
-    async def find_newest(self, wanted: Sequence[TopicPartition]) -> list[Coordinates | None]:
-        query = f"{_SERVED_ROWS} ORDER BY b.max_timestamp DESC, b.last_offset LIMIT 1"
-        answers = await self._database.read(
-            lambda connection: connection.fetch_each(query, partition_rows(wanted))
-        )
-        return [_coordinates(rows[0]) if rows else None for rows in answers]
+    async def find_newest(
+        self, wanted: Sequence[TopicPartition]
+    ) -> list[Segment | Coordinates | None]:
+        source = partition_rows(wanted)
+        return await self._database.read(lambda connection: _find_newest(connection, source))
 
     async def all_coordinates(
         self, partition: TopicPartition, *, after: Offset | None = None, limit: int
@@ -100,26 +126,73 @@ class ReadOperations(Operations):
 
 async def _find(connection: Connection, spans: Sequence[Span]) -> list[FoundBatches]:
     states = await read_states(connection, [span.topic_partition for span in spans])
+    segments = await _find_segments(connection, spans, states)
+    in_blocks = [
+        _span_in_blocks(span, states.get(span.topic_partition), segments.get(i, ()))
+        for i, span in enumerate(spans)
+    ]
+    rows = await _find_rows(connection, in_blocks, states)
+    return [
+        FoundBatches(
+            state=states.get(span.topic_partition), segments=segments.get(i, ()), rows=rows[i]
+        )
+        for i, span in enumerate(spans)
+    ]
+
+
+async def _find_segments(
+    connection: Connection, spans: Sequence[Span], states: dict[TopicPartition, PartitionState]
+) -> dict[int, Sequence[Segment]]:
+    """By the number of the span, for those that begin in the remote tier."""
+    looking = [
+        i for i, span in enumerate(spans) if _in_segments(span, states.get(span.topic_partition))
+    ]
+    if not looking:
+        return {}
+    source = Rows(_SPAN, [_rest(spans[i], ()) for i in looking])
+    found = zip(looking, await connection.fetch_each(_SEGMENT_SPAN, source), strict=True)
+    return {i: _without_gap(spans[i], [segment_of(row) for row in rows]) for i, rows in found}
+
+
+async def _find_rows(
+    connection: Connection,
+    spans: Sequence[Span | None],
+    states: dict[TopicPartition, PartitionState],
+) -> list[Sequence[Coordinates]]:
     found: list[list[Coordinates]] = [[] for _ in spans]
-    looking = [i for i, span in enumerate(spans) if _in_blocks(span, states)]
+    looking = [(i, span) for i, span in enumerate(spans) if span is not None]
     for query in (_FIRST_LOOK, _SECOND_LOOK):
         if not looking:
             break
-        source = Rows(_SPAN, [_rest(spans[i], found[i]) for i in looking])
-        for i, rows in zip(looking, await connection.fetch_each(query, source), strict=True):
+        source = Rows(_SPAN, [_rest(span, found[i]) for i, span in looking])
+        answers = await connection.fetch_each(query, source)
+        for (i, _), rows in zip(looking, answers, strict=True):
             found[i].extend(map(_coordinates, rows))
-        looking = [i for i in looking if _is_hungry(spans[i], found[i], states)]
+        looking = [(i, span) for i, span in looking if _is_hungry(span, found[i], states)]
     return [
-        FoundBatches(state=states.get(span.topic_partition), rows=_from_offset(span, rows))
+        () if span is None else _from_offset(span, rows)
         for span, rows in zip(spans, found, strict=True)
     ]
 
 
-def _in_blocks(span: Span, states: dict[TopicPartition, PartitionState]) -> bool:
-    state = states.get(span.topic_partition)
-    if state is None or span.offset < state.log_start:
+def _in_segments(span: Span, state: PartitionState | None) -> bool:
+    if state is None or not state.log_start <= span.offset < state.remote_end:
         return False
-    return state.block_start <= span.offset < state.block_end
+    return not state.block_start <= span.offset < state.block_end
+
+
+def _span_in_blocks(
+    span: Span, state: PartitionState | None, segments: Sequence[Segment]
+) -> Span | None:
+    """What of the span is to be looked for in the block tier, if anything."""
+    if state is None or span.offset < state.log_start:
+        return None
+    if state.block_start <= span.offset < state.block_end:
+        return span
+    if not segments or not segments[-1].end_offset == state.remote_end == state.block_start:
+        return None
+    left = max(span.max_bytes, 1) - sum(segment.size_bytes for segment in segments[1:])
+    return replace(span, offset=state.block_start, max_bytes=left) if left > 0 else None
 
 
 def _rest(span: Span, found: Sequence[Coordinates]) -> tuple[object, ...]:
@@ -148,6 +221,59 @@ def _from_offset(span: Span, rows: Sequence[Coordinates]) -> Sequence[Coordinate
     # To begin with a later row would be a silent skip. An empty answer inside the block range
     # makes the reader look again and then fail, which is right for a hole.
     return rows if rows and rows[0].base_offset <= span.offset else ()
+
+
+def _without_gap(span: Span, segments: Sequence[Segment]) -> Sequence[Segment]:
+    """The segments from the one that holds the offset up to the first gap, as for rows."""
+    if not segments or segments[0].base_offset > span.offset:
+        return ()
+    for i in range(1, len(segments)):
+        if segments[i].base_offset != segments[i - 1].end_offset:
+            return segments[:i]
+    return segments
+
+
+async def _find_by_time(connection: Connection, source: Rows) -> list[Segment | Coordinates | None]:
+    segments = await connection.fetch_each(
+        f"{_SERVED_SEGMENTS} AND s.max_timestamp >= r.timestamp ORDER BY s.last_offset LIMIT 1",
+        source,
+    )
+    found: list[Segment | Coordinates | None] = [_first_segment(rows) for rows in segments]
+    missing = [i for i, segment in enumerate(found) if segment is None]
+    answers = await connection.fetch_each(
+        f"{_SERVED_ROWS} AND b.max_timestamp >= r.timestamp ORDER BY b.last_offset LIMIT 1",
+        Rows(source.shape, [source.values[i] for i in missing]),
+    )
+    for i, rows in zip(missing, answers, strict=True):
+        found[i] = _first_row(rows)
+    return found
+
+
+async def _find_newest(connection: Connection, source: Rows) -> list[Segment | Coordinates | None]:
+    segments = await connection.fetch_each(
+        f"{_SERVED_SEGMENTS} ORDER BY s.max_timestamp DESC, s.last_offset LIMIT 1", source
+    )
+    rows = await connection.fetch_each(
+        f"{_SERVED_ROWS} ORDER BY b.max_timestamp DESC, b.last_offset LIMIT 1", source
+    )
+    return [
+        _newer(_first_segment(in_segments), _first_row(in_blocks))
+        for in_segments, in_blocks in zip(segments, rows, strict=True)
+    ]
+
+
+def _newer(segment: Segment | None, row: Coordinates | None) -> Segment | Coordinates | None:
+    if segment is None or (row is not None and row.max_timestamp > segment.max_timestamp):
+        return row
+    return segment
+
+
+def _first_segment(rows: Sequence[Row]) -> Segment | None:
+    return segment_of(rows[0]) if rows else None
+
+
+def _first_row(rows: Sequence[Row]) -> Coordinates | None:
+    return _coordinates(rows[0]) if rows else None
 
 
 def _coordinates(row: Row) -> Coordinates:

@@ -3,8 +3,12 @@
 The two are apart so that no head is held while many rows are deleted. Boundaries move in one short
 transaction, on the strength of a scan that was made without a lock; from then on nobody is sent to
 the rows below. Those leave in chunks, and what a crash leaves behind the next retention run takes.
+
+Segments are few, one for many thousand rows, so they leave the chain in the transaction that moves
+the start. Whoever chains a segment moves `remote_end`, by which a scan made before is refused.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -12,8 +16,10 @@ from uuid import UUID
 from stratalog.control.database import Connection, Rows, as_uuid, shape
 from stratalog.control.model import PartitionState
 from stratalog.control.objects import mark_unreferenced
-from stratalog.control.partitions import lock_heads
-from stratalog.ids import ObjectId, Offset, TopicPartition
+from stratalog.control.partitions import lock_heads, partition_key
+from stratalog.control.segment_model import SegmentState
+from stratalog.control.segments import begin_deletion
+from stratalog.ids import ObjectId, Offset, SegmentId, TopicPartition
 
 _TRIM = shape(
     topic_id="uuid",
@@ -24,7 +30,19 @@ _TRIM = shape(
     log_start="bigint",
     block_start="bigint",
     remote_end="bigint",
-    freed_bytes="bigint",
+)
+_CUT = shape(topic_id="uuid", partition="integer", segments_end="bigint")
+_FREED = shape(topic_id="uuid", partition="integer", freed_bytes="bigint")
+_SEGMENT_ID = shape(segment_id="uuid")
+
+# Each of the two has an index of its own.
+_CHAINED_OF_TOPIC = (
+    "SELECT segment_id FROM segments WHERE topic_id = $1 AND chained"
+    " ORDER BY partition, last_offset LIMIT $2"
+)
+_UNCHAINED_OF_TOPIC = (
+    "SELECT segment_id FROM segments WHERE topic_id = $1 AND NOT chained"
+    f" AND state <> {SegmentState.DELETE_STARTED:d} ORDER BY added_ms LIMIT $2"
 )
 
 
@@ -36,6 +54,9 @@ class Trim(NamedTuple):
     block_start: Offset
     """The base of the first row that remains, or the block tier's end."""
     freed_bytes: int
+    """Of the rows that fall below `block_start`."""
+    segments_end: Offset | None = None
+    """Chained segments that end here or before go. None if there are none to go."""
 
     @property
     def remote_end(self) -> Offset:
@@ -49,7 +70,24 @@ class PartitionMovedError(Exception):
     """The partition is no longer as the plan found it. Nothing was changed."""
 
 
-async def apply_trims(connection: Connection, trims: Sequence[Trim]) -> None:
+async def apply_trims(connection: Connection, trims: Sequence[Trim]) -> int:
+    """Move the boundaries and unchain the segments below; return how many segments that were."""
+    if any(trim.segments_end is not None for trim in trims):
+        # Before the heads: who waits here may wait for a removal of many rows.
+        await connection.lock("leases", shared=True)
+    await lock_heads(connection, [trim.state.topic_partition for trim in trims])
+    await _move(connection, trims)
+    freed = Counter({trim.state.topic_partition: trim.freed_bytes for trim in trims})
+    unchained = await _unchain(connection, trims, freed)
+    await connection.execute(
+        "UPDATE heads SET size_bytes = heads.size_bytes - r.freed_bytes FROM {rows}"
+        " WHERE heads.topic_id = r.topic_id AND heads.partition = r.partition",
+        rows=Rows(_FREED, [(*key, freed_bytes) for key, freed_bytes in freed.items()]),
+    )
+    return unchained
+
+
+async def _move(connection: Connection, trims: Sequence[Trim]) -> None:
     rows = [
         (
             *trim.state.topic_partition,
@@ -59,27 +97,63 @@ async def apply_trims(connection: Connection, trims: Sequence[Trim]) -> None:
             trim.log_start,
             trim.block_start,
             trim.remote_end,
-            trim.freed_bytes,
         )
         for trim in trims
     ]
-    source = Rows(_TRIM, rows)
-    await lock_heads(connection, [trim.state.topic_partition for trim in trims])
     moved = await connection.execute(
         "UPDATE partitions SET log_start = r.log_start, block_start = r.block_start,"
         " remote_end = r.remote_end FROM {rows} WHERE partitions.topic_id = r.topic_id"
         " AND partitions.partition = r.partition AND partitions.log_start = r.old_log_start"
         " AND partitions.block_start = r.old_block_start"
         " AND partitions.remote_end = r.old_remote_end",
-        rows=source,
+        rows=Rows(_TRIM, rows),
     )
     if moved != len(trims):
         raise PartitionMovedError
-    await connection.execute(
-        "UPDATE heads SET size_bytes = heads.size_bytes - r.freed_bytes FROM {rows}"
-        " WHERE heads.topic_id = r.topic_id AND heads.partition = r.partition",
-        rows=source,
+
+
+async def _unchain(
+    connection: Connection, trims: Sequence[Trim], freed: Counter[TopicPartition]
+) -> int:
+    """Take the segments below out of the chain, and add their sizes to what is `freed`.
+
+    They are counted here and not by the plan: two removers may have found the same leftovers.
+    """
+    cuts = [
+        (*trim.state.topic_partition, trim.segments_end)
+        for trim in trims
+        if trim.segments_end is not None
+    ]
+    if not cuts:
+        return 0
+    rows = await connection.fetch(
+        "UPDATE segments SET chained = false FROM {rows} WHERE segments.topic_id = r.topic_id"
+        " AND segments.partition = r.partition AND segments.chained"
+        " AND segments.last_offset < r.segments_end"
+        " RETURNING segments.topic_id, segments.partition, segment_id, size_bytes",
+        rows=Rows(_CUT, cuts),
     )
+    for row in rows:
+        freed[partition_key(row)] += row[3]
+    if rows:
+        await begin_deletion(connection, [SegmentId(as_uuid(row[2])) for row in rows])
+    return len(rows)
+
+
+async def remove_segments_of_topic(connection: Connection, topic_id: UUID, *, max_rows: int) -> int:
+    """Begin the deletion of up to `max_rows` segments of a deleted topic."""
+    ids: list[SegmentId] = []
+    for query in (_CHAINED_OF_TOPIC, _UNCHAINED_OF_TOPIC):
+        rows = await connection.fetch(query, topic_id, max_rows - len(ids))
+        ids += [SegmentId(as_uuid(row[0])) for row in rows]
+    if ids:
+        await connection.execute(
+            "UPDATE segments SET chained = false"
+            " WHERE segment_id IN (SELECT segment_id FROM {rows})",
+            rows=Rows(_SEGMENT_ID, [(segment_id,) for segment_id in ids]),
+        )
+        await begin_deletion(connection, ids)
+    return len(ids)
 
 
 async def remove_rows_below_start(

@@ -1,9 +1,11 @@
-"""Retention: the oldest rows of a partition go when they are too old or too many."""
+"""Retention: the oldest segments and rows of a partition go when they are too old or too many."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from stratalog.control.database import Connection
+from stratalog.control.model import PartitionState
 from stratalog.control.operations import Operations
 from stratalog.control.partitions import read_states
 from stratalog.control.removal import (
@@ -15,18 +17,23 @@ from stratalog.control.removal import (
 from stratalog.ids import Offset, TopicPartition
 
 
-class OldRow(NamedTuple):
-    """As much of a row as retention cares about."""
+class Limits(NamedTuple):
+    retention_ms: int | None
+    retention_bytes: int | None
+
+
+class Stretch(NamedTuple):
+    """As much of a segment or a row as retention cares about."""
 
     last_offset: int
-    byte_size: int
+    size_bytes: int
     max_timestamp: int
-    committed_ms: int
+    known_since_ms: int
 
     @property
     def timestamp(self) -> int:
-        """Records without a time are as old as their commit."""
-        return self.max_timestamp if self.max_timestamp >= 0 else self.committed_ms
+        """Records without a time are as old as their commit, or as our knowledge of them."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self.known_since_ms
 
 
 class RetentionOperations(Operations):
@@ -38,21 +45,30 @@ class RetentionOperations(Operations):
         retention_bytes: int | None,
         max_rows: int,
     ) -> int:
+        limits = Limits(retention_ms, retention_bytes)
         removed = await self._remove(partition, max_rows)
-        if removed == max_rows:
-            return removed
-        trim = await self._database.read(
-            lambda connection: _plan(
-                connection, partition, retention_ms, retention_bytes, max_rows - removed
-            )
+        with suppress(PartitionMovedError):
+            while removed < max_rows:
+                left = max_rows - removed
+                trim = await self._plan(partition, limits, left)
+                if trim is None:
+                    break
+                removed += await self._apply(trim, left)
+                # Above the segments there may be rows to go, above the rows there is nothing.
+                if trim.segments_end is None:
+                    break
+        return removed
+
+    async def _plan(self, partition: TopicPartition, limits: Limits, max_rows: int) -> Trim | None:
+        return await self._database.read(
+            lambda connection: _plan(connection, partition, limits, max_rows)
         )
-        if trim is None:
-            return removed
-        try:
-            await self._database.write(lambda connection: apply_trims(connection, [trim]))
-        except PartitionMovedError:
-            return removed
-        return removed + await self._remove(partition, max_rows - removed)
+
+    async def _apply(self, trim: Trim, max_rows: int) -> int:
+        unchained = await self._database.write(lambda connection: apply_trims(connection, [trim]))
+        if trim.segments_end is not None:
+            return unchained
+        return await self._remove(trim.state.topic_partition, max_rows)
 
     async def _remove(self, partition: TopicPartition, max_rows: int) -> int:
         return await self._database.write(
@@ -61,70 +77,84 @@ class RetentionOperations(Operations):
 
 
 def count_expired(
-    rows: Sequence[OldRow],
-    *,
-    size_bytes: int,
-    now_ms: int,
-    retention_ms: int | None,
-    retention_bytes: int | None,
+    oldest: Sequence[Stretch], *, size_bytes: int, now_ms: int, limits: Limits
 ) -> int:
-    """How many of the oldest rows go. `rows` begin at the partition's start, in offset order.
+    """How many of the oldest go. They begin at the partition's start, in offset order.
 
-    By time, up to the first row that is young enough, whatever comes after it. By size, as long as
-    what remains is no less than `retention_bytes`.
+    By time, up to the first that is young enough, whatever comes after it. By size, as long as
+    what remains of `size_bytes`, which is the whole partition's, is no less than the limit.
     """
     by_time = by_size = 0
-    if retention_ms is not None:
-        for row in rows:
-            if row.timestamp >= now_ms - retention_ms:
+    if limits.retention_ms is not None:
+        for stretch in oldest:
+            if stretch.timestamp >= now_ms - limits.retention_ms:
                 break
             by_time += 1
-    if retention_bytes is not None:
-        for row in rows:
-            size_bytes -= row.byte_size
-            if size_bytes < retention_bytes:
+    if limits.retention_bytes is not None:
+        for stretch in oldest:
+            size_bytes -= stretch.size_bytes
+            if size_bytes < limits.retention_bytes:
                 break
             by_size += 1
     return max(by_time, by_size)
 
 
 async def _plan(
-    connection: Connection,
-    partition: TopicPartition,
-    retention_ms: int | None,
-    retention_bytes: int | None,
-    max_rows: int,
+    connection: Connection, partition: TopicPartition, limits: Limits, max_rows: int
 ) -> Trim | None:
     state = (await read_states(connection, [partition])).get(partition)
-    # What lies below the block tier is older and has to go first.
-    if state is None or state.log_start < state.block_start:
+    if state is None:
         return None
     [(now_ms,)] = await connection.fetch("SELECT {now_ms}")
-    # Mostly nothing is due, and one row tells.
+    # Mostly nothing is due, and the oldest tells.
     for limit in (1, max_rows):
-        rows = await _oldest(connection, partition, state.block_start, limit)
-        expired = count_expired(
-            rows,
-            size_bytes=state.size_bytes,
-            now_ms=now_ms,
-            retention_ms=retention_ms,
-            retention_bytes=retention_bytes,
-        )
-        if not expired:
+        segments = await _oldest_segments(connection, state, limit)
+        oldest = segments or await _oldest_rows(connection, state, limit)
+        count = _count_due(oldest, state, now_ms, limits)
+        if not count:
             return None
-    log_start = Offset(rows[expired - 1].last_offset + 1)
-    return Trim(state, log_start, log_start, sum(row.byte_size for row in rows[:expired]))
+    return _trim(state, oldest[:count], in_segments=bool(segments))
 
 
-async def _oldest(
-    connection: Connection, partition: TopicPartition, block_start: Offset, limit: int
-) -> list[OldRow]:
+def _count_due(
+    oldest: Sequence[Stretch], state: PartitionState, now_ms: int, limits: Limits
+) -> int:
+    # A broker that knew nothing of segments left them behind when it moved the start.
+    left_behind = sum(stretch.last_offset < state.log_start for stretch in oldest)
+    expired = count_expired(oldest, size_bytes=state.size_bytes, now_ms=now_ms, limits=limits)
+    return max(left_behind, expired)
+
+
+def _trim(state: PartitionState, due: Sequence[Stretch], *, in_segments: bool) -> Trim:
+    end = Offset(due[-1].last_offset + 1)
+    log_start = max(state.log_start, end)
+    if in_segments:
+        return Trim(state, log_start, state.block_start, 0, segments_end=end)
+    return Trim(state, log_start, end, sum(row.size_bytes for row in due))
+
+
+async def _oldest_segments(
+    connection: Connection, state: PartitionState, limit: int
+) -> list[Stretch]:
+    rows = await connection.fetch(
+        "SELECT last_offset, size_bytes, max_timestamp, added_ms FROM segments"
+        " WHERE topic_id = $1 AND partition = $2 AND chained ORDER BY last_offset LIMIT $3",
+        *state.topic_partition,
+        limit,
+    )
+    return [Stretch(*row) for row in rows]
+
+
+async def _oldest_rows(connection: Connection, state: PartitionState, limit: int) -> list[Stretch]:
+    # What lies below the block tier is older and has to go first.
+    if state.log_start < state.block_start:
+        return []
     rows = await connection.fetch(
         "SELECT last_offset, byte_size, max_timestamp, committed_ms FROM batches"
         " WHERE topic_id = $1 AND partition = $2 AND last_offset >= $3"
         " ORDER BY last_offset LIMIT $4",
-        *partition,
-        block_start,
+        *state.topic_partition,
+        state.block_start,
         limit,
     )
-    return [OldRow(*row) for row in rows]
+    return [Stretch(*row) for row in rows]

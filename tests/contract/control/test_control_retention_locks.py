@@ -1,4 +1,4 @@
-"""A large retention on PostgreSQL: commits to the same partition pass it by."""
+"""Retention on PostgreSQL: commits to the same partition pass it by, and merges are noticed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,9 +8,12 @@ import asyncpg
 import pytest
 from tests.contract.control.building import batch, commit, offsets, part, rows_of, state_of
 from tests.contract.control.conftest import empty
+from tests.contract.control.tiers import assert_consistent, chained, finished, two_tiers
 
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
+from stratalog.control.segment_model import ChainOutcome
+from stratalog.ids import Offset
 
 PATIENCE_S = 30.0
 
@@ -46,6 +49,20 @@ async def waiting_backend(connection: "asyncpg.Connection[asyncpg.Record]") -> i
             )
             if found:
                 return int(found[0][0])
+            await asyncio.sleep(0.01)
+
+
+async def backends_wait(connection: "asyncpg.Connection[asyncpg.Record]", count: int) -> None:
+    """Until so many processes wait for a lock, of whomever."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            await connection.execute("SELECT pg_stat_clear_snapshot()")
+            waiting = await connection.fetchval(
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+            if waiting == count:
+                return
             await asyncio.sleep(0.01)
 
 
@@ -110,3 +127,50 @@ async def test_a_retention_that_waits_for_a_commit_lets_other_partitions_commit(
         assert offsets(answers) == [10]
         assert not retention.done()
     assert await asyncio.wait_for(retention, PATIENCE_S) == 1
+
+
+async def test_a_retention_of_segments_that_waits_for_a_lease_holds_no_head(
+    server: ControlPlane, control_dsn: str
+) -> None:
+    """A lease waits for removals of many rows, and whoever marks something waits for the lease.
+    Commits do not."""
+    topic = await server.create_topic("orders", partition_count=1, configs={})
+    key = part(topic)
+    await two_tiers(server, key)
+    async with transaction(control_dsn) as leasing:
+        await leasing.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended('stratalog:leases', 0))"
+        )
+        retention = asyncio.create_task(
+            server.enforce_retention(key, retention_ms=None, retention_bytes=400, max_rows=100)
+        )
+        pid = await waiting_backend(leasing)
+        assert not await tables_locked_by(leasing, pid) & {"heads", "partitions", "segments"}
+        answers = await asyncio.wait_for(commit(server, batch(key, 5, size=50)), PATIENCE_S)
+        assert offsets(answers) == [100]
+        assert not retention.done()
+        assert await chained(server, key) == [0, 20, 40]
+    assert await asyncio.wait_for(retention, PATIENCE_S) == 3
+    await assert_consistent(server, key)
+
+
+async def test_a_delete_that_was_planned_before_a_segment_was_chained_is_planned_again(
+    server: ControlPlane, control_dsn: str
+) -> None:
+    """The segment overtakes a delete that waits for the head with a plan to keep its rows."""
+    topic = await server.create_topic("orders", partition_count=1, configs={})
+    key = part(topic)
+    await two_tiers(server, key)
+    segment_id = await finished(server, key, 60, 80)
+    async with transaction(control_dsn) as committing:
+        await committing.fetch("SELECT 1 FROM heads FOR UPDATE")
+        chaining = asyncio.create_task(server.chain_segment(segment_id))
+        await backends_wait(committing, 1)
+        deleting = asyncio.create_task(server.delete_records({key: Offset(80)}))
+        await backends_wait(committing, 2)
+    assert await asyncio.wait_for(chaining, PATIENCE_S) is ChainOutcome.CHAINED
+    [deleted] = await asyncio.wait_for(deleting, PATIENCE_S)
+    assert deleted.log_start == 80
+    assert await chained(server, key) == []
+    assert (await state_of(server, key)).size_bytes == 200
+    await assert_consistent(server, key)

@@ -103,10 +103,23 @@ def test_a_gap_is_found(rows: list[Coordinates], missing: str) -> None:
     assert texts(rows_are_dense(STATE, rows), Promise.DENSE) == [f"{missing} are in no row"]
 
 
-def test_offsets_between_the_log_start_and_the_first_row_are_a_gap() -> None:
-    assert rows_are_dense(replace(STATE, log_start=Offset(10)), ROWS) == []
-    problems = rows_are_dense(replace(STATE, log_start=Offset(9)), ROWS)
-    assert texts(problems, Promise.DENSE) == ["offsets 9 to 9 are in no row"]
+@pytest.mark.parametrize(
+    ("log_start", "remote_end", "missing"),
+    [
+        (10, 10, []),
+        (9, 10, []),
+        (0, 10, []),
+        (10, 5, []),
+        (9, 5, ["offsets 9 to 9 are in no row"]),
+        (5, 9, ["offsets 9 to 9 are in no row"]),
+        (0, 0, ["offsets 0 to 9 are in no row"]),
+    ],
+)
+def test_offsets_between_the_segments_and_the_first_row_are_a_gap(
+    log_start: int, remote_end: int, missing: list[str]
+) -> None:
+    state = replace(STATE, log_start=Offset(log_start), remote_end=Offset(remote_end))
+    assert texts(rows_are_dense(state, ROWS), Promise.DENSE) == missing
 
 
 def test_a_row_across_the_start_of_the_block_range_is_found() -> None:

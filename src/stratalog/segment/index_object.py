@@ -1,0 +1,85 @@
+"""The `.indexes` object of a segment: its indexes one after the other, never compressed.
+
+Each index is encrypted as a unit of its own, if the segment is. An empty one takes no bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stratalog.objects.store import Buffer
+from stratalog.segment.cipher import SegmentCipher
+from stratalog.segment.errors import IndexObjectDamagedError
+from stratalog.segment.manifest import IndexPlace, Manifest
+from stratalog.segment.model import IndexKind, SegmentIndexes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedIndexes:
+    parts: Sequence[Buffer]
+    places: Mapping[IndexKind, IndexPlace]
+
+
+def encode_indexes(indexes: SegmentIndexes, cipher: SegmentCipher | None) -> EncodedIndexes:
+    parts: list[Buffer] = []
+    places: dict[IndexKind, IndexPlace] = {}
+    position = 0
+    for kind, plain in _files(indexes).items():
+        stored: Buffer = cipher.seal(plain) if cipher is not None and plain else plain
+        if kind is not IndexKind.TRANSACTION or plain:
+            places[kind] = IndexPlace(position, len(stored))
+        if plain:
+            parts.append(stored)
+        position += len(stored)
+    return EncodedIndexes(parts=parts, places=places)
+
+
+def read_index(
+    manifest: Manifest, kind: IndexKind, stored: Buffer, cipher: SegmentCipher | None, name: str
+) -> bytes:
+    """One index, from the bytes of its place in the object `name`. b"" if there is none."""
+    place = manifest.indexes.get(kind, IndexPlace(0, 0))
+    if len(stored) != place.size_bytes:
+        raise IndexObjectDamagedError(
+            f"{name}: the {kind} index takes {len(stored)} bytes,"
+            f" the manifest says {place.size_bytes}"
+        )
+    if manifest.encryption is None or not place.size_bytes:
+        return bytes(stored)
+    assert cipher is not None, "an encrypted segment is read with its cipher"
+    try:
+        return bytes(cipher.unseal(stored))
+    except ValueError as error:
+        raise IndexObjectDamagedError(f"{name}: the {kind} index: {error}") from None
+
+
+def read_indexes(
+    manifest: Manifest, stored: Buffer, cipher: SegmentCipher | None, name: str
+) -> SegmentIndexes:
+    """All indexes, from the whole object `name`."""
+    if len(stored) != manifest.indexes_bytes:
+        raise IndexObjectDamagedError(
+            f"{name}: has {len(stored)} bytes, the manifest says {manifest.indexes_bytes}"
+        )
+    view = memoryview(stored)
+
+    def read(kind: IndexKind) -> bytes:
+        place = manifest.indexes.get(kind, IndexPlace(0, 0))
+        return read_index(manifest, kind, view[place.position : place.end], cipher, name)
+
+    return SegmentIndexes(
+        offset=read(IndexKind.OFFSET),
+        timestamp=read(IndexKind.TIMESTAMP),
+        producer_snapshot=read(IndexKind.PRODUCER_SNAPSHOT),
+        leader_epoch=read(IndexKind.LEADER_EPOCH),
+        transaction=read(IndexKind.TRANSACTION),
+    )
+
+
+def _files(indexes: SegmentIndexes) -> dict[IndexKind, bytes]:
+    return {
+        IndexKind.OFFSET: indexes.offset,
+        IndexKind.TIMESTAMP: indexes.timestamp,
+        IndexKind.PRODUCER_SNAPSHOT: indexes.producer_snapshot,
+        IndexKind.LEADER_EPOCH: indexes.leader_epoch,
+        IndexKind.TRANSACTION: indexes.transaction,
+    }

@@ -1,0 +1,186 @@
+"""What the records of `__remote_log_metadata` come to, replayed in their order.
+
+The rules are those of KIP-405, as Kafka's own cache applies them: a segment is started, then
+finished; its deletion is started, then finished; a record that does not fit the state is dropped.
+An update replaces the custom metadata along with the state. A segment that finishes later and
+holds all that an earlier one does supersedes it, for good: the earlier one does not come back when
+the later one is deleted.
+
+Which segments make up the partition is another question: see `lineage`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from stratalog.control.segment_model import SegmentState
+from stratalog.ids import SegmentId, TopicPartition
+from stratalog.segment.errors import RemoteLogRecordError
+from stratalog.segment.remote_log_metadata import (
+    NamedPartition,
+    PartitionDeleted,
+    PartitionDeleteState,
+    SegmentAdded,
+    SegmentSnapshot,
+    SegmentUpdated,
+    decode_record,
+)
+
+_NEXT_STATES: Mapping[SegmentState, frozenset[SegmentState]] = {
+    SegmentState.COPY_STARTED: frozenset(
+        {SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED}
+    ),
+    SegmentState.COPY_FINISHED: frozenset(
+        {SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED}
+    ),
+    SegmentState.DELETE_STARTED: frozenset(
+        {SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED}
+    ),
+    SegmentState.DELETE_FINISHED: frozenset({SegmentState.DELETE_FINISHED}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldedPartition:
+    partition: NamedPartition
+    segments: tuple[SegmentAdded, ...]
+    """The finished ones that none supersedes, in the order in which they finished."""
+    superseded: tuple[SegmentAdded, ...]
+    unfinished: tuple[SegmentAdded, ...]
+    """Whose upload or whose deletion is under way, or was given up."""
+    delete_state: PartitionDeleteState | None
+    """Not None if Kafka was told to delete the partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldedTopics:
+    partitions: Mapping[TopicPartition, FoldedPartition]
+    dropped: int
+    """Records that do not fit what came before them."""
+
+
+def fold_records(values: Iterable[bytes | bytearray | memoryview | None]) -> FoldedTopics:
+    """Replay the values of records. Those about one partition must come in their order."""
+    partitions: dict[TopicPartition, _Partition] = {}
+    dropped = 0
+    for index, value in enumerate(values):
+        try:
+            record = decode_record(value)
+        except RemoteLogRecordError as error:
+            raise RemoteLogRecordError(f"record {index}: {error}") from None
+        # Kafka's own handler refuses snapshot records too: they do not say whose they are.
+        if isinstance(record, SegmentSnapshot):
+            dropped += 1
+            continue
+        key = record.partition.id_partition
+        partition = partitions.setdefault(key, _Partition(record.partition))
+        dropped += not partition.apply(record)
+    return FoldedTopics(
+        partitions={key: partition.folded() for key, partition in sorted(partitions.items())},
+        dropped=dropped,
+    )
+
+
+@dataclass(slots=True)
+class _Partition:
+    name: NamedPartition
+    segments: dict[SegmentId, SegmentAdded] = field(default_factory=dict)
+    """In the order in which they finished, those that did."""
+    superseded: set[SegmentId] = field(default_factory=set)
+    last_finished: int = -1
+    """The highest offset of any segment that ever finished."""
+    delete_state: PartitionDeleteState | None = None
+
+    def apply(self, record: SegmentAdded | SegmentUpdated | PartitionDeleted) -> bool:
+        """Whether the record fits."""
+        match record:
+            case SegmentAdded():
+                return self._add(record)
+            case SegmentUpdated():
+                return self._update(record)
+            case PartitionDeleted():
+                return self._delete(record)
+
+    def folded(self) -> FoldedPartition:
+        finished = [
+            segment
+            for segment in self.segments.values()
+            if segment.state is SegmentState.COPY_FINISHED
+        ]
+        return FoldedPartition(
+            partition=self.name,
+            segments=tuple(s for s in finished if s.segment_id not in self.superseded),
+            superseded=tuple(s for s in finished if s.segment_id in self.superseded),
+            unfinished=tuple(
+                segment
+                for segment in self.segments.values()
+                if segment.state in (SegmentState.COPY_STARTED, SegmentState.DELETE_STARTED)
+            ),
+            delete_state=self.delete_state,
+        )
+
+    def _add(self, added: SegmentAdded) -> bool:
+        known = self.segments.get(added.segment_id)
+        if added.state is not SegmentState.COPY_STARTED:
+            return False
+        if known is not None and known.state is not SegmentState.COPY_STARTED:
+            return False
+        self.segments[added.segment_id] = added
+        return True
+
+    def _update(self, updated: SegmentUpdated) -> bool:
+        known = self.segments.get(updated.segment_id)
+        if known is None or updated.state not in _NEXT_STATES[known.state]:
+            return False
+        segment = replace(
+            known,
+            broker_id=updated.broker_id,
+            event_ms=updated.event_ms,
+            custom_metadata=updated.custom_metadata,
+            state=updated.state,
+        )
+        if updated.state is SegmentState.COPY_FINISHED and known.state is not updated.state:
+            self._finish(segment)
+        else:
+            self.segments[segment.segment_id] = segment
+        return True
+
+    def _finish(self, segment: SegmentAdded) -> None:
+        # Nearly every segment begins where all others have ended, and then nothing is compared.
+        if segment.base_offset <= self.last_finished:
+            self.superseded |= {
+                other.segment_id
+                for other in self.segments.values()
+                if other.state is SegmentState.COPY_FINISHED and _holds(segment, other)
+            }
+        self.last_finished = max(self.last_finished, segment.last_offset)
+        del self.segments[segment.segment_id]
+        self.segments[segment.segment_id] = segment
+
+    def _delete(self, deleted: PartitionDeleted) -> bool:
+        known = -1 if self.delete_state is None else self.delete_state
+        if deleted.state - known not in (0, 1):
+            return False
+        self.delete_state = deleted.state
+        if deleted.state is PartitionDeleteState.FINISHED:
+            self.segments.clear()
+        return True
+
+
+def _holds(segment: SegmentAdded, other: SegmentAdded) -> bool:
+    """Whether a segment has all that another one has, epoch by epoch."""
+    ranges, others = _epoch_ranges(segment), _epoch_ranges(other)
+    return all(
+        epoch in ranges and ranges[epoch][0] <= start and end <= ranges[epoch][1]
+        for epoch, (start, end) in others.items()
+    )
+
+
+def _epoch_ranges(segment: SegmentAdded) -> dict[int, tuple[int, int]]:
+    """The offsets `[start, end)` that a segment has of each epoch."""
+    starts = [start for _, start in segment.leader_epochs]
+    ends = [*starts[1:], segment.last_offset + 1]
+    return {
+        epoch: (start, end)
+        for (epoch, start), end in zip(segment.leader_epochs, ends, strict=True)
+        if start < end
+    }
