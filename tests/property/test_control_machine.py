@@ -3,52 +3,65 @@
 import asyncio
 import tempfile
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
+from unittest.mock import patch
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.property.control_model import (
+    OLD,
+    YOUNG,
+    ModelPartition,
+    ModelRow,
+    ModelSegment,
+    expire,
+    rows_within,
+)
 
 from stratalog.batch.header import TimestampType
-from stratalog.control.model import BatchToCommit, BlockToCommit, CommitOutcome, Span
+from stratalog.control import chain
+from stratalog.control.migration_state import check_transition
+from stratalog.control.model import (
+    BatchToCommit,
+    BlockToCommit,
+    CommitOutcome,
+    PartitionState,
+    Span,
+)
 from stratalog.control.open import open_control_plane
+from stratalog.control.plane import (
+    BoundaryMovedError,
+    ControlUnavailableError,
+    SegmentStateError,
+)
+from stratalog.control.removal import remove_rows_below_start
+from stratalog.control.segment_model import (
+    ChainOutcome,
+    EpochStart,
+    SegmentState,
+    SegmentToAdd,
+    SegmentUploaded,
+)
 from stratalog.ids import (
     BrokerId,
+    LeaderEpoch,
     ObjectId,
     Offset,
     PartitionIndex,
     ProducerId,
+    SegmentId,
     TopicId,
     TopicPartition,
     uuid7,
 )
 
 T = TypeVar("T")
-OLD, YOUNG = 1_000, 9_000_000_000_000
 PARTITIONS = 2
-
-
-@dataclass
-class ModelRow:
-    base: int
-    end: int
-    size: int
-    timestamp: int
-    object_id: ObjectId
-
-
-@dataclass
-class ModelPartition:
-    rows: list[ModelRow] = field(default_factory=list)
-    log_start: int = 0
-    high_watermark: int = 0
-
-    def cut(self, log_start: int) -> None:
-        self.log_start = max(self.log_start, log_start)
-        self.rows = [row for row in self.rows if row.end > self.log_start]
 
 
 class ControlMachine(RuleBasedStateMachine):
@@ -64,10 +77,13 @@ class ControlMachine(RuleBasedStateMachine):
         self.model: dict[TopicPartition, ModelPartition] = {}
         self.condemned: list[ModelRow] = []
         """Rows of deleted topics that were not purged yet."""
+        self.segments: dict[SegmentId, ModelSegment] = {}
+        """All that are known, also those of deleted topics."""
+        self.seen: dict[TopicPartition, PartitionState] = {}
         self.objects: set[ObjectId] = set()
         self.forgotten: set[ObjectId] = set()
-        self.reopened = 0
-        self.create_topic("a")
+        self.reopened = self.deleted = 0
+        self.create_topic()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
@@ -78,10 +94,9 @@ class ControlMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
     @precondition(lambda self: len(self.topics) < 2)
-    @rule(name=st.sampled_from("ab"))
-    def create_topic(self, name: str) -> None:
-        if name in self.topics:
-            return
+    @rule()
+    def create_topic(self) -> None:
+        name = min({"a", "b"} - self.topics.keys())
         topic = self.run(self.plane.create_topic(name, partition_count=PARTITIONS, configs={}))
         self.topics[name] = topic.id
         for index in range(PARTITIONS):
@@ -124,51 +139,44 @@ class ControlMachine(RuleBasedStateMachine):
             base_sequence=-1,
         )
 
-    @precondition(lambda self: self.model)
+    def _filled(self) -> list[TopicPartition]:
+        """What deletes is kept from the others, lest there be mostly nothing to delete."""
+        return sorted(
+            key
+            for key, partition in self.model.items()
+            if len(partition.segments) + len(partition.rows) > 2
+        )
+
+    @precondition(lambda self: self._filled())
     @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
-        key = data.draw(st.sampled_from(sorted(self.model)))
+        key = data.draw(st.sampled_from(self._filled()))
         partition = self.model[key]
         target = data.draw(st.integers(-1, partition.high_watermark))
         [deleted] = self.run(self.plane.delete_records({key: Offset(target)}))
         partition.cut(partition.high_watermark if target == -1 else target)
+        partition.leftovers.clear()
         assert deleted.log_start == partition.log_start
 
-    @precondition(lambda self: self.model)
+    @precondition(lambda self: self._filled())
     @rule(data=st.data(), max_rows=st.integers(1, 3))
     def retain_by_time(self, data: st.DataObject, max_rows: int) -> None:
-        key = data.draw(st.sampled_from(sorted(self.model)))
-        partition = self.model[key]
-        expired = 0
-        for row in partition.rows[:max_rows]:
-            if row.timestamp != OLD:
-                break
-            expired += 1
-        self._retain(key, expired, retention_ms=60_000, retention_bytes=None, max_rows=max_rows)
+        self._retain(data, retention_ms=60_000, retention_bytes=None, max_rows=max_rows)
 
-    @precondition(lambda self: self.model)
+    @precondition(lambda self: self._filled())
     @rule(data=st.data(), limit=st.integers(0, 3000), max_rows=st.integers(1, 3))
     def retain_by_size(self, data: st.DataObject, limit: int, max_rows: int) -> None:
-        key = data.draw(st.sampled_from(sorted(self.model)))
-        partition = self.model[key]
-        left = sum(row.size for row in partition.rows)
-        expired = 0
-        for row in partition.rows[:max_rows]:
-            left -= row.size
-            if left < limit:
-                break
-            expired += 1
-        self._retain(key, expired, retention_ms=None, retention_bytes=limit, max_rows=max_rows)
+        self._retain(data, retention_ms=None, retention_bytes=limit, max_rows=max_rows)
 
     def _retain(
         self,
-        key: TopicPartition,
-        expired: int,
+        data: st.DataObject,
         *,
         retention_ms: int | None,
         retention_bytes: int | None,
         max_rows: int,
     ) -> None:
+        key = data.draw(st.sampled_from(self._filled()))
         removed = self.run(
             self.plane.enforce_retention(
                 key,
@@ -177,33 +185,133 @@ class ControlMachine(RuleBasedStateMachine):
                 max_rows=max_rows,
             )
         )
-        assert removed == expired
-        if expired:
-            partition = self.model[key]
-            partition.cut(partition.rows[expired - 1].end)
+        assert removed == expire(self.model[key], retention_bytes, max_rows)
 
-    @precondition(lambda self: len(self.objects) > 5)
-    @rule(name=st.sampled_from("ab"))
-    def delete_topic(self, name: str) -> None:
-        topic_id = self.topics.pop(name, None)
-        if topic_id is None:
+    @precondition(lambda self: self._with_rows())
+    @rule(data=st.data(), crash=st.booleans())
+    def merge(self, data: st.DataObject, crash: bool) -> None:
+        segment = self._add_segment(data)
+        self._finish(segment)
+        self._chain(segment, crash=crash)
+
+    @precondition(lambda self: self._with_rows())
+    @rule(data=st.data(), finish=st.booleans())
+    def die_while_merging(self, data: st.DataObject, finish: bool) -> None:
+        segment = self._add_segment(data)
+        if finish:
+            self._finish(segment)
+
+    def _with_rows(self) -> list[TopicPartition]:
+        return sorted(key for key, partition in self.model.items() if partition.rows)
+
+    def _add_segment(self, data: st.DataObject) -> ModelSegment:
+        """From the first rows of the block range."""
+        key = data.draw(st.sampled_from(self._with_rows()))
+        rows = self.model[key].rows
+        rows = rows[: data.draw(st.integers(1, len(rows)))]
+        segment = ModelSegment(
+            segment_id=SegmentId(uuid7(len(self.segments), self.entropy)),
+            key=key,
+            base=rows[0].base,
+            end=rows[-1].end,
+            size=data.draw(st.integers(50, 2000)),
+            timestamp=max(row.timestamp for row in rows),
+        )
+        self.segments[segment.segment_id] = segment
+        self.run(self.plane.add_segment(_to_add(segment)))
+        return segment
+
+    def _finish(self, segment: ModelSegment) -> None:
+        uploaded = SegmentUploaded(manifest="{}", stored_bytes=1, has_aborted=False)
+        self.run(self.plane.finish_segment(segment.segment_id, uploaded))
+        segment.state = SegmentState.COPY_FINISHED
+
+    @precondition(lambda self: self.segments)
+    @rule(data=st.data())
+    def chain_later(self, data: st.DataObject) -> None:
+        """One that somebody left behind, which may not fit any more; without one, any segment."""
+        left = [each.segment_id for each in self.segments.values() if each.waits]
+        segment = self.segments[data.draw(st.sampled_from(sorted(left or self.segments)))]
+        if segment.state is not SegmentState.COPY_FINISHED:
+            with pytest.raises(SegmentStateError):
+                self.run(self.plane.chain_segment(segment.segment_id))
             return
+        if segment.chained:
+            outcome = self.run(self.plane.chain_segment(segment.segment_id))
+            assert outcome is ChainOutcome.CHAINED
+            return
+        partition = self.model.get(segment.key)
+        if partition is None or partition.outcome_of_chaining(segment) is ChainOutcome.OVERTAKEN:
+            outcome = self.run(self.plane.chain_segment(segment.segment_id))
+            assert outcome is ChainOutcome.OVERTAKEN
+            segment.doom()
+        elif partition.outcome_of_chaining(segment) is None:
+            with pytest.raises(BoundaryMovedError):
+                self.run(self.plane.chain_segment(segment.segment_id))
+        else:
+            self._chain(segment, crash=data.draw(st.booleans()))
+
+    def _chain(self, segment: ModelSegment, *, crash: bool) -> None:
+        replacement = _fail if crash else remove_rows_below_start
+        with patch.object(chain, "remove_rows_below_start", replacement):
+            outcome = self.run(self.plane.chain_segment(segment.segment_id))
+        assert outcome is ChainOutcome.CHAINED
+        self.model[segment.key].chain(segment, crash=crash)
+
+    @precondition(lambda self: len(self.segments) > 2)
+    @rule(data=st.data())
+    def give_up_segment(self, data: st.DataObject) -> None:
+        """What the janitor does with those that nobody chained. Chained ones stay."""
+        segment = self.segments[data.draw(st.sampled_from(sorted(self.segments)))]
+        self.run(self.plane.delete_segments([segment.segment_id]))
+        if not segment.chained:
+            segment.doom()
+
+    @precondition(lambda self: self._doomed())
+    @rule()
+    def forget_doomed_segments(self) -> None:
+        doomed = self.run(self.plane.doomed_segments(grace_ms=0, limit=100))
+        ids = {each.segment_id for each in doomed}
+        assert ids == {each.segment_id for each in self._doomed()}
+        self.run(self.plane.forget_segments(sorted(ids)))
+        for segment_id in ids:
+            del self.segments[segment_id]
+
+    def _doomed(self) -> list[ModelSegment]:
+        deleted = SegmentState.DELETE_STARTED
+        return [each for each in self.segments.values() if each.state is deleted]
+
+    @precondition(lambda self: self.topics and len(self.objects) > 5 * (self.deleted + 1))
+    @rule(data=st.data())
+    def delete_topic(self, data: st.DataObject) -> None:
+        self.deleted += 1
+        topic_id = self.topics.pop(data.draw(st.sampled_from(sorted(self.topics))))
         self.run(self.plane.delete_topic(topic_id))
         for key in [key for key in self.model if key.topic_id == topic_id]:
-            self.condemned += self.model.pop(key).rows
+            partition = self.model.pop(key)
+            self.condemned += partition.rows + partition.leftovers
+            self.seen.pop(key, None)
 
-    @precondition(lambda self: self.condemned)
+    @precondition(lambda self: self.condemned or self._condemned_segments())
     @rule(max_rows=st.integers(1, 5))
     def purge(self, max_rows: int) -> None:
+        segments = self._condemned_segments()
         removed = self.run(self.plane.purge_deleted_topics(max_rows=max_rows))
-        assert removed == min(max_rows, len(self.condemned))
-        if removed == len(self.condemned):
-            self.condemned.clear()
-        else:
-            # Which rows went is the database's choice, so all of them have to.
-            while self.run(self.plane.purge_deleted_topics(max_rows=100)):
-                pass
-            self.condemned.clear()
+        assert removed == min(max_rows, len(self.condemned) + len(segments))
+        # Which went is the database's choice, so all of them have to.
+        while self.run(self.plane.purge_deleted_topics(max_rows=100)):
+            pass
+        self.condemned.clear()
+        for segment in segments:
+            segment.doom()
+
+    def _condemned_segments(self) -> list[ModelSegment]:
+        deleted = SegmentState.DELETE_STARTED
+        return [
+            each
+            for each in self.segments.values()
+            if each.key not in self.model and each.state is not deleted
+        ]
 
     @precondition(lambda self: self.objects)
     @rule()
@@ -221,10 +329,10 @@ class ControlMachine(RuleBasedStateMachine):
         self.run(self.plane.close())
         self.plane = self.run(open_control_plane(self.url, entropy=self.entropy))
 
-    @precondition(lambda self: self.model)
+    @precondition(lambda self: self._filled())
     @rule(data=st.data(), max_bytes=st.integers(1, 3000))
     def find(self, data: st.DataObject, max_bytes: int) -> None:
-        key = data.draw(st.sampled_from(sorted(self.model)))
+        key = data.draw(st.sampled_from(self._filled()))
         partition = self.model[key]
         offset = data.draw(st.integers(0, partition.high_watermark + 1))
         span = Span(
@@ -234,27 +342,61 @@ class ControlMachine(RuleBasedStateMachine):
             max_bytes=max_bytes,
         )
         [found] = self.run(self.plane.find_batches([span]))
-        expected, total = [], 0
+        expected: list[tuple[int, int, object]] = []
         if offset >= partition.log_start:
-            for row in partition.rows:
-                if row.end > offset and total < max_bytes:
-                    expected.append((row.base, row.end - 1, row.object_id))
-                    total += row.size
-        assert [(r.base_offset, r.last_offset, r.object_id) for r in found.rows] == expected
+            expected += [
+                (each.base, each.end - 1, each.segment_id)
+                for each in partition.segments
+                if each.end > offset
+            ]
+            expected += rows_within(partition, offset, max_bytes, whole=not expected)
+        answer: list[tuple[int, int, object]] = [
+            (each.base_offset, each.last_offset, each.segment_id) for each in found.segments
+        ]
+        answer += [(each.base_offset, each.last_offset, each.object_id) for each in found.rows]
+        if found.segments:
+            # How far it reaches is its own affair, as long as it leaves nothing out.
+            assert answer == expected[: len(answer)]
+        else:
+            assert answer == expected
 
     @invariant()
     def states_agree(self) -> None:
         states = self.run(self.plane.partitions(list(self.model)))
         for key, partition in self.model.items():
             state = states[key]
-            start = partition.rows[0].base if partition.rows else partition.high_watermark
             assert (state.log_start, state.high_watermark, state.block_end) == (
                 partition.log_start,
                 partition.high_watermark,
                 partition.high_watermark,
             )
-            assert state.block_start == state.remote_end == start
-            assert state.size_bytes == sum(row.size for row in partition.rows)
+            assert state.block_start == state.remote_end == partition.block_start
+            assert state.size_bytes == partition.size
+            before = self.seen.get(key, state)
+            assert check_transition(before, state) == []
+            assert before.remote_end <= state.remote_end
+            assert before.log_start <= state.log_start
+        self.seen = states
+
+    @invariant()
+    def offsets_are_dense_over_both_tiers(self) -> None:
+        for key, partition in self.model.items():
+            segments = self.run(self.plane.segments(key, limit=1000))
+            assert [each.segment_id for each in segments] == [
+                each.segment_id for each in partition.segments
+            ]
+            if segments:
+                assert segments[0].base_offset <= partition.log_start < segments[0].end_offset
+                assert segments[-1].end_offset == partition.block_start
+            for one, next_one in pairwise(segments):
+                assert one.end_offset == next_one.base_offset
+
+    @invariant()
+    def segments_are_in_their_states(self) -> None:
+        stored = self.run(self.plane.all_segments(limit=1000))
+        assert {each.segment_id: (each.state, each.chained) for each in stored} == {
+            each.segment_id: (each.state, each.chained) for each in self.segments.values()
+        }
 
     @invariant()
     def objects_without_rows_are_marked(self) -> None:
@@ -264,8 +406,30 @@ class ControlMachine(RuleBasedStateMachine):
         assert alive == self._referenced()
 
     def _referenced(self) -> set[ObjectId]:
-        rows = [row for partition in self.model.values() for row in partition.rows]
+        rows = [
+            row
+            for partition in self.model.values()
+            for row in (*partition.rows, *partition.leftovers)
+        ]
         return {row.object_id for row in rows + self.condemned}
+
+
+async def _fail(*_args: object, **_kwargs: object) -> int:
+    raise ControlUnavailableError("the broker is gone before it removes the rows")
+
+
+def _to_add(segment: ModelSegment) -> SegmentToAdd:
+    return SegmentToAdd(
+        segment_id=segment.segment_id,
+        topic_id=segment.key.topic_id,
+        partition=segment.key.partition,
+        base_offset=Offset(segment.base),
+        last_offset=Offset(segment.end - 1),
+        size_bytes=segment.size,
+        max_timestamp=segment.timestamp,
+        leader_epochs=[EpochStart(LeaderEpoch(0), Offset(segment.base))],
+        key_base=f"segments/{segment.segment_id}",
+    )
 
 
 def batch_records(batch: BatchToCommit) -> int:

@@ -6,6 +6,7 @@ from stratalog.control.database import Connection, Row, as_uuid
 from stratalog.control.model import EpochEnd, EpochQuery, PartitionState
 from stratalog.control.operations import Operations, partition_rows
 from stratalog.control.partitions import read_states
+from stratalog.control.segment_model import EpochStart
 from stratalog.ids import (
     NO_EPOCH,
     NO_OFFSET,
@@ -20,6 +21,17 @@ from stratalog.ids import (
 class EpochOperations(Operations):
     async def epoch_ends(self, queries: Sequence[EpochQuery]) -> list[EpochEnd | None]:
         return await self._database.read(lambda connection: _ends(connection, queries))
+
+    async def epochs(self, partition: TopicPartition) -> list[EpochStart]:
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "SELECT e.leader_epoch, e.start_offset FROM epochs e"
+                " JOIN topics t ON t.topic_id = e.topic_id AND t.deleted_ms IS NULL"
+                " WHERE e.topic_id = $1 AND e.partition = $2 ORDER BY e.leader_epoch",
+                *partition,
+            )
+        )
+        return [EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in rows]
 
 
 async def _ends(connection: Connection, queries: Sequence[EpochQuery]) -> list[EpochEnd | None]:

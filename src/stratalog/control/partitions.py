@@ -11,7 +11,7 @@ STATE_COLUMNS = (
     "h.topic_id, h.partition, p.log_start, p.remote_end, p.block_start,"
     " COALESCE(p.block_end, h.high_watermark), h.high_watermark,"
     " COALESCE(p.last_stable, h.high_watermark), p.write_tier, h.leader_epoch, h.size_bytes,"
-    " h.last_commit_ms"
+    " h.last_commit_ms, p.migrating_since_ms IS NOT NULL"
 )
 _PARTS = (
     " JOIN partitions p ON p.topic_id = h.topic_id AND p.partition = h.partition"
@@ -77,7 +77,7 @@ def partition_key(row: Row) -> TopicPartition:
 def partition_state(row: Row) -> PartitionState:
     (
         topic_id, partition, log_start, remote_end, block_start, block_end, high_watermark,
-        last_stable, write_tier, leader_epoch, size_bytes, last_commit_ms,
+        last_stable, write_tier, leader_epoch, size_bytes, last_commit_ms, migrating,
     ) = row  # fmt: skip
     return PartitionState(
         topic_id=TopicId(as_uuid(topic_id)),
@@ -92,4 +92,5 @@ def partition_state(row: Row) -> PartitionState:
         leader_epoch=LeaderEpoch(leader_epoch),
         size_bytes=size_bytes,
         last_commit_ms=last_commit_ms,
+        migrating=bool(migrating),
     )

@@ -327,6 +327,15 @@ class ControlPlane(Protocol):
         Raises `SegmentStateError` if its deletion has begun, or nothing is known of it (any more).
         """
 
+    async def replace_segment_upload(
+        self, segment_id: SegmentId, uploaded: SegmentUploaded
+    ) -> None:
+        """Note that objects of a finished segment of ours were put anew, for a repair.
+
+        Raises `SegmentStateError` if it is not finished, belongs to somebody else, or its
+        deletion has begun.
+        """
+
     async def chain_segment(self, segment_id: SegmentId) -> ChainOutcome:
         """Make a finished segment the next one of its partition, in one transaction.
 
@@ -357,6 +366,9 @@ class ControlPlane(Protocol):
 
     async def all_segments(self, *, after: SegmentId | None = None, limit: int) -> list[Segment]:
         """Every segment that is known, whatever its state, in id order."""
+
+    async def known_segments(self, ids: Sequence[SegmentId]) -> set[SegmentId]:
+        """Those of the ids that have a row, whatever its state. Ids are never used again."""
 
     async def find_segment(
         self, partition: TopicPartition, epoch: LeaderEpoch, offset: Offset

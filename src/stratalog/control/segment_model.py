@@ -114,7 +114,7 @@ class AdoptedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionToAdopt:
-    """A partition whose segments make one sequence without a gap.
+    """A partition whose segments make one sequence without a gap, each ending after the one before.
 
     Without segments it is empty, and `log_start` is also where its records will begin.
     """

@@ -88,3 +88,11 @@ class Producer:
             if batch.base_sequence == base_sequence and batch.last_sequence == last_sequence:
                 return batch
         return CommitOutcome.OUT_OF_ORDER_SEQUENCE
+
+
+def pack_batch(
+    *, last_sequence: int, last_offset_delta: int, base_offset: int, append_time_ms: int
+) -> bytes:
+    """A remembered batch of which the last sequence is known, not the first."""
+    base_sequence = last_sequence - last_offset_delta & _SEQUENCE_MASK
+    return _RECENT.pack(base_sequence, last_sequence, base_offset, append_time_ms)

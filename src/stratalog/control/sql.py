@@ -1,6 +1,8 @@
 """The control plane over an SQL database: the operations, put together."""
 
+from stratalog.control.adoption import AdoptionOperations
 from stratalog.control.brokers import BrokerOperations
+from stratalog.control.chain import ChainOperations
 from stratalog.control.cluster import ClusterOperations
 from stratalog.control.commits import CommitOperations
 from stratalog.control.deletes import DeleteOperations
@@ -8,12 +10,14 @@ from stratalog.control.epochs import EpochOperations
 from stratalog.control.group_offsets import GroupOffsetOperations
 from stratalog.control.groups import GroupOperations
 from stratalog.control.leases import LeaseOperations
+from stratalog.control.migration import MigrationOperations
 from stratalog.control.objects import ObjectOperations
 from stratalog.control.partitions import PartitionOperations
 from stratalog.control.producers import ProducerOperations
 from stratalog.control.purge import PurgeOperations
 from stratalog.control.reads import ReadOperations
 from stratalog.control.retention import RetentionOperations
+from stratalog.control.segments import SegmentOperations
 from stratalog.control.topics import TopicOperations
 
 
@@ -30,6 +34,10 @@ class SqlControlPlane(
     DeleteOperations,
     RetentionOperations,
     ObjectOperations,
+    SegmentOperations,
+    ChainOperations,
+    AdoptionOperations,
+    MigrationOperations,
     LeaseOperations,
     GroupOperations,
     GroupOffsetOperations,

@@ -197,7 +197,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     raw = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, cached_statements=256
     )
-    raw.create_function("from_hex", 1, bytes.fromhex, deterministic=True)
+    raw.create_function("from_hex", 1, _from_hex, deterministic=True)
     try:
         raw.execute("PRAGMA journal_mode = WAL").fetchone()
         raw.execute("PRAGMA synchronous = FULL")
@@ -205,6 +205,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         raw.close()
         raise
     return raw
+
+
+def _from_hex(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
 
 
 def _prepare(sql: str, args: tuple[Any, ...], rows: Rows | None) -> tuple[str, list[Any]]:

@@ -2,14 +2,24 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from stratalog.control.database import Connection, Row, Rows, as_uuid, shape
 from stratalog.control.model import Topic, WriteTier
 from stratalog.control.operations import Operations, partition_rows
 from stratalog.control.plane import PartitionCountError, TopicExistsError, UnknownTopicError
-from stratalog.ids import PartitionIndex, TopicId, TopicPartition, kafka_base64, new_topic_id
+from stratalog.ids import (
+    LeaderEpoch,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+    kafka_base64,
+    new_topic_id,
+)
 
 _TOPIC = "SELECT t.topic_id, t.name, t.partition_count, t.configs, t.created_ms FROM topics t"
+# Served by an index of its own, which is mostly empty.
+_EPOCHS = "SELECT h.topic_id, h.partition, h.leader_epoch FROM heads h WHERE h.leader_epoch > 0"
 _NAMES = shape(name="text")
 _IDS = shape(topic_id="uuid")
 
@@ -46,30 +56,33 @@ class TopicOperations(Operations):
         return await self._database.write(work)
 
     async def topics(self) -> list[Topic]:
-        rows = await self._database.read(
-            lambda connection: connection.fetch(f"{_TOPIC} WHERE t.deleted_ms IS NULL")
-        )
+        async def work(connection: Connection) -> list[Topic]:
+            rows = await connection.fetch(f"{_TOPIC} WHERE t.deleted_ms IS NULL")
+            epochs = await connection.fetch(_EPOCHS)
+            return _topics(rows, epochs)
+
         # Sorted here, because a database sorts text by its own collation.
-        return sorted(map(_topic, rows), key=lambda topic: topic.name)
+        return sorted(await self._database.read(work), key=lambda topic: topic.name)
 
     async def topics_named(self, names: Sequence[str]) -> list[Topic]:
-        rows = await self._database.read(
-            lambda connection: connection.fetch(
-                f"{_TOPIC} WHERE t.deleted_ms IS NULL AND t.name IN (SELECT name FROM {{rows}})",
-                rows=Rows(_NAMES, [(name,) for name in names]),
-            )
+        return await self._some_topics(
+            "t.name IN (SELECT name FROM {rows})", Rows(_NAMES, [(name,) for name in names])
         )
-        return [_topic(row) for row in rows]
 
     async def topics_with_ids(self, ids: Sequence[TopicId]) -> list[Topic]:
-        rows = await self._database.read(
-            lambda connection: connection.fetch(
-                f"{_TOPIC} WHERE t.deleted_ms IS NULL"
-                " AND t.topic_id IN (SELECT topic_id FROM {rows})",
-                rows=Rows(_IDS, [(topic_id,) for topic_id in ids]),
-            )
+        return await self._some_topics(
+            "t.topic_id IN (SELECT topic_id FROM {rows})",
+            Rows(_IDS, [(topic_id,) for topic_id in ids]),
         )
-        return [_topic(row) for row in rows]
+
+    async def _some_topics(self, condition: str, source: Rows) -> list[Topic]:
+        async def work(connection: Connection) -> list[Topic]:
+            rows = await connection.fetch(
+                f"{_TOPIC} WHERE t.deleted_ms IS NULL AND {condition}", rows=source
+            )
+            return await _with_epochs(connection, rows)
+
+        return await self._database.read(work)
 
     async def add_partitions(self, topic_id: TopicId, *, partition_count: int) -> Topic:
         async def work(connection: Connection) -> Topic:
@@ -120,7 +133,18 @@ async def _locked(connection: Connection, topic_id: TopicId) -> Topic:
     )
     if not rows:
         raise _unknown(topic_id)
-    return _topic(rows[0])
+    [topic] = await _with_epochs(connection, rows)
+    return topic
+
+
+async def _with_epochs(connection: Connection, rows: Sequence[Row]) -> list[Topic]:
+    if not rows:
+        return []
+    epochs = await connection.fetch(
+        f"{_EPOCHS} AND h.topic_id IN (SELECT topic_id FROM {{rows}})",
+        rows=Rows(_IDS, [(as_uuid(row[0]),) for row in rows]),
+    )
+    return _topics(rows, epochs)
 
 
 async def _insert_partitions(connection: Connection, topic_id: TopicId, added: range) -> None:
@@ -147,7 +171,15 @@ def _unknown(topic_id: TopicId) -> UnknownTopicError:
     return UnknownTopicError(f"no topic has the id {kafka_base64(topic_id)}")
 
 
-def _topic(row: Row) -> Topic:
+def _topics(rows: Sequence[Row], epochs: Sequence[Row]) -> list[Topic]:
+    of_topics: dict[UUID, dict[PartitionIndex, LeaderEpoch]] = {}
+    for topic_id, partition, epoch in epochs:
+        of_topic = of_topics.setdefault(as_uuid(topic_id), {})
+        of_topic[PartitionIndex(partition)] = LeaderEpoch(epoch)
+    return [_topic(row, of_topics.get(as_uuid(row[0]), {})) for row in rows]
+
+
+def _topic(row: Row, leader_epochs: Mapping[PartitionIndex, LeaderEpoch]) -> Topic:
     topic_id, name, partition_count, configs, created_ms = row
     return Topic(
         id=TopicId(as_uuid(topic_id)),
@@ -155,4 +187,5 @@ def _topic(row: Row) -> Topic:
         partition_count=partition_count,
         configs=json.loads(configs),
         created_ms=created_ms,
+        leader_epochs=leader_epochs,
     )

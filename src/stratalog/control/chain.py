@@ -1,0 +1,178 @@
+"""How a finished segment becomes the next one of its partition.
+
+As with deletions, the rows are counted on a snapshot without a lock, and one short transaction
+moves the boundaries if they are still where the snapshot found them. Rows below `block_start` do
+not change, and those that the segment replaces leave afterwards, in chunks.
+"""
+
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+from stratalog.control.database import Connection
+from stratalog.control.model import PartitionState
+from stratalog.control.operations import Operations
+from stratalog.control.partitions import lock_heads, read_states
+from stratalog.control.plane import (
+    BoundaryMovedError,
+    ControlUnavailableError,
+    SegmentStateError,
+)
+from stratalog.control.removal import PartitionMovedError, remove_rows_below_start
+from stratalog.control.segment_model import ChainOutcome, Segment, SegmentState
+from stratalog.control.segments import begin_deletion, read_segment
+from stratalog.errors import OutcomeUnknownError
+from stratalog.ids import Offset, SegmentId, TopicPartition, kafka_base64
+
+_ATTEMPTS = 10
+_CHUNK_ROWS = 2000
+
+
+class Link(NamedTuple):
+    """A segment that fits, and what its place in the chain changes."""
+
+    segment: Segment
+    state: PartitionState
+    block_start: Offset
+    replaced_bytes: int
+    """Of the rows that `block_start` moves past."""
+
+
+class CoveredRows(NamedTuple):
+    """The rows in the block range that a segment covers, from its snapshot."""
+
+    byte_size: int
+    straddles: bool
+    """Whether a row begins inside the segment and ends after it."""
+
+
+class ChainOperations(Operations):
+    async def chain_segment(self, segment_id: SegmentId) -> ChainOutcome:
+        for _ in range(_ATTEMPTS):
+            with suppress(PartitionMovedError):
+                return await self._try_to_chain(segment_id)
+        raise ControlUnavailableError(
+            f"segment {segment_id}: the boundaries of its partition keep moving: try again"
+        )
+
+    async def _try_to_chain(self, segment_id: SegmentId) -> ChainOutcome:
+        plan = await self._database.read(partial(_plan, segment_id=segment_id))
+        if plan is ChainOutcome.OVERTAKEN:
+            await self._database.write(partial(_give_up, segment_id=segment_id))
+            return plan
+        if isinstance(plan, Link):
+            await self._database.write(partial(_apply, link=plan))
+            await self._remove_replaced(plan.segment.topic_partition)
+        return ChainOutcome.CHAINED
+
+    async def _remove_replaced(self, partition: TopicPartition) -> None:
+        # The segment serves its offsets by now, whatever becomes of the rows: retention removes
+        # what stays behind.
+        with suppress(ControlUnavailableError, OutcomeUnknownError):
+            removed = _CHUNK_ROWS
+            while removed == _CHUNK_ROWS:
+                removed = await self._database.write(
+                    partial(remove_rows_below_start, partition=partition, max_rows=_CHUNK_ROWS)
+                )
+
+
+async def _plan(connection: Connection, segment_id: SegmentId) -> Link | ChainOutcome:
+    segment = await read_segment(connection, segment_id)
+    if segment is not None and segment.chained:
+        return ChainOutcome.CHAINED
+    if segment is None or segment.state is not SegmentState.COPY_FINISHED:
+        raise SegmentStateError(
+            f"segment {segment_id} cannot be chained: "
+            + ("nothing is known of it" if segment is None else f"it is {segment.state.name}")
+        )
+    states = await read_states(connection, [segment.topic_partition])
+    state = states.get(segment.topic_partition)
+    if state is None or segment.last_offset < state.log_start:
+        return ChainOutcome.OVERTAKEN
+    return plan_link(segment, state, await _count_rows(connection, segment, state))
+
+
+async def _count_rows(
+    connection: Connection, segment: Segment, state: PartitionState
+) -> CoveredRows:
+    [(byte_size, next_base)] = await connection.fetch(
+        "SELECT (SELECT SUM(b.byte_size) FROM batches b WHERE b.topic_id = $1 AND b.partition = $2"
+        " AND b.last_offset >= $3 AND b.last_offset <= $4),"
+        " (SELECT b.base_offset FROM batches b WHERE b.topic_id = $1 AND b.partition = $2"
+        " AND b.last_offset > $4 AND b.last_offset >= $3 ORDER BY b.last_offset LIMIT 1)",
+        *segment.topic_partition,
+        state.block_start,
+        segment.last_offset,
+    )
+    straddles = next_base is not None and next_base <= segment.last_offset
+    return CoveredRows(int(byte_size or 0), straddles)
+
+
+def plan_link(segment: Segment, state: PartitionState, rows: CoveredRows) -> Link:
+    """Where the boundaries move. Raises `BoundaryMovedError` if the segment does not fit."""
+    if not _fits(segment, state):
+        raise _moved(segment, f"the next one of the partition begins at {state.remote_end}")
+    if state.remote_end < state.block_start:
+        if segment.end_offset > state.block_start:
+            raise _moved(segment, f"blocks serve what begins at {state.block_start}")
+        return Link(segment, state, state.block_start, 0)
+    if segment.end_offset > state.block_end:
+        raise _moved(segment, f"blocks end at {state.block_end}")
+    if segment.end_offset > state.last_stable:
+        raise _moved(segment, f"a transaction is open at {state.last_stable}")
+    if rows.straddles:
+        raise _moved(segment, "its end lies inside a row")
+    return Link(segment, state, segment.end_offset, rows.byte_size)
+
+
+def _fits(segment: Segment, state: PartitionState) -> bool:
+    if segment.base_offset == state.remote_end:
+        return True
+    # What the segment repeats was deleted after it was built: nobody reads it from there.
+    return (
+        segment.base_offset < state.remote_end <= segment.last_offset
+        and state.log_start >= state.remote_end
+    )
+
+
+def _moved(segment: Segment, why: str) -> BoundaryMovedError:
+    return BoundaryMovedError(
+        f"segment {segment.segment_id} with offsets {segment.base_offset} to"
+        f" {segment.last_offset} does not fit into partition {segment.partition} of topic"
+        f" {kafka_base64(segment.topic_id)}: {why}"
+    )
+
+
+async def _apply(connection: Connection, link: Link) -> None:
+    segment, state = link.segment, link.state
+    await lock_heads(connection, [segment.topic_partition])
+    moved = await connection.execute(
+        "UPDATE partitions SET remote_end = $1, block_start = $2 WHERE topic_id = $3"
+        " AND partition = $4 AND log_start = $5 AND remote_end = $6 AND block_start = $7"
+        " AND EXISTS (SELECT 1 FROM topics t WHERE t.topic_id = $3 AND t.deleted_ms IS NULL)",
+        segment.end_offset,
+        link.block_start,
+        *segment.topic_partition,
+        state.log_start,
+        state.remote_end,
+        state.block_start,
+    )
+    chained = await connection.execute(
+        "UPDATE segments SET chained = true, changed_ms = {now_ms}"
+        " WHERE segment_id = $1 AND state = $2 AND NOT chained",
+        segment.segment_id,
+        SegmentState.COPY_FINISHED.value,
+    )
+    if not (moved and chained):
+        raise PartitionMovedError
+    await connection.execute(
+        "UPDATE heads SET size_bytes = size_bytes + $1 WHERE topic_id = $2 AND partition = $3",
+        segment.size_bytes - link.replaced_bytes,
+        *segment.topic_partition,
+    )
+
+
+async def _give_up(connection: Connection, segment_id: SegmentId) -> None:
+    # Starts only rise and topics do not return, so what was overtaken stays so without a lock.
+    if not await begin_deletion(connection, [segment_id]):
+        raise PartitionMovedError

@@ -1,0 +1,539 @@
+"""Segments: added, finished, chained, deleted, and found."""
+
+import asyncio
+import os
+from dataclasses import replace
+
+import pytest
+from tests.contract.control.building import batch, change, commit, part, rows_of, state_of
+from tests.contract.control.segment_building import (
+    UPLOADED,
+    chain_of,
+    epoch,
+    finish,
+    finished,
+    known,
+    segment,
+)
+
+from stratalog.control import chain
+from stratalog.control.database import Database
+from stratalog.control.model import Topic
+from stratalog.control.plane import (
+    BoundaryMovedError,
+    ControlPlane,
+    SegmentStateError,
+    UnknownTopicError,
+)
+from stratalog.control.segment_model import ChainOutcome, SegmentState
+from stratalog.ids import LeaderEpoch, Offset, SegmentId, TopicId, TopicPartition, uuid7
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+async def write(plane: ControlPlane, key: TopicPartition, *records: int) -> None:
+    """A row of 100 bytes for each number of records."""
+    for each in records:
+        await commit(plane, batch(key, each))
+
+
+async def boundaries(plane: ControlPlane, key: TopicPartition) -> tuple[int, int, int, int]:
+    state = await state_of(plane, key)
+    return state.log_start, state.remote_end, state.block_start, state.high_watermark
+
+
+async def age(database: Database, segment_id: SegmentId) -> None:
+    await change(
+        database,
+        "UPDATE segments SET added_ms = added_ms - $1, changed_ms = changed_ms - $1"
+        " WHERE segment_id = $2",
+        DAY_MS,
+        segment_id,
+    )
+
+
+# Adding and finishing.
+
+
+async def test_a_segment_is_what_was_said_about_it(plane: ControlPlane, topic: Topic) -> None:
+    added = segment(part(topic, 1), 5, 9, leader_epochs=(epoch(2, 5), epoch(7, 8)), broker_id=3)
+    await plane.add_segment(added)
+    started = await known(plane, added.segment_id)
+    assert started is not None
+    assert (started.state, started.uploaded) == (SegmentState.COPY_STARTED, None)
+    assert (started.chained, started.owned) == (False, True)
+    assert started.leader_epochs == (epoch(2, 5), epoch(7, 8))
+    assert (started.key_base, started.store_url, started.broker_id) == (added.key_base, "", 3)
+    assert (started.base_offset, started.end_offset, started.size_bytes) == (5, 10, 1_000)
+    uploaded = replace(UPLOADED, has_aborted=True, custom_metadata=b"\x00\xff")
+    await plane.finish_segment(added.segment_id, uploaded)
+    done = await known(plane, added.segment_id)
+    assert done is not None
+    assert (done.state, done.uploaded) == (SegmentState.COPY_FINISHED, uploaded)
+    assert (done.added_ms, done.chained) == (started.added_ms, False)
+
+
+async def test_adding_and_finishing_may_be_repeated(plane: ControlPlane, topic: Topic) -> None:
+    added = segment(part(topic), 0, 9)
+    await plane.add_segment(added)
+    await plane.add_segment(replace(added, leader_epochs=list(added.leader_epochs)))
+    await plane.finish_segment(added.segment_id, UPLOADED)
+    await plane.add_segment(added)
+    await plane.finish_segment(added.segment_id, UPLOADED)
+    done = await known(plane, added.segment_id)
+    assert done is not None
+    assert done.state is SegmentState.COPY_FINISHED
+
+
+async def test_another_segment_cannot_take_the_same_id(plane: ControlPlane, topic: Topic) -> None:
+    added = segment(part(topic), 0, 9)
+    await plane.add_segment(added)
+    with pytest.raises(SegmentStateError, match="0 to 9"):
+        await plane.add_segment(replace(added, last_offset=Offset(10)))
+
+
+async def test_a_segment_whose_deletion_began_is_neither_added_nor_finished_again(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    added = segment(part(topic), 0, 9)
+    await plane.add_segment(added)
+    await plane.delete_segments([added.segment_id])
+    with pytest.raises(SegmentStateError):
+        await plane.add_segment(added)
+    with pytest.raises(SegmentStateError):
+        await plane.finish_segment(added.segment_id, UPLOADED)
+
+
+async def test_an_unknown_segment_cannot_be_finished(plane: ControlPlane) -> None:
+    with pytest.raises(SegmentStateError):
+        await plane.finish_segment(SegmentId(uuid7(1)), UPLOADED)
+
+
+# Chaining.
+
+
+async def test_a_chained_segment_takes_the_place_of_its_rows(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await write(plane, key, 5, 5, 5)
+    segment_id = await finished(plane, key, 0, 9)
+    assert await boundaries(plane, key) == (0, 0, 0, 15)
+    assert await chain_of(plane, key) == []
+    assert await plane.chain_segment(segment_id) is ChainOutcome.CHAINED
+    assert await boundaries(plane, key) == (0, 10, 10, 15)
+    assert await chain_of(plane, key) == [(0, 9)]
+    assert await rows_of(plane, key) == [(10, 14)]
+    assert (await state_of(plane, key)).size_bytes == 1_000 + 100
+    assert len(await plane.marked_objects(grace_ms=0, limit=10)) == 2
+
+
+async def test_segments_follow_one_another_up_to_the_high_watermark(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await write(plane, key, 5, 5)
+    await plane.chain_segment(await finished(plane, key, 0, 4))
+    await plane.chain_segment(await finished(plane, key, 5, 9))
+    assert await boundaries(plane, key) == (0, 10, 10, 10)
+    assert await chain_of(plane, key) == [(0, 4), (5, 9)]
+    assert (await state_of(plane, key)).size_bytes == 2_000
+    await write(plane, key, 2)
+    assert await boundaries(plane, key) == (0, 10, 10, 12)
+    assert (await state_of(plane, key)).size_bytes == 2_100
+
+
+async def test_chaining_again_is_answered_in_the_same_way(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await write(plane, key, 5, 5)
+    first = await finished(plane, key, 0, 4)
+    second = await finished(plane, key, 5, 9)
+    await plane.chain_segment(first)
+    await plane.chain_segment(second)
+    for segment_id in (first, second):
+        assert await plane.chain_segment(segment_id) is ChainOutcome.CHAINED
+    assert (await state_of(plane, key)).size_bytes == 2_000
+
+
+async def test_of_two_chainers_at_once_both_succeed_and_one_chains(
+    plane: ControlPlane, other: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await write(plane, key, 5, 5)
+    segment_id = await finished(plane, key, 0, 4)
+    outcomes = await asyncio.gather(
+        *(each.chain_segment(segment_id) for each in (plane, other, plane, other))
+    )
+    assert set(outcomes) == {ChainOutcome.CHAINED}
+    assert (await state_of(plane, key)).size_bytes == 1_000 + 100
+    assert await rows_of(plane, key) == [(5, 9)]
+
+
+async def test_of_two_segments_for_the_same_offsets_one_is_chained(
+    plane: ControlPlane, other: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await write(plane, key, 5, 5)
+    rivals = [await finished(plane, key, 0, 4), await finished(plane, key, 0, 9)]
+    results = await asyncio.gather(
+        *(p.chain_segment(each) for p, each in zip((plane, other), rivals, strict=True)),
+        return_exceptions=True,
+    )
+    assert sorted(type(each).__name__ for each in results) == ["BoundaryMovedError", "ChainOutcome"]
+    assert len(await chain_of(plane, key)) == 1
+
+
+@pytest.mark.parametrize("state", ["started", "deleted", "unknown"])
+async def test_only_a_finished_segment_is_chained(
+    plane: ControlPlane, topic: Topic, state: str
+) -> None:
+    key = part(topic)
+    await write(plane, key, 5)
+    added = segment(key, 0, 4)
+    if state != "unknown":
+        await plane.add_segment(added)
+    if state == "deleted":
+        await plane.delete_segments([added.segment_id])
+    with pytest.raises(SegmentStateError):
+        await plane.chain_segment(added.segment_id)
+    assert await boundaries(plane, key) == (0, 0, 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("base", "last", "named"),
+    [
+        (4, 9, "begins at 5"),
+        (6, 9, "begins at 5"),
+        (5, 8, "inside a row"),
+        (5, 10, "inside a row"),
+        (5, 15, "blocks end at 15"),
+        (0, 4, "begins at 5"),
+    ],
+)
+async def test_a_segment_that_does_not_fit_is_refused_with_the_offsets_named(
+    plane: ControlPlane, topic: Topic, base: int, last: int, named: str
+) -> None:
+    key = part(topic)
+    await write(plane, key, 5, 5, 5)
+    await plane.chain_segment(await finished(plane, key, 0, 4))
+    segment_id = await finished(plane, key, base, last)
+    with pytest.raises(BoundaryMovedError, match=f"offsets {base} to {last}.*{named}"):
+        await plane.chain_segment(segment_id)
+    assert await boundaries(plane, key) == (0, 5, 5, 15)
+    assert (await state_of(plane, key)).size_bytes == 1_200
+
+
+@pytest.mark.parametrize(("last_stable", "chained"), [(9, False), (10, True)])
+async def test_a_segment_does_not_reach_into_an_open_transaction(
+    plane: ControlPlane, topic: Topic, database: Database, last_stable: int, *, chained: bool
+) -> None:
+    key = part(topic)
+    await write(plane, key, 5, 5, 5)
+    await change(
+        database,
+        "UPDATE partitions SET last_stable = $1 WHERE topic_id = $2 AND partition = $3",
+        last_stable,
+        *key,
+    )
+    segment_id = await finished(plane, key, 0, 9)
+    if chained:
+        assert await plane.chain_segment(segment_id) is ChainOutcome.CHAINED
+    else:
+        with pytest.raises(BoundaryMovedError, match="transaction is open at 9"):
+            await plane.chain_segment(segment_id)
+
+
+@pytest.mark.parametrize(
+    ("log_start", "outcome"), [(9, ChainOutcome.CHAINED), (10, ChainOutcome.OVERTAKEN)]
+)
+async def test_a_segment_whose_records_were_all_deleted_is_deleted_too(
+    plane: ControlPlane, topic: Topic, log_start: int, outcome: ChainOutcome
+) -> None:
+    key = part(topic)
+    await write(plane, key, 5, 5, 5)
+    segment_id = await finished(plane, key, 0, 9)
+    await plane.delete_records({key: Offset(log_start)})
+    assert await plane.chain_segment(segment_id) is outcome
+    left = await known(plane, segment_id)
+    assert left is not None
+    assert left.chained is (outcome is ChainOutcome.CHAINED)
+    assert await boundaries(plane, key) == (log_start, 10, 10, 15)
+    if outcome is ChainOutcome.OVERTAKEN:
+        assert left.state is SegmentState.DELETE_STARTED
+        assert (await state_of(plane, key)).size_bytes == 100
+
+
+async def test_a_segment_fits_although_the_rows_at_its_beginning_were_deleted(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await write(plane, key, 5, 5, 5)
+    segment_id = await finished(plane, key, 0, 9)
+    await plane.delete_records({key: Offset(7)})
+    assert await boundaries(plane, key) == (7, 5, 5, 15)
+    assert await plane.chain_segment(segment_id) is ChainOutcome.CHAINED
+    assert await boundaries(plane, key) == (7, 10, 10, 15)
+    assert (await state_of(plane, key)).size_bytes == 1_000 + 100
+
+
+async def test_a_segment_of_a_deleted_topic_is_overtaken(plane: ControlPlane, topic: Topic) -> None:
+    key = part(topic)
+    await write(plane, key, 5)
+    segment_id = await finished(plane, key, 0, 4)
+    await plane.delete_topic(topic.id)
+    assert await plane.chain_segment(segment_id) is ChainOutcome.OVERTAKEN
+    left = await known(plane, segment_id)
+    assert left is not None
+    assert left.state is SegmentState.DELETE_STARTED
+
+
+async def test_the_local_remainder_is_chained_up_to_where_blocks_begin(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    await write(plane, key, 5, 5, 5)
+    await change(database, "UPDATE partitions SET block_start = 10 WHERE topic_id = $1", topic.id)
+    beyond = await finished(plane, key, 0, 14)
+    with pytest.raises(BoundaryMovedError, match="begins at 10"):
+        await plane.chain_segment(beyond)
+    # Edges of rows do not matter there, and the size of what was local was never counted.
+    await plane.chain_segment(await finished(plane, key, 0, 6))
+    assert await boundaries(plane, key) == (0, 7, 10, 15)
+    await plane.chain_segment(await finished(plane, key, 7, 9))
+    assert await boundaries(plane, key) == (0, 10, 10, 15)
+    assert (await state_of(plane, key)).size_bytes == 300 + 2_000
+
+
+async def test_rows_that_a_crash_left_behind_are_taken_by_the_next_retention(
+    plane: ControlPlane, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = part(topic)
+    await write(plane, key, 5, 5, 5)
+
+    async def crash(*_args: object, **_kwargs: object) -> int:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(chain, "remove_rows_below_start", crash)
+        with pytest.raises(asyncio.CancelledError):
+            await plane.chain_segment(await finished(plane, key, 0, 9))
+    assert await boundaries(plane, key) == (0, 10, 10, 15)
+    assert (await state_of(plane, key)).size_bytes == 1_000 + 100
+    assert len(await rows_of(plane, key)) == 3
+    await plane.enforce_retention(key, retention_ms=None, retention_bytes=None, max_rows=100)
+    assert await rows_of(plane, key) == [(10, 14)]
+    assert (await state_of(plane, key)).size_bytes == 1_000 + 100
+
+
+async def test_all_rows_leave_when_they_are_more_than_a_chunk(
+    plane: ControlPlane, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain, "_CHUNK_ROWS", 2)
+    key = part(topic)
+    await write(plane, key, 1, 1, 1, 1, 1, 1)
+    await plane.chain_segment(await finished(plane, key, 0, 4))
+    assert await rows_of(plane, key) == [(5, 5)]
+
+
+# Deleting.
+
+
+async def test_chained_segments_are_not_deleted_by_id(plane: ControlPlane, topic: Topic) -> None:
+    key = part(topic)
+    await write(plane, key, 5)
+    segment_id = await finished(plane, key, 0, 4)
+    await plane.chain_segment(segment_id)
+    await plane.delete_segments([segment_id])
+    await plane.forget_segments([segment_id])
+    assert await chain_of(plane, key) == [(0, 4)]
+
+
+async def test_a_deletion_waits_for_the_grace_period_and_is_then_finished(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    segment_id = await finished(plane, part(topic), 0, 4)
+    await plane.delete_segments([segment_id])
+    assert await plane.doomed_segments(grace_ms=DAY_MS, limit=10) == []
+    await age(database, segment_id)
+    [doomed] = await plane.doomed_segments(grace_ms=DAY_MS, limit=10)
+    assert (doomed.segment_id, doomed.uploaded) == (segment_id, UPLOADED)
+    await plane.forget_segments([segment_id])
+    assert await known(plane, segment_id) is None
+
+
+async def test_a_deletion_that_is_begun_again_keeps_its_time(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    segment_id = await finished(plane, part(topic), 0, 4)
+    await plane.delete_segments([segment_id])
+    await age(database, segment_id)
+    await plane.delete_segments([segment_id])
+    assert len(await plane.doomed_segments(grace_ms=DAY_MS, limit=10)) == 1
+
+
+async def test_segments_that_are_not_being_deleted_are_not_forgotten(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    segment_id = await finished(plane, part(topic), 0, 4)
+    await plane.forget_segments([segment_id])
+    assert await known(plane, segment_id) is not None
+    assert await plane.doomed_segments(grace_ms=0, limit=10) == []
+
+
+async def test_a_lease_holds_up_deletions_that_began_after_it(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    before = await finished(plane, part(topic), 0, 4)
+    after = await finished(plane, part(topic), 0, 4)
+    await plane.delete_segments([before])
+    await age(database, before)
+    lease = await plane.take_lease("scan", duration_ms=DAY_MS)
+    await plane.delete_segments([after])
+    doomed = await plane.doomed_segments(grace_ms=0, limit=10)
+    assert [each.segment_id for each in doomed] == [before]
+    await plane.release_lease(lease.lease_id)
+    assert len(await plane.doomed_segments(grace_ms=0, limit=10)) == 2
+
+
+async def test_segments_of_somebody_else_are_forgotten_at_once(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    owned = await finished(plane, part(topic), 0, 4)
+    foreign = await finished(plane, part(topic), 0, 4)
+    await change(database, "UPDATE segments SET owned = false WHERE segment_id = $1", foreign)
+    await plane.delete_segments([owned, foreign])
+    assert await known(plane, foreign) is None
+    left = await known(plane, owned)
+    assert left is not None
+    assert left.state is SegmentState.DELETE_STARTED
+
+
+async def test_unchained_segments_are_those_that_somebody_forgot(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    await write(plane, key, 5)
+    started = segment(key, 0, 4)
+    await plane.add_segment(started)
+    done, chained, deleted = [await finished(plane, key, 0, 4) for _ in range(3)]
+    await plane.chain_segment(chained)
+    await plane.delete_segments([deleted])
+    for each in (started.segment_id, done, chained, deleted):
+        await age(database, each)
+    young = await finished(plane, key, 0, 4)
+    found = await plane.unchained_segments(older_than_ms=DAY_MS // 2, limit=10)
+    assert {each.segment_id for each in found} == {started.segment_id, done}
+    assert len(await plane.unchained_segments(older_than_ms=0, limit=10)) == 3
+    assert len(await plane.unchained_segments(older_than_ms=0, limit=1)) == 1
+    assert young in {
+        each.segment_id for each in await plane.unchained_segments(older_than_ms=0, limit=10)
+    }
+
+
+# Finding.
+
+
+async def test_segments_of_a_partition_come_in_pages(plane: ControlPlane, topic: Topic) -> None:
+    key = part(topic)
+    await write(plane, key, 5, 5, 5)
+    for base in (0, 5, 10):
+        await plane.chain_segment(await finished(plane, key, base, base + 4))
+    await write(plane, part(topic, 1), 5)
+    await plane.chain_segment(await finished(plane, part(topic, 1), 0, 4))
+    first = await plane.segments(key, limit=2)
+    assert [each.base_offset for each in first] == [0, 5]
+    rest = await plane.segments(key, after=first[-1].last_offset, limit=2)
+    assert [each.base_offset for each in rest] == [10]
+    assert len(await plane.segments(key, after=Offset(8), limit=9)) == 2
+    ids = [each.segment_id for each in await plane.all_segments(limit=3)]
+    more = await plane.all_segments(after=ids[-1], limit=3)
+    assert len({*ids, *(each.segment_id for each in more)}) == 4
+    await plane.delete_topic(topic.id)
+    assert await plane.segments(key, limit=9) == []
+
+
+async def test_a_segment_is_found_by_an_offset_and_the_epoch_it_was_written_in(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await write(plane, key, 10)
+    epochs = (epoch(2, 0), epoch(5, 4), epoch(6, 4), epoch(8, 9))
+    segment_id = await finish(plane, segment(key, 0, 9, leader_epochs=epochs))
+
+    async def found(number: int, offset: int) -> bool:
+        answer = await plane.find_segment(key, LeaderEpoch(number), Offset(offset))
+        return answer is not None
+
+    assert not await found(2, 0)
+    await plane.chain_segment(segment_id)
+    asked = [(2, 0), (2, 3), (6, 4), (6, 8), (8, 9)]
+    assert all([await found(*each) for each in asked])
+    refused = [(3, 0), (2, 4), (5, 4), (6, 9), (8, 8), (8, 10), (9, 9), (2, -1)]
+    assert not any([await found(*each) for each in refused])
+    assert await plane.find_segment(part(topic, 1), LeaderEpoch(2), Offset(0)) is None
+
+
+async def test_ownership_is_taken_of_one_topic_only(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    second = await plane.create_topic("second", partition_count=1, configs={})
+    for each in (topic, topic, second):
+        await finished(plane, part(each), 0, 4)
+    await change(database, "UPDATE segments SET owned = false")
+    assert await plane.own_segments(topic.id) == 2
+    assert await plane.own_segments(topic.id) == 0
+    owned = {each.topic_id: each.owned for each in await plane.all_segments(limit=10)}
+    assert owned == {topic.id: True, second.id: False}
+    with pytest.raises(UnknownTopicError):
+        await plane.own_segments(TopicId(uuid7(1, os.urandom)))
+
+
+async def test_of_many_ids_those_that_have_a_row_are_known_whatever_their_state(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    await write(plane, part(topic), 5)
+    chained = await finished(plane, part(topic), 0, 4)
+    await plane.chain_segment(chained)
+    started = segment(part(topic, 1), 0, 4)
+    await plane.add_segment(started)
+    doomed = await finished(plane, part(topic, 2), 0, 4)
+    await plane.delete_segments([doomed])
+    strange = segment(part(topic), 5, 9).segment_id
+    ids = [strange, doomed, chained, chained, started.segment_id]
+    assert await plane.known_segments(ids) == {doomed, chained, started.segment_id}
+    await plane.forget_segments([doomed])
+    assert await plane.known_segments([doomed, strange]) == set()
+    assert await plane.known_segments([]) == set()
+
+
+# Repairing.
+
+
+async def test_the_upload_of_a_finished_segment_is_replaced(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    await write(plane, part(topic), 5)
+    segment_id = await finished(plane, part(topic), 0, 4)
+    await plane.chain_segment(segment_id)
+    before = await known(plane, segment_id)
+    assert before is not None
+    anew = replace(UPLOADED, manifest="{}", stored_bytes=7, has_aborted=True)
+    await plane.replace_segment_upload(segment_id, anew)
+    assert await known(plane, segment_id) == replace(before, uploaded=anew)
+
+
+async def test_only_a_finished_segment_of_ours_is_uploaded_anew(
+    plane: ControlPlane, database: Database, topic: Topic
+) -> None:
+    started = segment(part(topic), 0, 4)
+    await plane.add_segment(started)
+    doomed = await finished(plane, part(topic, 1), 0, 4)
+    await plane.delete_segments([doomed])
+    adopted = await finished(plane, part(topic, 2), 0, 4)
+    await change(database, "UPDATE segments SET owned = false WHERE segment_id = $1", adopted)
+    strange = segment(part(topic), 5, 9).segment_id
+    for segment_id in (started.segment_id, doomed, adopted, strange):
+        with pytest.raises(SegmentStateError, match=str(segment_id)):
+            await plane.replace_segment_upload(segment_id, UPLOADED)
