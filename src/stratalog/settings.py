@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 
 KIB = 1024
 MIB = 1024 * KIB
+GIB = 1024 * MIB
 SECOND_MS = 1000
 MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
@@ -121,6 +122,45 @@ class RemoteSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TieringSettings:
+    enabled: bool = True
+    """Run the pipeline beside this broker. Any number of brokers may: they share the work."""
+    age_ms: NotNegative = HOUR_MS
+    """How long ago records must have been committed before they are moved into segments, in
+    topics without a `local.retention.ms` of their own."""
+    splitter_interval_ms: Positive = MINUTE_MS
+    """How often partitions with many small pieces are looked for."""
+    splitter_max_files_per_run: Positive = 1000
+    """Blocks and split files that one run re-sorts at the most."""
+    splitter_claim_duration_ms: Positive = 5 * MINUTE_MS
+    """How long a run that went silent keeps others from its partitions. Live runs renew."""
+    merger_interval_ms: Positive = 5 * MINUTE_MS
+    """How often partitions with enough for a segment are looked for."""
+    min_segment_bytes: Positive = 64 * MIB
+    """Partitions with less than this wait for more, until `max_age_ms`."""
+    max_segment_bytes: Annotated[int, Bounds(1, INT32_MOST)] = GIB
+    """No segment is made larger, whatever the topic's `segment.bytes`."""
+    max_batches_per_run: Positive = 1_000_000
+    """Coordinates that one run converts at the most."""
+    max_bytes_per_run: Positive = 64 * GIB
+    """Bytes that one run reads at the most: what a run costs."""
+    max_age_ms: NotNegative = DAY_MS
+    """Records older than this become a segment however few they are."""
+    max_rows: Positive = 64
+    """Partitions with more pieces than this, and more than one per MiB, are re-sorted."""
+    split_file_bytes: Positive = 256 * MIB
+    """The size of a split file. A task holds one in memory while it sorts."""
+    task_bytes: Positive = 256 * MIB
+    """How much a Spark task should move: smaller ones cost more than they do."""
+    max_attempts: Positive = 5
+    """A partition whose conversion failed so often in a row is parked."""
+    idle_ms: NotNegative = 10 * MINUTE_MS
+    """How long Spark stays up without work beside a broker."""
+    master: str = "local[*]"
+    """Where the jobs run: local[*], spark://host:port, or sc://host:port for Spark Connect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsSettings:
     initial_rebalance_delay_ms: NotNegative = 3 * SECOND_MS
     """How long a group that has no members yet waits for more after the first has come. Longer
@@ -173,6 +213,7 @@ class Settings:
     block: BlockSettings = field(default_factory=BlockSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)
     remote: RemoteSettings = field(default_factory=RemoteSettings)
+    tiering: TieringSettings = field(default_factory=TieringSettings)
     groups: GroupsSettings = field(default_factory=GroupsSettings)
     janitor: JanitorSettings = field(default_factory=JanitorSettings)
     topic: dict[str, str] = field(default_factory=dict)

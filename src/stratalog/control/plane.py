@@ -32,6 +32,17 @@ from stratalog.control.model import (
     TimeQuery,
     Topic,
 )
+from stratalog.control.pipeline_model import (
+    AgedPartition,
+    Claim,
+    ClaimToken,
+    ClaimWish,
+    Run,
+    RunId,
+    SplitOutcome,
+    SplitToCommit,
+    TierStatus,
+)
 from stratalog.control.segment_model import (
     ChainOutcome,
     EpochStart,
@@ -52,6 +63,7 @@ from stratalog.ids import (
     LeaderEpoch,
     ObjectId,
     Offset,
+    PartitionIndex,
     ProducerId,
     SegmentId,
     TopicId,
@@ -121,6 +133,10 @@ class SegmentStateError(StaleError):
 
 class BoundaryMovedError(StaleError):
     """The partition's boundaries are not (any more) where this change expects them."""
+
+
+class ClaimLostError(StaleError):
+    """The claim expired, and somebody else may work on its range."""
 
 
 class MigrationRefusedError(CallError):
@@ -336,8 +352,12 @@ class ControlPlane(Protocol):
         deletion has begun.
         """
 
-    async def chain_segment(self, segment_id: SegmentId) -> ChainOutcome:
+    async def chain_segment(
+        self, segment_id: SegmentId, *, claim: ClaimToken | None = None
+    ) -> ChainOutcome:
         """Make a finished segment the next one of its partition, in one transaction.
+
+        With a claim, only while that claim is held: `ClaimLostError` otherwise.
 
         Moves `remote_end` behind it and, if its offsets were served by blocks until now,
         `block_start` too; their rows leave in chunks afterwards. A segment that was chained before
@@ -403,6 +423,66 @@ class ControlPlane(Protocol):
 
     async def epochs(self, partition: TopicPartition) -> list[EpochStart]:
         """All leader epochs of a partition, in order, for the leader-epoch checkpoint."""
+
+    # The pipeline. Runs claim ranges of partitions, work on them without the control plane, and
+    # commit under the claim's token. All times are the database's.
+
+    async def aged_partitions(self, ages_ms: Mapping[TopicId, int]) -> list[AgedPartition]:
+        """The partitions of these topics that have rows committed longer ago than the topic's age
+        and below `last_stable`. Paused topics are left out; a triggered one counts as age 0."""
+
+    async def claim_ranges(
+        self, run_id: RunId, wishes: Sequence[ClaimWish], *, duration_ms: int
+    ) -> list[Claim]:
+        """Claim those of the ranges that nobody else holds now; one claim per partition."""
+
+    async def renew_claims(self, run_id: RunId, *, duration_ms: int) -> set[ClaimToken]:
+        """Extend the claims of a run that have not expired; return them."""
+
+    async def release_claims(self, tokens: Sequence[ClaimToken]) -> None:
+        """Give claims back after success: the partitions' failures are forgotten."""
+
+    async def fail_claims(
+        self, errors: Mapping[ClaimToken, str], *, max_attempts: int
+    ) -> list[TopicPartition]:
+        """Give claims back after failure, and count it; return the partitions that are parked now."""
+
+    async def unpark(self, topic_id: TopicId, partition: PartitionIndex | None = None) -> int:
+        """Let parked partitions be worked on again."""
+
+    async def commit_split(self, split: SplitToCommit) -> list[SplitOutcome]:
+        """Swap the planned rows of each part for its new rows, if exactly those are still there.
+
+        One transaction per part, so that no head is held for long; the object's row is inserted with
+        the first. Repeating it is answered in the same way. Old objects that lose their last row are
+        marked. Raises `BarredObjectError` if the sweeper was faster.
+        """
+
+    async def mostly_dead_objects(
+        self, *, older_than_ms: int, max_live_part: float, limit: int
+    ) -> list[ObjectId]:
+        """Live objects of which no more than this part is still referred to by rows."""
+
+    async def coordinates_in(self, ids: Sequence[ObjectId]) -> list[Coordinates]:
+        """All rows that refer to these objects, by partition and offset."""
+
+    async def begin_run(self, holder: str) -> Run: ...
+
+    async def save_run(
+        self, run_id: RunId, report: Mapping[str, object], *, finished: bool
+    ) -> None: ...
+
+    async def runs(self, *, limit: int) -> list[Run]:
+        """The newest first."""
+
+    async def pause_pipeline(self, topic_id: TopicId) -> None: ...
+
+    async def resume_pipeline(self, topic_id: TopicId) -> None: ...
+
+    async def trigger_pipeline(self, topic_id: TopicId) -> None:
+        """Have the next run convert all that is there now, whatever its age."""
+
+    async def tier_status(self, ages_ms: Mapping[TopicId, int]) -> list[TierStatus]: ...
 
     # Leases.
 

@@ -1,0 +1,1 @@
+"""The Spark jobs that move aged records down: plan, claim, execute, commit, clean."""
