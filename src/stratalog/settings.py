@@ -137,15 +137,14 @@ class TieringSettings:
     merger_interval_ms: Positive = 5 * MINUTE_MS
     """How often partitions with enough for a segment are looked for."""
     min_segment_bytes: Positive = 64 * MIB
-    """Partitions with less than this wait for more, until `max_age_ms`."""
+    """Partitions with less than this wait for more, until their records are older than the
+    topic's `segment.ms`."""
     max_segment_bytes: Annotated[int, Bounds(1, INT32_MOST)] = GIB
     """No segment is made larger, whatever the topic's `segment.bytes`."""
     max_batches_per_run: Positive = 1_000_000
     """Coordinates that one run converts at the most."""
     max_bytes_per_run: Positive = 64 * GIB
     """Bytes that one run reads at the most: what a run costs."""
-    max_age_ms: NotNegative = DAY_MS
-    """Records older than this become a segment however few they are."""
     max_rows: Positive = 64
     """Partitions with more pieces than this, and more than one per MiB, are re-sorted."""
     split_file_bytes: Positive = 256 * MIB
