@@ -30,6 +30,8 @@ class TopicFacts(NamedTuple):
     segment_bytes: int
     segment_ms: int
     index_interval_bytes: int
+    age_ms: int
+    """How long ago records must have been committed before they are converted."""
 
 
 class Reason(StrEnum):

@@ -1,0 +1,158 @@
+"""The driver's half of a merge: from a `.log` in the store to a part of its partition.
+
+The order of steps, and what a crash after each of them leaves:
+
+1. (executor) `.log` is uploaded under an id that no other attempt has. Left behind: an object
+   without a row. The sweeper bars its id, then deletes it.
+2. `add_segment`: the intent. From here on the sweeper leaves the object alone. Left behind: a
+   segment that was started; the janitor removes it when it is old.
+3. The `.log` is looked at once more. If the sweeper was faster than step 2 it is gone, and the
+   segment is given up.
+4. `.indexes`, then the manifest. Left behind: as after 2.
+5. `finish_segment`. Left behind: a whole segment that belongs to nobody. If it still fits, the
+   janitor chains it when it is old; otherwise it is deleted.
+6. `chain_segment`, under the claim's token: boundaries move, and readers are sent to the segment.
+   Its rows leave in chunks; what a crash leaves of them the next retention run takes.
+
+Segments of one partition are finished in the order of their offsets, because a producer snapshot
+and a transaction index tell of the partition up to the segment's end.
+"""
+
+from stratalog.clock import Clock
+from stratalog.control.pipeline_model import ClaimToken
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segment_model import ChainOutcome, EpochStart, SegmentToAdd
+from stratalog.errors import OutcomeUnknownError, StaleError
+from stratalog.ids import Offset, SegmentId, TopicPartition
+from stratalog.objects.store import ObjectNotFoundError
+from stratalog.pipeline.tasks import LogMade, SegmentPlan
+from stratalog.segment.epoch_checkpoint import encode_checkpoint
+from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import LOG_SUFFIX
+from stratalog.segment.model import IndexKind, SegmentIndexes
+from stratalog.segment.producer_state import PartitionTail, advance
+from stratalog.segment.reader import SegmentReader
+from stratalog.segment.stores import SegmentStores
+from stratalog.segment.txn_index import encode_aborted
+from stratalog.segment.upload import upload_indexes
+
+_CHAIN_ATTEMPTS = 5
+
+
+class LogGoneError(StaleError):
+    """The uploaded log is not there (any more): it was taken for garbage, or never complete."""
+
+
+class SegmentFinisher:
+    def __init__(
+        self,
+        *,
+        control: ControlPlane,
+        stores: SegmentStores,
+        reader: SegmentReader,
+        keys: KeyRing,
+        clock: Clock,
+        producer_expiry_ms: int,
+    ) -> None:
+        self._control = control
+        self._stores = stores
+        self._reader = reader
+        self._keys = keys
+        self._clock = clock
+        self._producer_expiry_ms = producer_expiry_ms
+        self._tails: dict[TopicPartition, tuple[Offset, PartitionTail]] = {}
+        """The state of producers at the end of the segment that was finished last."""
+
+    async def finish(self, made: LogMade, plan: SegmentPlan) -> ChainOutcome:
+        """Steps 2 to 6. A segment that cannot be chained is given up, and the error comes out."""
+        segment = _segment_of(made, plan)
+        await self._control.add_segment(segment)
+        try:
+            await self._check_log(made)
+            tail = await self._upload_rest(made, plan, segment)
+            outcome = await self._chain(made.segment_id, plan.token)
+        except OutcomeUnknownError:
+            # Chained or not: the janitor finds out, and deletes nothing that is chained.
+            raise
+        except Exception:
+            await self._control.delete_segments([made.segment_id])
+            raise
+        self._tails[segment.topic_partition] = (Offset(plan.last_offset + 1), tail)
+        return outcome
+
+    async def _check_log(self, made: LogMade) -> None:
+        key = made.key_base + LOG_SUFFIX
+        try:
+            info = await self._stores.own.head(key)
+        except ObjectNotFoundError:
+            raise LogGoneError(f"{key}: it was deleted before its segment was added") from None
+        if info.size_bytes != made.uploaded.stored_bytes:
+            raise LogGoneError(
+                f"{key}: it has {info.size_bytes} bytes, not {made.uploaded.stored_bytes}"
+            )
+
+    async def _upload_rest(
+        self, made: LogMade, plan: SegmentPlan, segment: SegmentToAdd
+    ) -> PartitionTail:
+        before = await self._tail_before(segment.topic_partition, plan.base_offset)
+        tail, aborted = advance(before, made.built)
+        now_ms = self._clock.now_ms()
+        tail = tail.forget(now_ms - self._producer_expiry_ms)
+        uploaded = await upload_indexes(
+            self._stores.own,
+            made.key_base,
+            SegmentIndexes(
+                offset=made.built.offset_index,
+                timestamp=made.built.time_index,
+                producer_snapshot=tail.to_snapshot(),
+                leader_epoch=encode_checkpoint(await self._lineage(segment)),
+                transaction=encode_aborted(aborted),
+            ),
+            made.uploaded,
+            segment,
+            plan.topic_name,
+            self._keys,
+            event_ms=now_ms,
+        )
+        await self._control.finish_segment(made.segment_id, uploaded)
+        return tail
+
+    async def _tail_before(self, partition: TopicPartition, base: Offset) -> PartitionTail:
+        end, tail = self._tails.get(partition, (None, PartitionTail()))
+        if end == base:
+            return tail
+        before = await self._control.segments(partition, after=Offset(base - 2), limit=1)
+        if not before or before[0].end_offset != base:
+            return PartitionTail()
+        snapshot = await self._reader.index(before[0], IndexKind.PRODUCER_SNAPSHOT)
+        return PartitionTail.from_snapshot(snapshot)
+
+    async def _lineage(self, segment: SegmentToAdd) -> list[EpochStart]:
+        """All epochs that began before the segment's end, without those in which nothing was
+        written: in a checkpoint no two begin at the same offset."""
+        epochs = await self._control.epochs(segment.topic_partition)
+        begun = {e.start_offset: e for e in epochs if e.start_offset <= segment.last_offset}
+        return sorted(begun.values())
+
+    async def _chain(self, segment_id: SegmentId, claim: ClaimToken) -> ChainOutcome:
+        """Chain it. To repeat that is harmless, so doubt about it is settled by repeating it."""
+        for _ in range(_CHAIN_ATTEMPTS - 1):
+            try:
+                return await self._control.chain_segment(segment_id, claim=claim)
+            except OutcomeUnknownError:
+                continue
+        return await self._control.chain_segment(segment_id, claim=claim)
+
+
+def _segment_of(made: LogMade, plan: SegmentPlan) -> SegmentToAdd:
+    return SegmentToAdd(
+        segment_id=made.segment_id,
+        topic_id=plan.topic_id,
+        partition=plan.partition,
+        base_offset=plan.base_offset,
+        last_offset=plan.last_offset,
+        size_bytes=made.built.size_bytes,
+        max_timestamp=made.built.max_timestamp,
+        leader_epochs=made.built.leader_epochs,
+        key_base=made.key_base,
+    )

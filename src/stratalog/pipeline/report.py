@@ -1,0 +1,80 @@
+"""What a run of the pipeline did, for people and for the history."""
+
+from dataclasses import asdict, dataclass, field
+
+from stratalog.pipeline.tasks import Effort
+
+_SHOWN_ERRORS = 3
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    merged_partitions: int = 0
+    segments: int = 0
+    merged_bytes: int = 0
+    split_partitions: int = 0
+    split_files: int = 0
+    split_bytes: int = 0
+    rows_removed: int = 0
+    """Coordinates that the control plane need not keep any more."""
+    bytes_read: int = 0
+    bytes_written: int = 0
+    requests: int = 0
+    seconds: float = 0.0
+    waiting: dict[str, int] = field(default_factory=dict)
+    """Partitions with aged rows that were left alone, by reason."""
+    elsewhere: int = 0
+    """Partitions that another run works on."""
+    overtaken: int = 0
+    """Partitions whose rows were deleted, or taken over, while they were converted."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """What went wrong, by partition."""
+    parked: list[str] = field(default_factory=list)
+    objects_deleted: int = 0
+
+    def add(self, effort: Effort) -> None:
+        self.bytes_read += effort.bytes_read
+        self.bytes_written += effort.bytes_written
+        self.requests += effort.requests
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+    @property
+    def did_nothing(self) -> bool:
+        return not (self.segments or self.split_files or self.failed)
+
+    def lines(self) -> list[str]:
+        """Five lines at the most, plus one for each of the first failures."""
+        speed = (self.merged_bytes + self.split_bytes) / 1e6 / self.seconds if self.seconds else 0
+        lines = [
+            f"merged  {_partitions(self.merged_partitions)} into {self.segments} segments, "
+            f"{_mb(self.merged_bytes)}",
+            f"split   {_partitions(self.split_partitions)} into {self.split_files} files, "
+            f"{_mb(self.split_bytes)}",
+            f"moved   {_mb(self.bytes_read)} read, {_mb(self.bytes_written)} written, "
+            f"{self.requests:,} requests, {self.seconds:.1f} s, {speed:.0f} MB/s",
+            f"freed   {self.rows_removed:,} rows, {self.objects_deleted:,} objects",
+            f"left    {self._left()}",
+        ]
+        shown = list(self.failed.items())[:_SHOWN_ERRORS]
+        lines += [f"failed  {partition}: {error}" for partition, error in shown]
+        if len(self.failed) > len(shown):
+            lines.append(f"failed  and {len(self.failed) - len(shown)} more")
+        return lines
+
+    def _left(self) -> str:
+        reasons = [f"{_partitions(count)} {reason}" for reason, count in self.waiting.items()]
+        if self.elsewhere:
+            reasons.append(f"{_partitions(self.elsewhere)} in another run")
+        if self.overtaken:
+            reasons.append(f"{_partitions(self.overtaken)} changed meanwhile")
+        return ", ".join(reasons) or "nothing"
+
+
+def _partitions(count: int) -> str:
+    return f"{count:,} partition" + ("" if count == 1 else "s")
+
+
+def _mb(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:,.1f} MB"

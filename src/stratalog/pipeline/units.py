@@ -1,0 +1,79 @@
+"""The units of a run: one claimed partition each, from the plan to the commit.
+
+A unit is settled once: its claim is released after success, counted as failed after an error, and
+left alone when it was lost. What its tasks bring back is committed in the order of the offsets,
+whatever order they come in.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from stratalog.control.pipeline_model import Claim, ClaimToken
+from stratalog.ids import Offset
+from stratalog.pipeline.tasks import LogMade, MergeTask, SegmentPlan, Task
+
+
+@dataclass(slots=True, kw_only=True)
+class Unit:
+    claim: Claim
+    name: str
+    """Topic and partition, for people."""
+    segments: list[SegmentPlan] = field(default_factory=list)
+    """Still to be chained, in offset order."""
+    tasks_left: int = 0
+    made: dict[Offset, LogMade] = field(default_factory=dict)
+    """By base offset: logs that wait for those before them."""
+    error: str | None = None
+    overtaken: bool = False
+    """Its rows were deleted, or the claim was lost: nobody's fault."""
+
+    @property
+    def is_broken(self) -> bool:
+        return self.error is not None or self.overtaken
+
+    def ready(self) -> tuple[LogMade, SegmentPlan] | None:
+        """The next segment, if its log is there."""
+        if self.is_broken or not self.segments or self.segments[0].base_offset not in self.made:
+            return None
+        plan = self.segments.pop(0)
+        return self.made.pop(plan.base_offset), plan
+
+
+class Units:
+    def __init__(self, units: Iterable[Unit]) -> None:
+        self._units = {unit.claim.token: unit for unit in units}
+
+    def __getitem__(self, token: ClaimToken) -> Unit:
+        return self._units[token]
+
+    def plan(self, tasks: Sequence[Task]) -> None:
+        """Note which tasks every unit waits for."""
+        for task in tasks:
+            if isinstance(task, MergeTask):
+                for segment in task.segments:
+                    self._units[segment.token].segments.append(segment)
+            for token in tokens_of(task):
+                self._units[token].tasks_left += 1
+
+    def task_ended(self, task: Task) -> list[Unit]:
+        """The units that waited for nothing but this task."""
+        ended = []
+        for token in tokens_of(task):
+            unit = self._units[token]
+            unit.tasks_left -= 1
+            if unit.tasks_left == 0:
+                ended.append(unit)
+        return ended
+
+    def idle(self) -> list[Unit]:
+        """The units for which there is nothing to do."""
+        return [unit for unit in self._units.values() if unit.tasks_left == 0]
+
+    def unsettled(self, settled: set[ClaimToken]) -> list[Unit]:
+        return [unit for token, unit in self._units.items() if token not in settled]
+
+
+def tokens_of(task: Task) -> list[ClaimToken]:
+    if isinstance(task, MergeTask):
+        return list(dict.fromkeys(segment.token for segment in task.segments))
+    return [part.token for part in task.parts]
