@@ -1,36 +1,44 @@
-"""The footer that makes a block self-describing: which bytes belong to which partition.
+"""The footer that makes an object self-describing: which bytes belong to which partition.
 
 Readers go by coordinates and never need it. It is for people (`stratalog inspect`) and for the
-day the database is lost: it tells contents, not offsets. Pure functions; the caller reads and
-writes the bytes.
+day the database is lost. A block's footer tells contents, not offsets; a split file's tells both:
+its batches are stamped, and its ranges are an index of offsets and times. Pure functions; the
+caller reads and writes the bytes.
 
-    payload   u16 version, u16 flags, block id, i32 broker, i64 created_ms, u32 partitions;
-              per partition: topic id, u16 length and name, i32 partition, u32 batches;
-              per batch: u64 byte offset, u32 size, u32 records
+    payload   u16 version, u16 flags, object id, i32 broker, i64 created_ms, u32 partitions;
+              per partition: topic id, u16 length and name, i32 partition, u32 entries;
+              per entry: u64 byte offset, u32 size, u32 records, and from version 2 on
+                         u32 batches, i64 base offset, i64 last offset, i64 max timestamp
     trailer   u32 payload length, u32 CRC-32C of the payload, the magic
 
-All integers are big-endian. The trailer is the last thing in the object, so that a reader that
-knows nothing starts at the end.
+Version 1 is a block's: an entry is one batch, and the flags are 0. Version 2 is a split file's: an
+entry is a range of adjoining batches, the broker is -1, and flag 0x0001 says that offsets, leader
+epochs and append times are stamped. All integers are big-endian. The trailer is the last thing in
+the object, so that a reader that knows nothing starts at the end.
 """
 
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from uuid import UUID
 
 from crc32c import crc32c
 
 from stratalog.batch.header import HEADER_BYTES
 from stratalog.errors import DamagedError
-from stratalog.ids import BrokerId, ObjectId, PartitionIndex, TopicId
+from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicId
 
 FOOTER_VERSION = 1
+STAMPED_FOOTER_VERSION = 2
+STAMPED_FLAG = 0x0001
 FOOTER_MAGIC = b"STRATBLK"
 
 _PREAMBLE = struct.Struct(">HH16siqI")
 _TOPIC = struct.Struct(">16sH")
 _PARTITION = struct.Struct(">iI")
 _BATCH = struct.Struct(">QII")
+_RANGE = struct.Struct(">QIIIqqq")
 _TRAILER = struct.Struct(">II8s")
 
 TRAILER_BYTES = _TRAILER.size
@@ -52,20 +60,40 @@ class FooterBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FooterRange(FooterBatch):
+    """Adjoining batches in a split file. They are stamped, so their offsets are known."""
+
+    batch_count: int
+    base_offset: Offset
+    last_offset: Offset
+    max_timestamp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FooterPartition:
     topic_id: TopicId
     topic_name: str
     """The name when the block was written. Topics keep their id, not their name."""
     partition: PartitionIndex
     batches: Sequence[FooterBatch]
+    """Of a stamped footer, ranges of batches: `FooterRange`."""
+
+    @property
+    def batch_count(self) -> int:
+        ranges = (batch for batch in self.batches if isinstance(batch, FooterRange))
+        return sum(each.batch_count - 1 for each in ranges) + len(self.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockFooter:
     block_id: ObjectId
+    """The object's id, be it a block or a split file."""
     broker_id: BrokerId
+    """-1 if no broker has written it."""
     created_ms: int
     partitions: Sequence[FooterPartition]
+    stamped: bool = False
+    """Whether this is a split file, whose batches tell their offsets."""
 
     @property
     def data_end(self) -> int:
@@ -116,8 +144,8 @@ def decode_footer(data: bytes | bytearray | memoryview) -> BlockFooter:
 
 def _encode_payload(footer: BlockFooter) -> Iterator[bytes]:
     yield _PREAMBLE.pack(
-        FOOTER_VERSION,
-        0,
+        STAMPED_FOOTER_VERSION if footer.stamped else FOOTER_VERSION,
+        STAMPED_FLAG if footer.stamped else 0,
         footer.block_id.bytes,
         footer.broker_id,
         footer.created_ms,
@@ -128,8 +156,16 @@ def _encode_payload(footer: BlockFooter) -> Iterator[bytes]:
         yield _TOPIC.pack(partition.topic_id.bytes, len(name))
         yield name
         yield _PARTITION.pack(partition.partition, len(partition.batches))
-        for batch in partition.batches:
-            yield _BATCH.pack(batch.byte_offset, batch.byte_size, batch.record_count)
+        yield from map(_encode_entry, partition.batches)
+
+
+def _encode_entry(entry: FooterBatch) -> bytes:
+    place = (entry.byte_offset, entry.byte_size, entry.record_count)
+    if not isinstance(entry, FooterRange):
+        return _BATCH.pack(*place)
+    return _RANGE.pack(
+        *place, entry.batch_count, entry.base_offset, entry.last_offset, entry.max_timestamp
+    )
 
 
 class _Cursor:
@@ -159,27 +195,31 @@ def _decode_payload(payload: bytes) -> BlockFooter:
     cursor = _Cursor(payload)
     preamble = _PREAMBLE.unpack(cursor.take(_PREAMBLE.size, "its preamble"))
     version, flags, block_id, broker_id, created_ms, partition_count = preamble
-    if version != FOOTER_VERSION:
+    if version not in (FOOTER_VERSION, STAMPED_FOOTER_VERSION):
         raise FooterDamagedError(
-            f"footer version {version} is not {FOOTER_VERSION}: written by a newer Stratalog?"
+            f"footer version {version} is not {FOOTER_VERSION} or {STAMPED_FOOTER_VERSION}:"
+            " written by a newer Stratalog?"
         )
-    if flags:
+    stamped = version == STAMPED_FOOTER_VERSION
+    if flags != (STAMPED_FLAG if stamped else 0):
         raise FooterDamagedError(f"flags {flags:#06x} are unknown: written by a newer Stratalog?")
-    partitions = tuple(_decode_partition(cursor) for _ in range(partition_count))
+    partitions = tuple(_decode_partition(cursor, stamped) for _ in range(partition_count))
     cursor.finish()
     return BlockFooter(
         block_id=ObjectId(UUID(bytes=block_id)),
         broker_id=BrokerId(broker_id),
         created_ms=created_ms,
         partitions=partitions,
+        stamped=stamped,
     )
 
 
-def _decode_partition(cursor: _Cursor) -> FooterPartition:
+def _decode_partition(cursor: _Cursor, stamped: bool) -> FooterPartition:
     topic_id, name_bytes = _TOPIC.unpack(cursor.take(_TOPIC.size, "a topic id"))
     name = bytes(cursor.take(name_bytes, "a topic name"))
     partition, batch_count = _PARTITION.unpack(cursor.take(_PARTITION.size, "a partition"))
-    batches = cursor.take(_BATCH.size * batch_count, f"{batch_count} batches")
+    entry_bytes = _RANGE.size if stamped else _BATCH.size
+    entries = cursor.take(entry_bytes * batch_count, f"{batch_count} batches")
     try:
         topic_name = name.decode()
     except UnicodeDecodeError as error:
@@ -188,11 +228,26 @@ def _decode_partition(cursor: _Cursor) -> FooterPartition:
         topic_id=TopicId(UUID(bytes=topic_id)),
         topic_name=topic_name,
         partition=PartitionIndex(partition),
-        batches=tuple(
-            FooterBatch(byte_offset=offset, byte_size=size, record_count=records)
-            for offset, size, records in _BATCH.iter_unpack(batches)
-        ),
+        batches=tuple(_decode_ranges(entries) if stamped else _decode_batches(entries)),
     )
+
+
+def _decode_batches(entries: memoryview) -> Iterator[FooterBatch]:
+    for offset, size, records in _BATCH.iter_unpack(entries):
+        yield FooterBatch(byte_offset=offset, byte_size=size, record_count=records)
+
+
+def _decode_ranges(entries: memoryview) -> Iterator[FooterRange]:
+    for offset, size, records, batches, base, last, max_timestamp in _RANGE.iter_unpack(entries):
+        yield FooterRange(
+            byte_offset=offset,
+            byte_size=size,
+            record_count=records,
+            batch_count=batches,
+            base_offset=Offset(base),
+            last_offset=Offset(last),
+            max_timestamp=max_timestamp,
+        )
 
 
 def _problem(footer: BlockFooter) -> str | None:
@@ -214,5 +269,21 @@ def _problem(footer: BlockFooter) -> str | None:
             if batch.byte_offset < data_end:
                 return f"{name}: the batch at byte {batch.byte_offset} begins before {data_end}"
             data_end = batch.byte_end
+        problem = _range_problem(entry.batches, footer.stamped)
+        if problem is not None:
+            return f"{name}: {problem}"
         previous = place
+    return None
+
+
+def _range_problem(entries: Sequence[FooterBatch], stamped: bool) -> str | None:
+    ranges = [entry for entry in entries if isinstance(entry, FooterRange)]
+    if len(ranges) != (len(entries) if stamped else 0):
+        return "offsets are known of some ranges only"
+    for each in ranges:
+        if each.batch_count < 1 or each.base_offset < 0 or each.last_offset < each.base_offset:
+            return f"offsets {each.base_offset} to {each.last_offset} are no range of batches"
+    for before, each in pairwise(ranges):
+        if each.base_offset != before.last_offset + 1:
+            return f"offset {each.base_offset} follows {before.last_offset}"
     return None

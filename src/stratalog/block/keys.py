@@ -1,4 +1,5 @@
-"""Where blocks lie in the object store: `blocks/<yyyy>/<mm>/<dd>/<hh>/<uuid7>`.
+"""Where blocks lie in the object store: `blocks/<yyyy>/<mm>/<dd>/<hh>/<uuid7>`, and split files
+likewise in `splits/`.
 
 The folders repeat the time inside the id, in UTC. Therefore keys sort as ids do, a listing can be
 compared with the control plane's rows by merging the two, and a person finds an hour by name.
@@ -10,21 +11,40 @@ from uuid import UUID
 from stratalog.ids import ObjectId, uuid7_time_ms
 
 BLOCKS_PREFIX = "blocks/"
+SPLITS_PREFIX = "splits/"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def block_key(object_id: ObjectId) -> str:
     """The one key of a block, relative to the store's root."""
-    created = _EPOCH + timedelta(milliseconds=uuid7_time_ms(object_id))
-    return f"{BLOCKS_PREFIX}{created:%Y/%m/%d/%H}/{object_id}"
+    return _key(BLOCKS_PREFIX, object_id)
+
+
+def split_key(object_id: ObjectId) -> str:
+    """The one key of a split file, relative to the store's root."""
+    return _key(SPLITS_PREFIX, object_id)
 
 
 def parse_block_key(key: str) -> ObjectId | None:
     """The id in a block's key, or None for a key that `block_key` does not make."""
+    return _parse(BLOCKS_PREFIX, key)
+
+
+def parse_split_key(key: str) -> ObjectId | None:
+    """The id in a split file's key, or None for a key that `split_key` does not make."""
+    return _parse(SPLITS_PREFIX, key)
+
+
+def _key(prefix: str, object_id: ObjectId) -> str:
+    created = _EPOCH + timedelta(milliseconds=uuid7_time_ms(object_id))
+    return f"{prefix}{created:%Y/%m/%d/%H}/{object_id}"
+
+
+def _parse(prefix: str, key: str) -> ObjectId | None:
     try:
         object_id = ObjectId(UUID(key.rpartition("/")[2]))
-        expected = block_key(object_id)
+        expected = _key(prefix, object_id)
     except (ValueError, OverflowError):
         return None
     return object_id if key == expected and object_id.version == 7 else None

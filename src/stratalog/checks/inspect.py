@@ -1,7 +1,7 @@
 """What is in one object, told by its own bytes: no database is asked.
 
-A block tells its contents in its footer. Without a readable footer its batches are walked from
-the first byte on, as far as they can be.
+A block or split file tells its contents in its footer. Without a readable footer its batches are
+walked from the first byte on, as far as they can be.
 """
 
 from base64 import b64encode
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from stratalog.batch.errors import BatchDamagedError
 from stratalog.batch.frames import check_crc
-from stratalog.batch.header import BatchHeader
+from stratalog.batch.header import BatchHeader, parse_header
 from stratalog.batch.records import Record, decode_records
 from stratalog.block.footer import (
     TRAILER_BYTES,
@@ -18,12 +18,14 @@ from stratalog.block.footer import (
     FooterBatch,
     FooterDamagedError,
     FooterPartition,
+    FooterRange,
     decode_footer,
     parse_trailer,
 )
-from stratalog.block.keys import parse_block_key
+from stratalog.block.keys import parse_block_key, parse_split_key
 from stratalog.checks.walk import parse_whole, walk_batches
 from stratalog.errors import DamagedError
+from stratalog.ids import Offset
 from stratalog.objects.store import ObjectStore, Range
 
 _WINDOW_BYTES = 4 * 1024 * 1024
@@ -112,9 +114,10 @@ async def _read_footer(store: ObjectStore, inspection: Inspection) -> BlockFoote
     footer = decode_footer(data)
     if footer.data_end > start:
         raise FooterDamagedError(f"batches end at {footer.data_end}, inside the footer at {start}")
-    named = parse_block_key(inspection.key)
+    named = parse_block_key(inspection.key) or parse_split_key(inspection.key)
     if named is not None and named != footer.block_id:
-        inspection.errors.append(f"footer: it is of block {footer.block_id}: a misplaced copy?")
+        kind = "split file" if footer.stamped else "block"
+        inspection.errors.append(f"footer: it is of {kind} {footer.block_id}: a misplaced copy?")
     return footer
 
 
@@ -126,7 +129,11 @@ async def _follow(
         ranges = [Range(batch.byte_offset, batch.byte_end) for _, batch in window]
         buffers = await store.get_ranges(key, ranges)
         for (partition, batch), buffer in zip(window, buffers, strict=True):
-            yield _inspect_named(partition, batch, memoryview(buffer), records)
+            if isinstance(batch, FooterRange):
+                for inspected in _inspect_range(partition, batch, memoryview(buffer), records):
+                    yield inspected
+            else:
+                yield _inspect_named(partition, batch, memoryview(buffer), records)
 
 
 def _windows(footer: BlockFooter) -> Iterator[list[tuple[FooterPartition, FooterBatch]]]:
@@ -150,18 +157,59 @@ def _inspect_named(
     try:
         header = parse_whole(data)
     except BatchDamagedError as error:
-        return InspectedBatch(
-            byte_offset=batch.byte_offset,
-            byte_size=batch.byte_size,
-            partition=partition,
-            header=None,
-            error=str(error),
-        )
+        return _damaged(partition, batch.byte_offset, batch.byte_size, str(error))
     inspected = _inspect_batch(batch.byte_offset, partition, header, data, records)
     if inspected.error is None and header.records_count != batch.record_count:
         counts = f"{header.records_count} records, the footer says {batch.record_count}"
         return replace(inspected, error=counts)
     return inspected
+
+
+def _inspect_range(
+    partition: FooterPartition, named: FooterRange, data: memoryview, records: bool
+) -> Iterator[InspectedBatch]:
+    """The batches of a split file's range, each of which must say the offset that is next."""
+    position, offset, batches, counted = 0, int(named.base_offset), 0, 0
+    while position < len(data):
+        byte_offset = named.byte_offset + position
+        try:
+            header = parse_header(data, position)
+        except BatchDamagedError as error:
+            rest = (byte_offset, len(data) - position)
+            yield _damaged(partition, *rest, str(error))
+            return
+        batch = data[position : position + header.size_bytes]
+        inspected = _inspect_batch(byte_offset, partition, header, batch, records)
+        if inspected.error is None and header.base_offset != offset:
+            problem = f"it says offset {header.base_offset} where {offset} is next"
+            inspected = replace(inspected, error=problem)
+        position, offset = position + header.size_bytes, header.last_offset + 1
+        batches, counted = batches + 1, counted + header.records_count
+        if inspected.error is None and position == len(data):
+            inspected = replace(inspected, error=_range_fault(named, offset, batches, counted))
+        yield inspected
+
+
+def _range_fault(named: FooterRange, offset: int, batches: int, records: int) -> str | None:
+    found = (Offset(offset - 1), batches, records)
+    told = (named.last_offset, named.batch_count, named.record_count)
+    if found == told:
+        return None
+    return "its range ends at offset {} after {} batches and {} records,".format(
+        *found
+    ) + " the footer says {}, {} and {}".format(*told)
+
+
+def _damaged(
+    partition: FooterPartition, byte_offset: int, byte_size: int, problem: str
+) -> InspectedBatch:
+    return InspectedBatch(
+        byte_offset=byte_offset,
+        byte_size=byte_size,
+        partition=partition,
+        header=None,
+        error=problem,
+    )
 
 
 async def _walk(
@@ -210,12 +258,13 @@ def _footer_as_dict(footer: BlockFooter) -> dict[str, object]:
         "block_id": str(footer.block_id),
         "broker_id": footer.broker_id,
         "created_ms": footer.created_ms,
+        "stamped": footer.stamped,
         "partitions": [
             {
                 "topic": entry.topic_name,
                 "topic_id": str(entry.topic_id),
                 "partition": entry.partition,
-                "batches": len(entry.batches),
+                "batches": entry.batch_count,
                 "bytes": sum(batch.byte_size for batch in entry.batches),
                 "records": sum(batch.record_count for batch in entry.batches),
             }

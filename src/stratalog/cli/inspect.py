@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from stratalog.block.keys import BLOCKS_PREFIX
+from stratalog.block.keys import BLOCKS_PREFIX, SPLITS_PREFIX
 from stratalog.cli.options import Config, Json, Set, examples, settings_from
 from stratalog.cli.output import note, print_json, print_table, say
 from stratalog.cli.when import iso
@@ -78,9 +78,10 @@ def split_place(place: str) -> tuple[str, str]:
     scheme, found, _ = place.partition("://")
     if not found or scheme == "file":
         return _split_path(Path(place.removeprefix("file:")))
-    store, found, rest = place.rpartition(f"/{BLOCKS_PREFIX}")
-    if found:
-        return store, BLOCKS_PREFIX + rest
+    for prefix in (BLOCKS_PREFIX, SPLITS_PREFIX):
+        store, found, rest = place.rpartition(f"/{prefix}")
+        if found:
+            return store, prefix + rest
     store, _, name = place.rpartition("/")
     return store, name
 
@@ -88,9 +89,10 @@ def split_place(place: str) -> tuple[str, str]:
 def _split_path(path: Path) -> tuple[str, str]:
     if not path.is_file():
         raise NoSuchFileError(f"there is no file {path}")
-    store, found, rest = str(path.absolute()).rpartition(f"/{BLOCKS_PREFIX}")
-    if found:
-        return f"file:{store or '/'}", BLOCKS_PREFIX + rest
+    for prefix in (BLOCKS_PREFIX, SPLITS_PREFIX):
+        store, found, rest = str(path.absolute()).rpartition(f"/{prefix}")
+        if found:
+            return f"file:{store or '/'}", prefix + rest
     return f"file:{path.absolute().parent}", path.name
 
 
@@ -99,14 +101,18 @@ def _print_object(inspection: "Inspection") -> None:
     say(f"[bold]{escape(inspection.key)}[/], {inspection.size_bytes:,} bytes")
     if footer is None:
         return
-    say(f"block {footer.block_id}, written {iso(footer.created_ms)} by broker {footer.broker_id}\n")
+    written = f"{footer.block_id}, written {iso(footer.created_ms)}"
+    if footer.stamped:
+        say(f"split file {written}, offsets are stamped\n")
+    else:
+        say(f"block {written} by broker {footer.broker_id}\n")
     print_table(
         ["topic", "partition", "batches", "records", "bytes"],
         [
             [
                 entry.topic_name,
                 entry.partition,
-                len(entry.batches),
+                entry.batch_count,
                 sum(batch.record_count for batch in entry.batches),
                 sum(batch.byte_size for batch in entry.batches),
             ]

@@ -9,10 +9,12 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from stratalog.control.claims import claim_lost, holds_claim, lock_claim
 from stratalog.control.database import Connection
 from stratalog.control.model import PartitionState
 from stratalog.control.operations import Operations
 from stratalog.control.partitions import lock_heads, read_states
+from stratalog.control.pipeline_model import ClaimToken
 from stratalog.control.plane import (
     BoundaryMovedError,
     ControlUnavailableError,
@@ -47,21 +49,23 @@ class CoveredRows(NamedTuple):
 
 
 class ChainOperations(Operations):
-    async def chain_segment(self, segment_id: SegmentId) -> ChainOutcome:
+    async def chain_segment(
+        self, segment_id: SegmentId, *, claim: ClaimToken | None = None
+    ) -> ChainOutcome:
         for _ in range(_ATTEMPTS):
             with suppress(PartitionMovedError):
-                return await self._try_to_chain(segment_id)
+                return await self._try_to_chain(segment_id, claim)
         raise ControlUnavailableError(
             f"segment {segment_id}: the boundaries of its partition keep moving: try again"
         )
 
-    async def _try_to_chain(self, segment_id: SegmentId) -> ChainOutcome:
-        plan = await self._database.read(partial(_plan, segment_id=segment_id))
+    async def _try_to_chain(self, segment_id: SegmentId, claim: ClaimToken | None) -> ChainOutcome:
+        plan = await self._database.read(partial(_plan, segment_id=segment_id, claim=claim))
         if plan is ChainOutcome.OVERTAKEN:
             await self._database.write(partial(_give_up, segment_id=segment_id))
             return plan
         if isinstance(plan, Link):
-            await self._database.write(partial(_apply, link=plan))
+            await self._database.write(partial(_apply, link=plan, claim=claim))
             await self._remove_replaced(plan.segment.topic_partition)
         return ChainOutcome.CHAINED
 
@@ -76,7 +80,9 @@ class ChainOperations(Operations):
                 )
 
 
-async def _plan(connection: Connection, segment_id: SegmentId) -> Link | ChainOutcome:
+async def _plan(
+    connection: Connection, segment_id: SegmentId, claim: ClaimToken | None
+) -> Link | ChainOutcome:
     segment = await read_segment(connection, segment_id)
     if segment is not None and segment.chained:
         return ChainOutcome.CHAINED
@@ -89,6 +95,9 @@ async def _plan(connection: Connection, segment_id: SegmentId) -> Link | ChainOu
     state = states.get(segment.topic_partition)
     if state is None or segment.last_offset < state.log_start:
         return ChainOutcome.OVERTAKEN
+    # Here, too, because whoever took the range over may have moved the boundaries already.
+    if claim is not None and not await holds_claim(connection, segment.topic_partition, claim):
+        raise claim_lost(segment.topic_partition)
     return plan_link(segment, state, await _count_rows(connection, segment, state))
 
 
@@ -143,9 +152,11 @@ def _moved(segment: Segment, why: str) -> BoundaryMovedError:
     )
 
 
-async def _apply(connection: Connection, link: Link) -> None:
+async def _apply(connection: Connection, link: Link, claim: ClaimToken | None) -> None:
     segment, state = link.segment, link.state
     await lock_heads(connection, [segment.topic_partition])
+    if False:
+        raise claim_lost(segment.topic_partition)
     moved = await connection.execute(
         "UPDATE partitions SET remote_end = $1, block_start = $2 WHERE topic_id = $3"
         " AND partition = $4 AND log_start = $5 AND remote_end = $6 AND block_start = $7"

@@ -89,25 +89,30 @@ async def insert_tombstones(connection: Connection, objects: Mapping[ObjectId, s
 
 
 async def mark_unreferenced(connection: Connection, ids: Iterable[ObjectId]) -> None:
-    """Mark those of the objects that have no row left. Rows were removed in this transaction.
+    """Mark those of the objects that have no row left. Rows were removed in this transaction."""
+    unique = sorted(set(ids))
+    await lock_to_mark(connection, unique)
+    await connection.execute(
+        "UPDATE objects SET state = 'marked', marked_ms = {now_ms} FROM {rows}"
+        " WHERE objects.object_id = r.object_id AND objects.state = 'live' AND NOT EXISTS"
+        " (SELECT 1 FROM batches b WHERE b.object_id = r.object_id)",
+        rows=_id_rows(unique),
+    )
+
+
+async def lock_to_mark(connection: Connection, ids: Iterable[ObjectId]) -> None:
+    """Take the locks of `mark_unreferenced`; also early, before one that must not be held for long.
 
     The objects are locked before anything is counted: a second remover then counts after the
     first has committed, so one of the two sees that nothing is left. The lease lock makes a lease
     either older than the mark, or blind to the rows that are gone.
     """
-    source = _id_rows(sorted(set(ids)))
     await connection.fetch(
         "SELECT h.object_id FROM {rows} JOIN objects h ON h.object_id = r.object_id"
         " ORDER BY h.object_id {for_update_of_h}",
-        rows=source,
+        rows=_id_rows(sorted(set(ids))),
     )
     await connection.lock("leases", shared=True)
-    await connection.execute(
-        "UPDATE objects SET state = 'marked', marked_ms = {now_ms} FROM {rows}"
-        " WHERE objects.object_id = r.object_id AND objects.state = 'live' AND NOT EXISTS"
-        " (SELECT 1 FROM batches b WHERE b.object_id = r.object_id)",
-        rows=source,
-    )
 
 
 def _id_rows(ids: Iterable[ObjectId]) -> Rows:

@@ -59,7 +59,7 @@ class ClaimWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A range of a partition that nobody else works on until the expiry, by the database's clock."""
+    """A range of a partition that nobody else works on until it ends, by the database's clock."""
 
     token: ClaimToken
     run_id: RunId
@@ -84,7 +84,7 @@ class SplitPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitToCommit:
-    """An uploaded split file. Its parts are swapped one by one; a part that does not fit is dropped."""
+    """An uploaded split file. Its parts are swapped singly; one that does not fit is dropped."""
 
     object_id: ObjectId
     key: str
@@ -95,7 +95,8 @@ class SplitToCommit:
 class SplitOutcome(IntEnum):
     SWAPPED = 0
     ROWS_CHANGED = 1
-    """Not exactly the planned rows are there (any more): deleted, expired, or split by others."""
+    """Not exactly the planned rows are there (any more): deleted, expired, or split by others. Or
+    the split file is being deleted, because all rows that it ever had are gone."""
     CLAIM_LOST = 2
 
 

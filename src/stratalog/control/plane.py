@@ -48,6 +48,7 @@ from stratalog.control.segment_model import (
     EpochStart,
     Segment,
     SegmentToAdd,
+    SegmentToBar,
     SegmentUploaded,
     TopicToAdopt,
 )
@@ -335,7 +336,18 @@ class ControlPlane(Protocol):
     # Segments: the SQL implementation of `segment.metadata.SegmentMetadata`, and the chain.
 
     async def add_segment(self, segment: SegmentToAdd) -> None:
-        """Note that a segment is about to be uploaded. The same one may be added again."""
+        """Note that a segment is about to be uploaded. The same one may be added again.
+
+        Raises `SegmentStateError` if its deletion has begun, or the sweeper has barred its id.
+        """
+
+    async def bar_segments(self, segments: Mapping[SegmentId, SegmentToBar]) -> set[SegmentId]:
+        """Put tombstones under those ids that have no row; return which.
+
+        A tombstone is a segment whose deletion has begun: `add_segment` is refused, and
+        `doomed_segments` hands out its keys. With its objects gone it is forgotten like any other,
+        so whoever adds a segment after its upload looks for its objects once more.
+        """
 
     async def finish_segment(self, segment_id: SegmentId, uploaded: SegmentUploaded) -> None:
         """Note that all objects of the segment are in the store. May be repeated.
@@ -429,23 +441,37 @@ class ControlPlane(Protocol):
 
     async def aged_partitions(self, ages_ms: Mapping[TopicId, int]) -> list[AgedPartition]:
         """The partitions of these topics that have rows committed longer ago than the topic's age
-        and below `last_stable`. Paused topics are left out; a triggered one counts as age 0."""
+        and below `last_stable`, and write to blocks. Paused topics are left out. Of a triggered
+        one, all that was committed before the trigger has aged, too. Claims change nothing here."""
 
     async def claim_ranges(
-        self, run_id: RunId, wishes: Sequence[ClaimWish], *, duration_ms: int
+        self,
+        run_id: RunId,
+        wishes: Sequence[ClaimWish],
+        *,
+        duration_ms: int,
+        max_attempts: int,
+        also_parked: bool = False,
     ) -> list[Claim]:
-        """Claim those of the ranges that nobody else holds now; one claim per partition."""
+        """Claim those of the ranges that nobody else holds now; one claim per partition.
+
+        A claim that expired counts as a failure of the run that had it, and parks the partition if
+        it was one too many. What this run holds already it gets anew, under another token, so that
+        it may ask again when the outcome is unknown. With `also_parked` parked partitions are
+        claimed, too, a few times at the most; they remain parked.
+        """
 
     async def renew_claims(self, run_id: RunId, *, duration_ms: int) -> set[ClaimToken]:
         """Extend the claims of a run that have not expired; return them."""
 
-    async def release_claims(self, tokens: Sequence[ClaimToken]) -> None:
-        """Give claims back after success: the partitions' failures are forgotten."""
+    async def release_claims(self, tokens: Sequence[ClaimToken], *, succeeded: bool = True) -> None:
+        """Give claims back. After success the failures of partitions that are not parked are
+        forgotten; otherwise they are as before the claim."""
 
     async def fail_claims(
         self, errors: Mapping[ClaimToken, str], *, max_attempts: int
     ) -> list[TopicPartition]:
-        """Give claims back after failure, and count it; return the partitions that are parked now."""
+        """Give claims back after failure, and count it; return the partitions that this parks."""
 
     async def unpark(self, topic_id: TopicId, partition: PartitionIndex | None = None) -> int:
         """Let parked partitions be worked on again."""
@@ -453,20 +479,25 @@ class ControlPlane(Protocol):
     async def commit_split(self, split: SplitToCommit) -> list[SplitOutcome]:
         """Swap the planned rows of each part for its new rows, if exactly those are still there.
 
-        One transaction per part, so that no head is held for long; the object's row is inserted with
-        the first. Repeating it is answered in the same way. Old objects that lose their last row are
-        marked. Raises `BarredObjectError` if the sweeper was faster.
+        One transaction per part, so that no head is held for long; the object's row is inserted
+        with the first part that fits. Repeating it swaps what is left, and answers SWAPPED for
+        parts whose new rows are there. Old objects that lose their last row are marked. Raises
+        `BarredObjectError` if the sweeper was faster. Whatever the outcome, the object is left to
+        the control plane or to the sweeper.
         """
 
     async def mostly_dead_objects(
         self, *, older_than_ms: int, max_live_part: float, limit: int
     ) -> list[ObjectId]:
-        """Live objects of which no more than this part is still referred to by rows."""
+        """Live objects of which no more than this part is still referred to by rows, the oldest
+        first."""
 
     async def coordinates_in(self, ids: Sequence[ObjectId]) -> list[Coordinates]:
-        """All rows that refer to these objects, by partition and offset."""
+        """All rows that refer to these objects, by partition and offset. Rows that wait for their
+        deletion are left out."""
 
-    async def begin_run(self, holder: str) -> Run: ...
+    async def begin_run(self, holder: str) -> Run:
+        """Open an entry in the history of runs, which keeps the newest few thousand."""
 
     async def save_run(
         self, run_id: RunId, report: Mapping[str, object], *, finished: bool
@@ -475,14 +506,17 @@ class ControlPlane(Protocol):
     async def runs(self, *, limit: int) -> list[Run]:
         """The newest first."""
 
-    async def pause_pipeline(self, topic_id: TopicId) -> None: ...
+    async def pause_pipeline(self, topic_id: TopicId) -> None:
+        """Plan nothing for the topic from now on. What is claimed already is finished."""
 
     async def resume_pipeline(self, topic_id: TopicId) -> None: ...
 
     async def trigger_pipeline(self, topic_id: TopicId) -> None:
         """Have the next run convert all that is there now, whatever its age."""
 
-    async def tier_status(self, ages_ms: Mapping[TopicId, int]) -> list[TierStatus]: ...
+    async def tier_status(self, ages_ms: Mapping[TopicId, int]) -> list[TierStatus]:
+        """Of those of the topics that exist, by id. Eligible is what has aged, also in topics that
+        are paused and partitions that are parked."""
 
     # Leases.
 

@@ -10,7 +10,16 @@ from stratalog.control.database import Connection, as_uuid
 from stratalog.control.operations import Operations
 from stratalog.control.removal import remove_rows_of_topic, remove_segments_of_topic
 
-_TABLES = ("group_offsets", "producers", "epochs", "partitions", "heads", "topics")
+_TABLES = (
+    "group_offsets",
+    "producers",
+    "epochs",
+    "claims",
+    "pipeline_topics",
+    "partitions",
+    "heads",
+    "topics",
+)
 _HELD = ("batches WHERE topic_id = $1", "segments WHERE topic_id = $1 AND chained")
 
 

@@ -37,7 +37,7 @@ MAX_SPAN_ROWS = 2048
 MAX_SPAN_SEGMENTS = 16
 """Bounds an answer about tiny segments, each of which carries its manifest."""
 
-_COLUMNS = (
+ROW_COLUMNS = (
     "b.topic_id, b.partition, b.base_offset, b.last_offset, b.object_id, o.key, b.byte_offset,"
     " b.byte_size, b.max_timestamp, b.timestamp_type, b.committed_ms, b.leader_epoch, b.stamped"
 )
@@ -51,7 +51,7 @@ _TIMESTAMP_TYPES = tuple(TimestampType)
 
 def _span_query(max_rows: int) -> str:
     return (
-        f"SELECT {_COLUMNS} FROM (SELECT w.*,"
+        f"SELECT {ROW_COLUMNS} FROM (SELECT w.*,"
         " SUM(w.byte_size) OVER (ORDER BY w.last_offset) - w.byte_size AS bytes_before"
         " FROM (SELECT * FROM batches x WHERE x.topic_id = r.topic_id"
         " AND x.partition = r.partition AND x.last_offset >= r.first_offset"
@@ -66,7 +66,7 @@ _SECOND_LOOK = _span_query(MAX_SPAN_ROWS - FIRST_LOOK_ROWS)
 
 # Rows below block_start wait for their deletion and belong to nobody.
 _SERVED_ROWS = (
-    "SELECT " + _COLUMNS + " FROM partitions p"
+    "SELECT " + ROW_COLUMNS + " FROM partitions p"
     " JOIN topics t ON t.topic_id = p.topic_id AND t.deleted_ms IS NULL"
     " JOIN batches b ON b.topic_id = p.topic_id AND b.partition = p.partition"
     " AND b.last_offset >= p.block_start JOIN objects o ON o.object_id = b.object_id"
@@ -113,7 +113,7 @@ class ReadOperations(Operations):
     ) -> list[Coordinates]:
         rows = await self._database.read(
             lambda connection: connection.fetch(
-                f"SELECT {_COLUMNS} FROM batches b JOIN objects o ON o.object_id = b.object_id"
+                f"SELECT {ROW_COLUMNS} FROM batches b JOIN objects o ON o.object_id = b.object_id"
                 " WHERE b.topic_id = $1 AND b.partition = $2 AND b.last_offset > $3"
                 " ORDER BY b.last_offset LIMIT $4",
                 *partition,
@@ -121,7 +121,7 @@ class ReadOperations(Operations):
                 limit,
             )
         )
-        return [_coordinates(row) for row in rows]
+        return [coordinates_of(row) for row in rows]
 
 
 async def _find(connection: Connection, spans: Sequence[Span]) -> list[FoundBatches]:
@@ -167,7 +167,7 @@ async def _find_rows(
         source = Rows(_SPAN, [_rest(span, found[i]) for i, span in looking])
         answers = await connection.fetch_each(query, source)
         for (i, _), rows in zip(looking, answers, strict=True):
-            found[i].extend(map(_coordinates, rows))
+            found[i].extend(map(coordinates_of, rows))
         looking = [(i, span) for i, span in looking if _is_hungry(span, found[i], states)]
     return [
         () if span is None else _from_offset(span, rows)
@@ -273,10 +273,10 @@ def _first_segment(rows: Sequence[Row]) -> Segment | None:
 
 
 def _first_row(rows: Sequence[Row]) -> Coordinates | None:
-    return _coordinates(rows[0]) if rows else None
+    return coordinates_of(rows[0]) if rows else None
 
 
-def _coordinates(row: Row) -> Coordinates:
+def coordinates_of(row: Row) -> Coordinates:
     (
         topic_id, partition, base_offset, last_offset, object_id, object_key, byte_offset,
         byte_size, max_timestamp, timestamp_type, committed_ms, leader_epoch, stamped,

@@ -58,6 +58,16 @@ class SegmentToAdd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentToBar:
+    """What the keys of a segment's objects say about it."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    base_offset: Offset
+    key_base: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentUploaded:
     """What is known of a segment once its objects are in the store."""
 

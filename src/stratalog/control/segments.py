@@ -3,7 +3,7 @@
 How one becomes a part of its partition is in `chain.py`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from uuid import UUID
@@ -16,6 +16,7 @@ from stratalog.control.segment_model import (
     Segment,
     SegmentState,
     SegmentToAdd,
+    SegmentToBar,
     SegmentUploaded,
 )
 from stratalog.control.segment_rows import SEGMENT_COLUMNS, epochs_text, segment_of
@@ -30,6 +31,13 @@ from stratalog.ids import (
 )
 
 _ID = shape(segment_id="uuid")
+_TOMBSTONE = shape(
+    segment_id="uuid",
+    topic_id="uuid",
+    partition="integer",
+    base_offset="bigint",
+    key_base="text",
+)
 _BEFORE_ALL = UUID(int=0)
 _SELECT = f"SELECT {SEGMENT_COLUMNS} FROM segments s"
 _CHAINED = (
@@ -41,6 +49,10 @@ _CHAINED = (
 class SegmentOperations(Operations):
     async def add_segment(self, segment: SegmentToAdd) -> None:
         await self._database.write(partial(_add, segment=segment))
+
+    async def bar_segments(self, segments: Mapping[SegmentId, SegmentToBar]) -> set[SegmentId]:
+        rows = await self._database.write(partial(_bar, segments=segments))
+        return {SegmentId(as_uuid(row[0])) for row in rows}
 
     async def finish_segment(self, segment_id: SegmentId, uploaded: SegmentUploaded) -> None:
         finished = await self._database.write(
@@ -229,6 +241,24 @@ async def _add(connection: Connection, segment: SegmentToAdd) -> None:
     )
     if not inserted:
         _check_same(segment, await read_segment(connection, segment.segment_id))
+
+
+async def _bar(connection: Connection, segments: Mapping[SegmentId, SegmentToBar]) -> list[Row]:
+    """Take the ids that are free. An id that is just being added is waited for."""
+    tombstones = [
+        (segment_id, each.topic_id, each.partition, each.base_offset, each.key_base)
+        for segment_id, each in sorted(segments.items())
+    ]
+    return await connection.fetch(
+        "INSERT INTO segments (segment_id, topic_id, partition, base_offset, last_offset,"
+        " size_bytes, max_timestamp, leader_epochs, key_base, store_url, broker_id, state,"
+        " chained, owned, added_ms, changed_ms) SELECT segment_id, topic_id, partition,"
+        " base_offset, base_offset, 0, -1, '[]', key_base, '', -1, $1, false, true, {now_ms},"
+        " {now_ms} FROM {rows} WHERE true ON CONFLICT (segment_id) DO NOTHING"
+        " RETURNING segment_id",
+        SegmentState.DELETE_STARTED.value,
+        rows=Rows(_TOMBSTONE, tombstones),
+    )
 
 
 def _check_same(segment: SegmentToAdd, known: Segment | None) -> None:

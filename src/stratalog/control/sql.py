@@ -1,10 +1,13 @@
 """The control plane over an SQL database: the operations, put together."""
 
 from stratalog.control.adoption import AdoptionOperations
+from stratalog.control.aged import AgedOperations
 from stratalog.control.brokers import BrokerOperations
 from stratalog.control.chain import ChainOperations
+from stratalog.control.claims import ClaimOperations
 from stratalog.control.cluster import ClusterOperations
 from stratalog.control.commits import CommitOperations
+from stratalog.control.dead_objects import DeadObjectOperations
 from stratalog.control.deletes import DeleteOperations
 from stratalog.control.epochs import EpochOperations
 from stratalog.control.group_offsets import GroupOffsetOperations
@@ -17,7 +20,11 @@ from stratalog.control.producers import ProducerOperations
 from stratalog.control.purge import PurgeOperations
 from stratalog.control.reads import ReadOperations
 from stratalog.control.retention import RetentionOperations
+from stratalog.control.runs import RunOperations
 from stratalog.control.segments import SegmentOperations
+from stratalog.control.splits import SplitOperations
+from stratalog.control.tier_status import TierStatusOperations
+from stratalog.control.topic_orders import TopicOrderOperations
 from stratalog.control.topics import TopicOperations
 
 
@@ -38,6 +45,13 @@ class SqlControlPlane(
     ChainOperations,
     AdoptionOperations,
     MigrationOperations,
+    AgedOperations,
+    ClaimOperations,
+    SplitOperations,
+    DeadObjectOperations,
+    RunOperations,
+    TopicOrderOperations,
+    TierStatusOperations,
     LeaseOperations,
     GroupOperations,
     GroupOffsetOperations,

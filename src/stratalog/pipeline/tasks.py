@@ -60,6 +60,8 @@ class SplitPlan:
     """One partition's part of a split file."""
 
     token: ClaimToken
+    topic_name: str
+    """For the footer, which is to be understood without the control plane."""
     rows: Sequence[Coordinates]
 
 

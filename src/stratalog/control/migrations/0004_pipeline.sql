@@ -15,6 +15,7 @@ CREATE TABLE claims (
     PRIMARY KEY (topic_id, partition)
 );
 CREATE INDEX claims_by_run ON claims (run_id) WHERE token IS NOT NULL;
+CREATE UNIQUE INDEX claims_by_token ON claims (token) WHERE token IS NOT NULL;
 
 CREATE TABLE runs (
     run_id uuid PRIMARY KEY,

@@ -1,0 +1,168 @@
+"""What has aged: the rows from which the pipeline plans.
+
+Commit times grow with the offset, so the aged rows of a partition are those before its first young
+one. Most partitions have none, which their first row tells. In the others the rows are walked in
+chunks, so that no more than one chunk of young rows is ever read, however many there are.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from stratalog.control.database import Connection, Row, Rows, as_uuid, shape
+from stratalog.control.model import WriteTier
+from stratalog.control.operations import Operations
+from stratalog.control.partitions import partition_key
+from stratalog.control.pipeline_model import AgedPartition
+from stratalog.control.topic_orders import TopicOrders, read_orders
+from stratalog.ids import Offset, TopicId, TopicPartition
+
+CHUNK_ROWS = 4096
+_GROUP = 256
+"""Partitions walked with one statement: with a full chunk each, about a second of work."""
+_NO_OBJECT = UUID(int=0)
+
+_TOPIC = shape(topic_id="uuid", cutoff_ms="bigint")
+_CANDIDATES = (
+    "SELECT * FROM (SELECT p.topic_id, p.partition, p.block_start, p.remote_end,"
+    " COALESCE(p.last_stable, h.high_watermark) AS stable_end, r.cutoff_ms,"
+    " (SELECT b.committed_ms FROM batches b WHERE b.topic_id = p.topic_id"
+    " AND b.partition = p.partition AND b.last_offset >= p.block_start"
+    " ORDER BY b.last_offset LIMIT 1) AS oldest_ms, COALESCE(c.attempts, 0) AS attempts,"
+    " c.parked_ms FROM {rows} JOIN topics t ON t.topic_id = r.topic_id AND t.deleted_ms IS NULL"
+    f" JOIN partitions p ON p.topic_id = r.topic_id AND p.write_tier = '{WriteTier.BLOCK.value}'"
+    " JOIN heads h ON h.topic_id = p.topic_id AND h.partition = p.partition"
+    " LEFT JOIN claims c ON c.topic_id = p.topic_id AND c.partition = p.partition"
+    " WHERE p.block_start < COALESCE(p.last_stable, h.high_watermark)) w"
+    " WHERE w.oldest_ms <= w.cutoff_ms ORDER BY w.topic_id, w.partition"
+)
+_WALK = shape(
+    topic_id="uuid",
+    partition="integer",
+    first_offset="bigint",
+    stable_end="bigint",
+    cutoff_ms="bigint",
+    last_object="uuid",
+)
+# The rows that a partition has in an object follow one another, so that an object is counted twice
+# only if a chunk ends inside of it.
+_CHUNK = (
+    "WITH aged AS (SELECT * FROM (SELECT b.last_offset, b.byte_size, b.object_id, b.committed_ms"
+    " FROM batches b WHERE b.topic_id = r.topic_id AND b.partition = r.partition"
+    f" AND b.last_offset >= r.first_offset ORDER BY b.last_offset LIMIT {CHUNK_ROWS}) w"
+    " WHERE w.committed_ms <= r.cutoff_ms AND w.last_offset < r.stable_end)"
+    " SELECT COUNT(*), SUM(a.byte_size), MAX(a.last_offset),"
+    " COUNT(DISTINCT CASE WHEN a.object_id <> r.last_object THEN a.object_id END),"
+    " (SELECT z.object_id FROM aged z ORDER BY z.last_offset DESC LIMIT 1) FROM aged a"
+)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A partition whose first row has aged, and what was counted of its rows up to now."""
+
+    partition: TopicPartition
+    first_offset: int
+    remote_end: int
+    stable_end: int
+    cutoff_ms: int
+    oldest_ms: int
+    attempts: int
+    parked: bool
+    end_offset: int
+    rows: int = 0
+    bytes: int = 0
+    objects: int = 0
+    last_object: UUID = _NO_OBJECT
+
+    @property
+    def next_chunk(self) -> Row:
+        return (
+            *self.partition,
+            self.end_offset,
+            self.stable_end,
+            self.cutoff_ms,
+            self.last_object,
+        )
+
+    def add(self, chunk: Row) -> bool:
+        """Count a chunk, and return whether there may be another."""
+        rows, byte_size, last_offset, objects, last_object = chunk
+        if rows:
+            self.rows += rows
+            self.bytes += int(byte_size)
+            self.objects += objects
+            self.end_offset = last_offset + 1
+            self.last_object = as_uuid(last_object)
+        return bool(rows == CHUNK_ROWS)
+
+
+class AgedOperations(Operations):
+    async def aged_partitions(self, ages_ms: Mapping[TopicId, int]) -> list[AgedPartition]:
+        return await self._database.read(partial(_aged, ages_ms=ages_ms))
+
+
+async def read_cutoffs(
+    connection: Connection, ages_ms: Mapping[TopicId, int], orders: Mapping[TopicId, TopicOrders]
+) -> dict[TopicId, int]:
+    """Up to which commit time the rows of a topic have aged."""
+    [(now_ms,)] = await connection.fetch("SELECT {now_ms}")
+    return {
+        topic_id: max(now_ms - age_ms, orders.get(topic_id, TopicOrders()).triggered_ms or 0)
+        for topic_id, age_ms in ages_ms.items()
+    }
+
+
+async def _aged(connection: Connection, ages_ms: Mapping[TopicId, int]) -> list[AgedPartition]:
+    orders = await read_orders(connection, ages_ms)
+    paused = {topic_id for topic_id, order in orders.items() if order.paused_ms is not None}
+    cutoffs = await read_cutoffs(connection, ages_ms, orders)
+    source = [(topic_id, ms) for topic_id, ms in cutoffs.items() if topic_id not in paused]
+    rows = await connection.fetch(_CANDIDATES, rows=Rows(_TOPIC, source))
+    walks = [_walk(row) for row in rows]
+    for i in range(0, len(walks), _GROUP):
+        await _walk_all(connection, walks[i : i + _GROUP])
+    return list(_found(walks))
+
+
+async def _walk_all(connection: Connection, walks: Sequence[_Walk]) -> None:
+    walking = walks
+    while walking:
+        source = Rows(_WALK, [walk.next_chunk for walk in walking])
+        chunks = await connection.fetch_each(_CHUNK, source)
+        walking = [w for w, [chunk] in zip(walking, chunks, strict=True) if w.add(chunk)]
+
+
+def _walk(row: Row) -> _Walk:
+    _, _, block_start, remote_end, stable_end, cutoff_ms, oldest_ms, attempts, parked_ms = row
+    return _Walk(
+        partition=partition_key(row),
+        first_offset=block_start,
+        remote_end=remote_end,
+        stable_end=stable_end,
+        cutoff_ms=cutoff_ms,
+        oldest_ms=oldest_ms,
+        attempts=attempts,
+        parked=parked_ms is not None,
+        end_offset=block_start,
+    )
+
+
+def _found(walks: Iterable[_Walk]) -> Iterable[AgedPartition]:
+    for walk in walks:
+        # The first row may reach into an open transaction.
+        if walk.rows:
+            yield AgedPartition(
+                topic_id=walk.partition.topic_id,
+                partition=walk.partition.partition,
+                first_offset=Offset(walk.first_offset),
+                end_offset=Offset(walk.end_offset),
+                remote_end=Offset(walk.remote_end),
+                rows=walk.rows,
+                bytes=walk.bytes,
+                objects=walk.objects,
+                oldest_ms=walk.oldest_ms,
+                attempts=walk.attempts,
+                parked=walk.parked,
+            )

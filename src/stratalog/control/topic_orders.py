@@ -1,0 +1,58 @@
+"""What people asked of the pipeline, per topic: to leave it alone, or not to wait any longer."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import NamedTuple
+
+from stratalog.control.database import Connection, Rows, as_uuid, shape
+from stratalog.control.operations import Operations
+from stratalog.control.plane import UnknownTopicError
+from stratalog.ids import TopicId, kafka_base64
+
+_TOPIC_ID = shape(topic_id="uuid")
+
+
+class TopicOrders(NamedTuple):
+    paused_ms: int | None = None
+    triggered_ms: int | None = None
+    """Nothing takes a trigger back: it ends when all that is older is converted."""
+
+
+class TopicOrderOperations(Operations):
+    async def pause_pipeline(self, topic_id: TopicId) -> None:
+        await self._order(topic_id, "paused_ms = COALESCE(paused_ms, {now_ms})")
+
+    async def resume_pipeline(self, topic_id: TopicId) -> None:
+        await self._order(topic_id, "paused_ms = NULL")
+
+    async def trigger_pipeline(self, topic_id: TopicId) -> None:
+        await self._order(topic_id, "triggered_ms = {now_ms}")
+
+    async def _order(self, topic_id: TopicId, change: str) -> None:
+        await self._database.write(partial(_order, topic_id=topic_id, change=change))
+
+
+async def read_orders(
+    connection: Connection, topic_ids: Iterable[TopicId]
+) -> dict[TopicId, TopicOrders]:
+    """Of those topics about which anything was ever asked."""
+    rows = await connection.fetch(
+        "SELECT o.topic_id, o.paused_ms, o.triggered_ms FROM {rows}"
+        " JOIN pipeline_topics o ON o.topic_id = r.topic_id",
+        rows=Rows(_TOPIC_ID, [(topic_id,) for topic_id in topic_ids]),
+    )
+    return {TopicId(as_uuid(row[0])): TopicOrders(row[1], row[2]) for row in rows}
+
+
+async def _order(connection: Connection, topic_id: TopicId, change: str) -> None:
+    # Locked, so that a purge of the topic comes after it.
+    alive = await connection.fetch(
+        "SELECT 1 FROM topics WHERE topic_id = $1 AND deleted_ms IS NULL {for_update}", topic_id
+    )
+    if not alive:
+        raise UnknownTopicError(f"no topic has the id {kafka_base64(topic_id)}")
+    await connection.execute(
+        "INSERT INTO pipeline_topics (topic_id) VALUES ($1) ON CONFLICT (topic_id) DO NOTHING",
+        topic_id,
+    )
+    await connection.execute(f"UPDATE pipeline_topics SET {change} WHERE topic_id = $1", topic_id)

@@ -1,0 +1,133 @@
+"""Running bins as Spark jobs, a few at a time, and answering each as it ends.
+
+Only what Spark returns counts: of attempts that ran twice, the one that it took. Ending the
+iteration early, or cancelling the task that iterates, cancels the Spark jobs and waits for them.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from uuid import uuid4
+
+from stratalog.clock import Clock
+from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
+from stratalog.pipeline.job_errors import JobFailedError, explain_failure
+from stratalog.pipeline.progress import NoListener, ProgressListener, TaskCounts
+from stratalog.pipeline.session import OpenSpark
+from stratalog.pipeline.task_rows import ROW_SCHEMA, RunTask, answers, plan_table, row_function
+from stratalog.pipeline.tasks import TaskDone, Workplace
+
+log = logging.getLogger(__name__)
+
+PARALLEL_JOBS = 3
+"""Enough that the last tasks of one bin leave no core idle."""
+_LOOK_SECONDS = 0.25
+_CANCEL_SECONDS = 0.25
+
+
+class JobRunner:
+    def __init__(
+        self,
+        spark: OpenSpark,
+        run_task: RunTask,
+        workplace: Workplace,
+        *,
+        clock: Clock,
+        listener: ProgressListener | None = None,
+        parallel_jobs: int = PARALLEL_JOBS,
+    ) -> None:
+        self._spark = spark
+        self._function = row_function(run_task, workplace)
+        self._clock = clock
+        self._listener = listener or NoListener()
+        self._watched = listener is not None
+        self._parallel_jobs = parallel_jobs
+
+    async def run(self, bins: Sequence[Bin]) -> AsyncIterator[BinOutcome]:
+        """All bins, each as soon as it is done or has failed. Use it in `contextlib.aclosing`."""
+        running: dict[str, Bin] = {}
+        loop = asyncio.get_running_loop()
+        pool = ThreadPoolExecutor(self._parallel_jobs, thread_name_prefix="spark-job")
+        waiting = {
+            loop.run_in_executor(pool, self._run_bin, work, running, loop): work for work in bins
+        }
+        watcher = asyncio.create_task(self._watch(running)) if self._watched else None
+        try:
+            async for outcome in self._outcomes(waiting):
+                yield outcome
+        finally:
+            if watcher is not None:
+                watcher.cancel()
+            pool.shutdown(wait=False, cancel_futures=True)
+            await self._cancel(waiting, running)
+
+    async def _outcomes(
+        self, waiting: Mapping[asyncio.Future[BinOutcome], Bin]
+    ) -> AsyncIterator[BinOutcome]:
+        pending: set[asyncio.Future[BinOutcome]] = set(waiting)
+        while pending:
+            ended, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for future in ended:
+                outcome = future.result()
+                self._tell_end(outcome)
+                yield outcome
+
+    def _tell_end(self, outcome: BinOutcome) -> None:
+        if isinstance(outcome, BinDone):
+            counts = TaskCounts(done=len(outcome.answers))
+            self._listener.bin_moved(outcome.work, counts)
+        self._listener.bin_ended(outcome.work, failed=isinstance(outcome, BinFailed))
+
+    async def _cancel(
+        self, waiting: Iterable[asyncio.Future[BinOutcome]], running: Mapping[str, Bin]
+    ) -> None:
+        """Again and again until all threads are back: a job cannot be cancelled before it began."""
+        pending = {future for future in waiting if not future.done()}
+        while pending:
+            for tag in list(running):
+                with suppress(Exception):
+                    await asyncio.to_thread(self._spark.jobs.cancel, tag)
+            _, pending = await asyncio.wait(pending, timeout=_CANCEL_SECONDS)
+
+    async def _watch(self, running: Mapping[str, Bin]) -> None:
+        seen: dict[str, TaskCounts] = {}
+        while True:
+            await self._clock.sleep(_LOOK_SECONDS)
+            for tag, work in list(running.items()):
+                with suppress(Exception):
+                    counts = await asyncio.to_thread(self._spark.jobs.counts, tag)
+                    if counts != seen.get(tag) and tag in running:
+                        seen[tag] = counts
+                        self._listener.bin_moved(work, counts)
+
+    def _run_bin(
+        self, work: Bin, running: dict[str, Bin], loop: asyncio.AbstractEventLoop
+    ) -> BinOutcome:
+        """In a thread of the pool: Spark's calls block until the job is done."""
+        tag = f"{work.name} {uuid4().hex}".replace(",", " ")
+        running[tag] = work
+        loop.call_soon_threadsafe(self._listener.bin_started, work)
+        try:
+            return BinDone(work=work, answers=_in_order(work, self._collect(work, tag)))
+        except JobFailedError as error:
+            return BinFailed(work=work, error=error)
+        except Exception as error:
+            log.debug("%s failed", work.name, exc_info=True)
+            return BinFailed(work=work, error=explain_failure(work.name, error))
+        finally:
+            del running[tag]
+
+    def _collect(self, work: Bin, tag: str) -> dict[int, TaskDone]:
+        with self._spark.jobs.tagged(tag):
+            plan = self._spark.session.createDataFrame(plan_table(work.tasks))
+            rows = plan.mapInArrow(self._function, ROW_SCHEMA).collect()
+        return answers(row.asDict() for row in rows)
+
+
+def _in_order(work: Bin, done: Mapping[int, TaskDone]) -> Sequence[TaskDone]:
+    missing = [number for number in range(len(work.tasks)) if number not in done]
+    if missing:
+        raise JobFailedError(f"{work.name}: Spark returned no answer for the tasks {missing}")
+    return [done[number] for number in range(len(work.tasks))]

@@ -1,0 +1,32 @@
+"""How a unit's failure is told: what went wrong where, and whether waiting may help."""
+
+from stratalog.control.model import Coordinates
+from stratalog.control.pipeline_model import ClaimToken
+from stratalog.errors import DamagedError, RetriableError, StaleError, StratalogError
+from stratalog.objects.store import StoreAccessError
+from stratalog.pipeline.tasks import UnitFailed
+
+
+class RowFailedError(StratalogError):
+    """A row could not be moved. `__cause__` is why, the text says where."""
+
+    def __init__(self, row: Coordinates, cause: StratalogError) -> None:
+        end = row.byte_offset + row.byte_size
+        where = f"object {row.object_key}, bytes {row.byte_offset} to {end}"
+        super().__init__(f"{where}, offset {row.base_offset}: {cause}")
+        self.__cause__ = cause
+
+
+class UnitMismatchError(DamagedError):
+    """What came out is not what was planned. The rows, or the plan, are wrong."""
+
+
+def unit_failed(token: ClaimToken, error: Exception) -> UnitFailed:
+    """An object that is gone is no damage: the plan is stale. Nor is a store that refuses us."""
+    cause = error.__cause__ if isinstance(error, RowFailedError) else error
+    expected = isinstance(error, StratalogError)
+    return UnitFailed(
+        token=token,
+        error=str(error) if expected else f"{type(error).__name__}: {error}",
+        retriable=isinstance(cause, RetriableError | StaleError | StoreAccessError),
+    )

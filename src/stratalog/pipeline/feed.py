@@ -1,0 +1,71 @@
+"""What was read of a segment and waits to be written: between the reader and one upload."""
+
+import asyncio
+
+from stratalog.control.model import Coordinates
+from stratalog.errors import StratalogError
+from stratalog.pipeline.reading import Budget
+
+PORTION_BYTES = 1024 * 1024
+"""An upload is woken for so much: to wake it for every piece costs more than the pieces do."""
+
+
+class Feed:
+    """Rows in order, with their bytes. One side puts and never waits, the other one takes.
+
+    The beginning of a portion is not held against the budget. Otherwise many feeds, none of which
+    has enough to be woken, could use it up together, and the reader would wait for ever.
+    """
+
+    def __init__(self, budget: Budget, row_count: int, *, portion_bytes: int) -> None:
+        self._budget = budget
+        self._rows_missing = row_count
+        self._portion_bytes = portion_bytes
+        self._waiting: list[tuple[Coordinates, memoryview]] = []
+        self._waiting_bytes = 0
+        self._budget_bytes = 0
+        self._error: StratalogError | None = None
+        self._woken = asyncio.Event()
+        self.is_open = True
+
+    def put(self, row: Coordinates, data: memoryview) -> None:
+        if not self.is_open:
+            self._budget.give_back(len(data))
+            return
+        self._waiting.append((row, data))
+        self._waiting_bytes += len(data)
+        self._rows_missing -= 1
+        self._budget_bytes += len(data)
+        if self._waiting_bytes >= self._portion_bytes or not self._rows_missing:
+            self._woken.set()
+        else:
+            self._settle()
+
+    def fail(self, error: StratalogError) -> None:
+        """Whoever takes gets this error instead of anything more."""
+        if self.is_open:
+            self._error = self._error or error
+            self.close()
+            self._woken.set()
+
+    def close(self) -> None:
+        """Nobody takes any more."""
+        self.is_open = False
+        self._waiting = []
+        self._settle()
+
+    async def take(self) -> list[tuple[Coordinates, memoryview]]:
+        """The next rows; none if that was all."""
+        if not self._waiting and not self._rows_missing and self._error is None:
+            return []
+        await self._woken.wait()
+        self._woken.clear()
+        if self._error is not None:
+            raise self._error
+        taken, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        self._settle()
+        return taken
+
+    def _settle(self) -> None:
+        self._budget.give_back(self._budget_bytes)
+        self._budget_bytes = 0

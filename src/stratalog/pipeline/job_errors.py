@@ -1,0 +1,58 @@
+"""What went wrong with a Spark job, in a sentence. Spark says it in a hundred lines of Java."""
+
+import re
+
+from stratalog.errors import RetriableError
+
+_LONGEST = 300
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?:\w+\.)*(\S.*)")
+_DEAD_WORKER = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)")
+_LOST_EXECUTOR = re.compile(r"ExecutorLostFailure \(executor (\S+) exited")
+_CANCELLED = re.compile(r"cancelled|canceled|OPERATION_CANCELED", re.I)
+_ATTEMPTS = re.compile(r"failed (\d+) times?")
+
+
+class JobFailedError(RetriableError):
+    """A Spark job did not finish. Nothing of it is visible, so that it may be run again."""
+
+
+class JobCancelledError(JobFailedError):
+    """Somebody asked for the job's end."""
+
+
+def explain_failure(name: str, error: BaseException) -> JobFailedError:
+    """A short error for a job called `name`."""
+    text = str(error)
+    reason, cancelled = _reason(text)
+    attempts = _ATTEMPTS.search(text)
+    tried = f" after {attempts[1]} attempts" if attempts and not cancelled else ""
+    kind = JobCancelledError if cancelled else JobFailedError
+    return kind(f"{name}{tried}: {reason}")
+
+
+def _reason(text: str) -> tuple[str, bool]:
+    raised = _raised_in_python(text)
+    if raised is not None:
+        return raised, False
+    if _DEAD_WORKER.search(text):
+        return "the Python worker died, killed or out of memory; try fewer tasks at once", False
+    lost = _LOST_EXECUTOR.search(text)
+    if lost:
+        return f"executor {lost[1]} was lost, killed or out of memory", False
+    if _CANCELLED.search(text):
+        return "cancelled", True
+    return _shortened(text.strip().partition("\n")[0] or "Spark gave no reason"), False
+
+
+def _raised_in_python(text: str) -> str | None:
+    """The last line of the worker's traceback: the exception that a task let through."""
+    raised = _TRACEBACK.findall(text)
+    if not raised:
+        return None
+    if "No module named 'stratalog" in raised[-1]:
+        return "the executors have no Stratalog: ship an environment to them, or install it there"
+    return _shortened(raised[-1])
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _LONGEST else line[:_LONGEST] + "…"

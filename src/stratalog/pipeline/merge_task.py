@@ -1,0 +1,176 @@
+"""A merge task: rows of neighbouring partitions become the `.log` objects of their segments.
+
+One reader goes through the source objects, and all segments are written at the same time, so that
+each byte is read once and written once. Held in memory are `READ_AHEAD_BYTES`, one `PORTION_BYTES`
+per segment, and what the store's streams hold, which is never more than the segments themselves.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from uuid import UUID
+
+from stratalog.batch.header import TimestampType
+from stratalog.control.model import Coordinates
+from stratalog.control.pipeline_model import ClaimToken
+from stratalog.errors import StratalogError
+from stratalog.ids import SegmentId
+from stratalog.objects.store import Buffer
+from stratalog.pipeline.failures import RowFailedError, UnitMismatchError, unit_failed
+from stratalog.pipeline.feed import PORTION_BYTES, Feed
+from stratalog.pipeline.reading import READ_AHEAD_BYTES, Budget, Reader
+from stratalog.pipeline.tasks import LogMade, MergeTask, SegmentPlan, TaskDone, UnitFailed
+from stratalog.pipeline.visits import Piece, plan_visits
+from stratalog.pipeline.workplace import OpenWorkplace
+from stratalog.segment.build import BuiltLog, SegmentBuilder
+from stratalog.segment.keys import segment_key_base
+from stratalog.segment.model import SourceRun
+from stratalog.segment.upload import upload_log
+
+UPLOADS_ENDING = 32
+"""Small segments are stored by one request at their end. Thousands of them may end together."""
+
+
+class EarlierSegmentFailedError(StratalogError):
+    """There is no use in this segment: an earlier one of its partition cannot be made."""
+
+
+async def run_merge(
+    task: MergeTask,
+    place: OpenWorkplace,
+    *,
+    read_ahead_bytes: int = READ_AHEAD_BYTES,
+    portion_bytes: int = PORTION_BYTES,
+) -> TaskDone:
+    budget = Budget(read_ahead_bytes)
+    ending = asyncio.Semaphore(UPLOADS_ENDING)
+    segments = [
+        _Segment(plan, place, Feed(budget, len(plan.rows), portion_bytes=portion_bytes), ending)
+        for plan in task.segments
+    ]
+    merge = _Merge(segments)
+    reader = Reader(place.objects, budget, merge)
+    async with asyncio.TaskGroup() as work:
+        for segment in segments:
+            work.create_task(merge.make(segment))
+        work.create_task(reader.read(plan_visits([plan.rows for plan in task.segments])))
+    return merge.done()
+
+
+class _Merge:
+    """The segments of a task: gives pieces to the one that needs them, keeps what became of it."""
+
+    def __init__(self, segments: Sequence["_Segment"]) -> None:
+        self._segments = segments
+        self._of_token: dict[ClaimToken, list[_Segment]] = defaultdict(list)
+        for segment in segments:
+            self._of_token[segment.plan.token].append(segment)
+
+    def wants(self, piece: Piece) -> bool:
+        return self._segments[piece.unit].feed.is_open
+
+    def take(self, piece: Piece, data: memoryview) -> None:
+        self._segments[piece.unit].feed.put(piece.row, data)
+
+    def fail(self, piece: Piece, error: StratalogError) -> None:
+        self._segments[piece.unit].feed.fail(RowFailedError(piece.row, error))
+
+    async def make(self, segment: "_Segment") -> None:
+        try:
+            segment.outcome = await segment.upload()
+        except Exception as error:
+            segment.outcome = unit_failed(segment.plan.token, error)
+            siblings = self._of_token[segment.plan.token]
+            for later in siblings[siblings.index(segment) + 1 :]:
+                later.feed.fail(EarlierSegmentFailedError("an earlier segment has failed"))
+
+    def done(self) -> TaskDone:
+        """Of each token what was made before its first failure."""
+        logs: list[LogMade] = []
+        failed: dict[ClaimToken, UnitFailed] = {}
+        for segment in self._segments:
+            match segment.outcome:
+                case UnitFailed() as failure:
+                    failed.setdefault(failure.token, failure)
+                case LogMade() as log if log.token not in failed:
+                    logs.append(log)
+        return TaskDone(logs=logs, failed=[*failed.values()])
+
+
+class _Segment:
+    """One segment in the making."""
+
+    def __init__(
+        self, plan: SegmentPlan, place: OpenWorkplace, feed: Feed, ending: asyncio.Semaphore
+    ) -> None:
+        self.plan = plan
+        self.feed = feed
+        self.outcome: LogMade | UnitFailed | None = None
+        self._place = place
+        self._ending = ending
+        self._is_ending = False
+        self._built: BuiltLog | None = None
+
+    async def upload(self) -> LogMade:
+        plan, place = self.plan, self._place
+        segment_id = SegmentId(UUID(bytes=place.entropy(16), version=4))
+        key_base = segment_key_base(
+            place.segments_prefix,
+            plan.topic_name,
+            plan.topic_id,
+            plan.partition,
+            plan.base_offset,
+            segment_id,
+        )
+        try:
+            uploaded = await upload_log(
+                place.segments, key_base, self._batches(), place.encoding, place.keys
+            )
+        finally:
+            self.feed.close()
+            if self._is_ending:
+                self._ending.release()
+        assert self._built is not None, "a store takes the whole stream"
+        return LogMade(
+            token=plan.token,
+            segment_id=segment_id,
+            key_base=key_base,
+            built=self._built,
+            uploaded=uploaded,
+        )
+
+    async def _batches(self) -> AsyncIterator[Buffer]:
+        """The records, checked and stamped. If one is not as it should be, nothing is stored."""
+        plan = self.plan
+        builder = SegmentBuilder(plan.base_offset, index_interval_bytes=plan.index_interval_bytes)
+        while rows := await self.feed.take():
+            for row, data in rows:
+                try:
+                    checked = builder.add(data, source_run(row))
+                except StratalogError as error:
+                    raise RowFailedError(row, error) from error
+                yield checked
+        self._built = self._checked(builder.finish())
+        await self._ending.acquire()
+        self._is_ending = True
+
+    def _checked(self, built: BuiltLog) -> BuiltLog:
+        planned = (self.plan.last_offset, self.plan.size_bytes)
+        if (built.last_offset, built.size_bytes) != planned:
+            raise UnitMismatchError(
+                f"the segment at offset {built.base_offset} ends at {built.last_offset} and has"
+                f" {built.size_bytes} bytes; planned were {planned[0]} and {planned[1]}"
+            )
+        return built
+
+
+def source_run(row: Coordinates) -> SourceRun:
+    """What a segment's builder must know of a row."""
+    stamps_time = not row.stamped and row.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return SourceRun(
+        base_offset=row.base_offset,
+        last_offset=row.last_offset,
+        leader_epoch=row.leader_epoch,
+        stamped=row.stamped,
+        append_time_ms=row.committed_ms if stamps_time else None,
+    )

@@ -1,0 +1,37 @@
+"""What an executor does with a task. Plain and synchronous, for any Python worker process."""
+
+import asyncio
+import os
+from dataclasses import replace
+
+from stratalog.clock import Clock, SystemClock
+from stratalog.ids import Entropy
+from stratalog.pipeline.memory import keep_freed_memory
+from stratalog.pipeline.merge_task import run_merge
+from stratalog.pipeline.split_task import run_split
+from stratalog.pipeline.tasks import MergeTask, SplitTask, Task, TaskDone, Workplace
+from stratalog.pipeline.workplace import opened
+
+
+def run_task(task: Task, workplace: Workplace) -> TaskDone:
+    """Read, check, sort and write what the task says. It raises only if nothing can be done."""
+    keep_freed_memory()
+    return asyncio.run(run_in_loop(task, workplace))
+
+
+async def run_in_loop(
+    task: Task,
+    workplace: Workplace,
+    *,
+    clock: Clock | None = None,
+    entropy: Entropy = os.urandom,
+) -> TaskDone:
+    clock = clock or SystemClock()
+    started = clock.monotonic()
+    async with opened(workplace, clock=clock, entropy=entropy) as place:
+        match task:
+            case MergeTask():
+                done = await run_merge(task, place)
+            case SplitTask():
+                done = await run_split(task, place)
+    return replace(done, effort=place.effort(clock.monotonic() - started))

@@ -1,0 +1,456 @@
+"""Claims: one run at a time works on a partition, and only while its claim lasts."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+from tests.contract.control.building import batch, commit, part, state_of
+from tests.contract.control.conftest import empty
+from tests.contract.control.pipeline_building import (
+    LONG_MS,
+    MAX_ATTEMPTS,
+    claim,
+    claim_all,
+    expire,
+    new_run,
+    rows_in,
+    split,
+    wish,
+)
+from tests.contract.control.segment_building import chain_of, finished
+from tests.contract.control.test_control_retention_locks import transaction, waiting_backend
+from tests.contract.control.tiers import assert_consistent
+
+from stratalog.control.database import Database
+from stratalog.control.model import Topic
+from stratalog.control.open import open_control_plane
+from stratalog.control.pipeline_model import SplitOutcome, UnitKind
+from stratalog.control.plane import BoundaryMovedError, ClaimLostError, ControlPlane
+from stratalog.control.segment_model import ChainOutcome
+from stratalog.ids import Offset, PartitionIndex, TopicPartition
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+async def server(control_dsn: str) -> AsyncIterator[ControlPlane]:
+    await empty(control_dsn)
+    plane = await open_control_plane(control_dsn)
+    yield plane
+    await plane.close()
+
+
+async def expire_claims(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("UPDATE claims SET expires_ms = 1 WHERE token IS NOT NULL")
+    await connection.close()
+
+
+async def attempts_of(database: Database, key: TopicPartition) -> tuple[int, str | None, bool]:
+    """Failures, the last error, and whether it is parked."""
+    rows = await database.read(
+        lambda connection: connection.fetch(
+            "SELECT attempts, error, parked_ms FROM claims WHERE topic_id = $1 AND partition = $2",
+            *key,
+        )
+    )
+    return rows[0][0], rows[0][1], rows[0][2] is not None
+
+
+# Who gets one.
+
+
+async def test_a_claim_says_what_was_claimed_and_until_when(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    run = new_run()
+    [claimed] = await plane.claim_ranges(
+        run, [wish(part(topic, 1), 5, 17)], duration_ms=LONG_MS, max_attempts=MAX_ATTEMPTS
+    )
+    assert (claimed.run_id, claimed.partition) == (run, part(topic, 1))
+    assert (claimed.first_offset, claimed.end_offset, claimed.attempts) == (5, 17, 0)
+    assert claimed.kind is UnitKind.SPLIT
+    [(now_ms,)] = await database.read(lambda connection: connection.fetch("SELECT {now_ms}"))
+    assert 0 < claimed.expires_ms - now_ms <= LONG_MS
+
+
+async def test_what_one_run_holds_another_does_not_get(plane: ControlPlane, topic: Topic) -> None:
+    first, second = part(topic, 0), part(topic, 1)
+    await claim(plane, first)
+    claims = await claim_all(plane, new_run(), first, second)
+    assert [each.partition for each in claims] == [second]
+
+
+async def test_a_partition_has_one_claim_however_often_it_is_wished_for(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    wishes = [wish(part(topic), 0, 5), wish(part(topic), 5, 9)]
+    [claimed] = await plane.claim_ranges(
+        new_run(), wishes, duration_ms=LONG_MS, max_attempts=MAX_ATTEMPTS
+    )
+    assert claimed.end_offset == 5
+
+
+async def test_a_run_that_asks_again_gets_its_own_claims_under_new_tokens(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key, run = part(topic), new_run()
+    before = await claim(plane, key, run)
+    after = await claim(plane, key, run)
+    assert before != after
+    assert await plane.renew_claims(run, duration_ms=LONG_MS) == {after}
+    assert await attempts_of(database, key) == (0, None, False)
+
+
+async def test_what_does_not_exist_is_not_claimed(plane: ControlPlane, topic: Topic) -> None:
+    gone = await plane.create_topic("gone", partition_count=1, configs={})
+    await plane.delete_topic(gone.id)
+    beyond = TopicPartition(topic.id, PartitionIndex(3))
+    assert await claim_all(plane, new_run(), part(gone), beyond) == []
+    assert await claim_all(plane, new_run()) == []
+
+
+async def test_runs_that_claim_at_once_share_the_partitions(
+    plane: ControlPlane, other: ControlPlane
+) -> None:
+    topic = await plane.create_topic("wide", partition_count=40, configs={})
+    keys = [part(topic, index) for index in range(40)]
+    answers = await asyncio.gather(
+        *(
+            claim_all(each, new_run(), *order)
+            for each in (plane, other)
+            for order in (keys, keys[::-1], keys[7:], keys[:31])
+        )
+    )
+    claimed = [each.partition for answer in answers for each in answer]
+    assert sorted(claimed) == keys
+
+
+# Renewal and the end.
+
+
+async def test_only_the_claims_of_the_run_that_have_not_expired_are_renewed(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    mine, stranger = new_run(), new_run()
+    await claim(plane, part(topic, 0), mine)
+    await expire(database)
+    alive = await claim(plane, part(topic, 1), mine, duration_ms=5_000)
+    await claim(plane, part(topic, 2), stranger)
+    assert await plane.renew_claims(mine, duration_ms=LONG_MS) == {alive}
+    assert await plane.renew_claims(new_run(), duration_ms=LONG_MS) == set()
+    [(expires_ms, now_ms)] = await database.read(
+        lambda connection: connection.fetch(
+            "SELECT expires_ms, {now_ms} FROM claims WHERE token = $1", alive
+        )
+    )
+    assert expires_ms - now_ms > 5_000
+
+
+async def test_a_released_claim_can_be_had_by_others(plane: ControlPlane, topic: Topic) -> None:
+    run = new_run()
+    token = await claim(plane, part(topic), run)
+    await plane.release_claims([token])
+    assert await plane.renew_claims(run, duration_ms=LONG_MS) == set()
+    assert await claim(plane, part(topic)) != token
+
+
+async def test_an_expired_claim_is_taken_over_and_counts_as_a_failure(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key, silent = part(topic), new_run()
+    await claim(plane, key, silent)
+    assert await claim_all(plane, new_run(), key) == []
+    await expire(database)
+    [taken] = await claim_all(plane, new_run(), key)
+    assert taken.attempts == 1
+    attempts, error, parked = await attempts_of(database, key)
+    assert (attempts, parked) == (1, False)
+    assert str(silent) in (error or "")
+
+
+async def test_a_stranger_can_neither_renew_nor_release_nor_fail_a_claim(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    """The stranger is the former holder, who wakes up late."""
+    key, late, holder = part(topic), new_run(), new_run()
+    old_token = await claim(plane, key, late)
+    await expire(database)
+    token = await claim(plane, key, holder)
+    assert await plane.renew_claims(late, duration_ms=LONG_MS) == set()
+    await plane.release_claims([old_token])
+    assert await plane.fail_claims({old_token: "late"}, max_attempts=1) == []
+    assert await claim_all(plane, new_run(), key) == []
+    assert await plane.renew_claims(holder, duration_ms=LONG_MS) == {token}
+    assert (await attempts_of(database, key))[0] == 1
+
+
+# Failures.
+
+
+async def test_failures_in_a_row_park_a_partition_and_success_forgets_them(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    for number in (1, 2):
+        errors = {await claim(plane, key): f"bad block {number}\0"}
+        assert await plane.fail_claims(errors, max_attempts=3) == []
+        assert await attempts_of(database, key) == (number, f"bad block {number}", False)
+    await plane.release_claims([await claim(plane, key)], succeeded=False)
+    assert (await attempts_of(database, key))[0] == 2
+    await plane.release_claims([await claim(plane, key)])
+    assert await attempts_of(database, key) == (0, None, False)
+    for number in (1, 2, 3):
+        parked = await plane.fail_claims({await claim(plane, key): "bad"}, max_attempts=3)
+        assert parked == ([key] if number == 3 else [])
+    assert await claim_all(plane, new_run(), key, part(topic, 1)) != []
+    assert await claim_all(plane, new_run(), key) == []
+
+
+async def test_a_partition_that_silences_its_run_every_time_is_parked(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    for number in range(MAX_ATTEMPTS):
+        [taken] = await claim_all(plane, new_run(), key)
+        assert taken.attempts == number
+        await expire(database)
+    for _ in range(2):
+        assert await claim_all(plane, new_run(), key) == []
+        attempts, error, parked = await attempts_of(database, key)
+        assert (attempts, parked) == (MAX_ATTEMPTS, True)
+        assert "went silent" in (error or "")
+
+
+async def test_an_unparked_partition_starts_anew(plane: ControlPlane, topic: Topic) -> None:
+    keys = [part(topic, index) for index in range(3)]
+    tokens = [each.token for each in await claim_all(plane, new_run(), *keys)]
+    assert await plane.fail_claims(dict.fromkeys(tokens, "bad"), max_attempts=1) == keys
+    assert await plane.unpark(topic.id, PartitionIndex(1)) == 1
+    assert [each.partition for each in await claim_all(plane, new_run(), *keys)] == [keys[1]]
+    assert await plane.unpark(topic.id) == 2
+    claims = await claim_all(plane, new_run(), *keys)
+    assert [(each.partition, each.attempts) for each in claims] == [(keys[0], 0), (keys[2], 0)]
+
+
+async def test_parked_partitions_are_claimed_when_asked_for_but_not_for_ever(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    await plane.fail_claims({await claim(plane, key): "bad"}, max_attempts=1)
+    await plane.release_claims([await claim(plane, key, also_parked=True)])
+    assert await attempts_of(database, key) == (1, "bad", True)
+    token = await claim(plane, key, also_parked=True, max_attempts=1)
+    assert await plane.fail_claims({token: "worse"}, max_attempts=1) == []
+    assert await attempts_of(database, key) == (2, "worse", True)
+    assert await claim_all(plane, new_run(), key, also_parked=True, max_attempts=1) == []
+    assert await claim_all(plane, new_run(), key, also_parked=True, max_attempts=2) != []
+    await expire(database)
+    assert await claim_all(plane, new_run(), key, also_parked=True, max_attempts=1) == []
+    assert (await attempts_of(database, key))[0] == 3
+
+
+# Commits under a claim.
+
+
+async def test_a_segment_is_chained_under_a_claim(plane: ControlPlane, topic: Topic) -> None:
+    key = part(topic)
+    await commit(plane, batch(key, 5))
+    segment_id = await finished(plane, key, 0, 4)
+    token = await claim(plane, key)
+    assert await plane.chain_segment(segment_id, claim=token) is ChainOutcome.CHAINED
+    await plane.release_claims([token])
+    # An unknown outcome is looked up in this way, also after the claim is lost.
+    assert await plane.chain_segment(segment_id, claim=token) is ChainOutcome.CHAINED
+
+
+@pytest.mark.parametrize("end", ["expired", "released", "another partition's"])
+async def test_nothing_is_chained_without_the_claim(
+    plane: ControlPlane, topic: Topic, database: Database, end: str
+) -> None:
+    key = part(topic)
+    await commit(plane, batch(key, 5))
+    segment_id = await finished(plane, key, 0, 4)
+    token = await claim(plane, part(topic, 1) if end.startswith("another") else key)
+    if end == "expired":
+        await expire(database)
+    if end == "released":
+        await plane.release_claims([token])
+    with pytest.raises(ClaimLostError, match="partition 0"):
+        await plane.chain_segment(segment_id, claim=token)
+    assert await chain_of(plane, key) == []
+    assert (await state_of(plane, key)).block_start == 0
+
+
+async def test_the_commits_of_an_owner_who_wakes_up_late_fail_and_the_new_owners_succeed(
+    plane: ControlPlane, other: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    for _ in range(4):
+        await commit(plane, batch(key, 5))
+    rows = await rows_in(plane, key)
+    late = await claim(plane, key)
+    late_segment, late_split = await finished(plane, key, 0, 9), split((late, rows[2:]))
+    await expire(database)
+    token = await claim(other, key)
+    new_segment = await finished(other, key, 0, 9)
+    for _ in range(2):
+        with pytest.raises(ClaimLostError):
+            await plane.chain_segment(late_segment, claim=late)
+        assert await plane.commit_split(late_split) == [SplitOutcome.CLAIM_LOST]
+        # The second time, with the boundaries and the rows moved by the new owner.
+        assert await other.chain_segment(new_segment, claim=token) is ChainOutcome.CHAINED
+    assert await other.commit_split(split((token, rows[2:]))) == [SplitOutcome.SWAPPED]
+    assert await plane.commit_split(late_split) == [SplitOutcome.CLAIM_LOST]
+    assert await chain_of(plane, key) == [(0, 9)]
+    assert [row.base_offset for row in await rows_in(plane, key)] == [10]
+    await assert_consistent(plane, key)
+
+
+async def test_what_was_deleted_in_mid_merge_is_overtaken_under_a_claim_too(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    for _ in range(2):
+        await commit(plane, batch(key, 5))
+    token = await claim(plane, key)
+    first, second = await finished(plane, key, 0, 4), await finished(plane, key, 5, 9)
+    await plane.delete_records({key: Offset(5)})
+    assert await plane.chain_segment(first, claim=token) is ChainOutcome.OVERTAKEN
+    assert await plane.chain_segment(second, claim=token) is ChainOutcome.CHAINED
+    assert await chain_of(plane, key) == [(5, 9)]
+    await assert_consistent(plane, key)
+
+
+async def test_the_end_of_a_topic_ends_its_claims(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    await commit(plane, batch(key, 5))
+    rows, token = await rows_in(plane, key), await claim(plane, key)
+    segment_id = await finished(plane, key, 0, 4)
+    await plane.pause_pipeline(topic.id)
+    await plane.delete_topic(topic.id)
+    assert await plane.commit_split(split((token, rows))) == [SplitOutcome.ROWS_CHANGED]
+    assert await plane.chain_segment(segment_id, claim=token) is ChainOutcome.OVERTAKEN
+    while await plane.purge_deleted_topics(max_rows=100):
+        pass
+    for table in ("claims", "pipeline_topics", "batches"):
+        query = f"SELECT 1 FROM {table}"
+        assert await database.read(lambda connection, q=query: connection.fetch(q)) == []
+    assert await plane.commit_split(split((token, rows))) == [SplitOutcome.CLAIM_LOST]
+    assert {each.kind for each in await plane.objects(limit=10)} == {"block"}
+
+
+# Locks, on PostgreSQL.
+
+
+async def test_a_claim_under_which_somebody_commits_is_passed_by(
+    server: ControlPlane, control_dsn: str
+) -> None:
+    """Also if it has expired meanwhile: the commit has checked it, and will be there first."""
+    topic = await server.create_topic("orders", partition_count=2, configs={})
+    keys = [part(topic, 0), part(topic, 1)]
+    await claim_all(server, new_run(), *keys)
+    await expire_claims(control_dsn)
+    async with transaction(control_dsn) as committing:
+        await committing.execute("SELECT 1 FROM claims WHERE partition = 0 FOR UPDATE")
+        claims = await asyncio.wait_for(claim_all(server, new_run(), *keys), PATIENCE_S)
+        assert [each.partition for each in claims] == [keys[1]]
+    claims = await claim_all(server, new_run(), *keys)
+    assert [each.partition for each in claims] == [keys[0]]
+
+
+@pytest.mark.parametrize("commit_of", ["segment", "split"])
+async def test_a_commit_holds_its_claim_until_its_end(
+    server: ControlPlane, control_dsn: str, commit_of: str
+) -> None:
+    """The commit is held up after its check, by a lock on something that it changes last."""
+    topic = await server.create_topic("orders", partition_count=1, configs={})
+    key = part(topic)
+    await commit(server, batch(key, 5))
+    rows, token = await rows_in(server, key), await claim(server, key)
+    segment_id = await finished(server, key, 0, 4)
+    file = split((token, rows))
+    async with transaction(control_dsn) as holder:
+        if commit_of == "segment":
+            await holder.execute("SELECT 1 FROM segments FOR UPDATE")
+            task: asyncio.Task[object] = asyncio.create_task(
+                server.chain_segment(segment_id, claim=token)
+            )
+        else:
+            await holder.execute("SELECT 1 FROM batches FOR UPDATE")
+            task = asyncio.create_task(server.commit_split(file))
+        await waiting_backend(holder)
+        other = await asyncpg.connect(control_dsn)
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await other.execute("SELECT 1 FROM claims FOR UPDATE NOWAIT")
+        await other.close()
+    assert await asyncio.wait_for(task, PATIENCE_S) in (
+        ChainOutcome.CHAINED,
+        [SplitOutcome.SWAPPED],
+    )
+
+
+async def test_a_merge_that_waits_while_its_claim_is_taken_over_fails(
+    server: ControlPlane, control_dsn: str
+) -> None:
+    """It waits for the head, and has planned with a claim that it held then."""
+    topic = await server.create_topic("orders", partition_count=1, configs={})
+    key = part(topic)
+    await commit(server, batch(key, 5))
+    token, segment_id = await claim(server, key), await finished(server, key, 0, 4)
+    file = split((token, await rows_in(server, key)))
+    async with transaction(control_dsn) as committing:
+        await committing.execute("SELECT 1 FROM heads FOR UPDATE")
+        chaining = asyncio.create_task(server.chain_segment(segment_id, claim=token))
+        await waiting_backend(committing)
+        swapping = asyncio.create_task(server.commit_split(file))
+        await expire_claims(control_dsn)
+        taken = await claim(server, key)
+    with pytest.raises(ClaimLostError):
+        await asyncio.wait_for(chaining, PATIENCE_S)
+    assert await asyncio.wait_for(swapping, PATIENCE_S) == [SplitOutcome.CLAIM_LOST]
+    assert await server.chain_segment(segment_id, claim=taken) is ChainOutcome.CHAINED
+
+
+async def test_two_runs_with_deletes_between_them_leave_every_partition_whole(
+    plane: ControlPlane, other: ControlPlane, database: Database
+) -> None:
+    """Both merge and split the same partitions, with claims that expire under their hands."""
+    topic = await plane.create_topic("busy", partition_count=4, configs={})
+    keys = [part(topic, index) for index in range(4)]
+    for _ in range(8):
+        await commit(plane, *(batch(key, 5) for key in keys))
+
+    outcomes: set[object] = set()
+
+    async def work(each: ControlPlane, number: int) -> None:
+        for claimed in await claim_all(each, new_run(), *keys, max_attempts=1_000):
+            key = claimed.partition
+            state = await state_of(each, key)
+            rows = [row for row in await rows_in(each, key) if row.base_offset >= state.block_start]
+            if number % 2:
+                outcomes.update(await each.commit_split(split((claimed.token, rows[1:3]))))
+            else:
+                segment_id = await finished(each, key, rows[0].base_offset, rows[0].last_offset)
+                try:
+                    outcomes.add(await each.chain_segment(segment_id, claim=claimed.token))
+                except (ClaimLostError, BoundaryMovedError) as error:
+                    outcomes.add(type(error))
+                    await each.delete_segments([segment_id])
+
+    async def disturb() -> None:
+        for number, key in enumerate(keys):
+            await commit(plane, batch(key, 5))
+            await expire(database)
+            await plane.delete_records({key: Offset(4 * number)})
+
+    for number in range(60):
+        await asyncio.gather(work(plane, number), work(other, number + 1), disturb())
+        for key in keys:
+            await assert_consistent(plane, key)
+        if number > 5 and {SplitOutcome.SWAPPED, ChainOutcome.CHAINED, ClaimLostError} <= outcomes:
+            return
+    pytest.fail(f"of all that may happen only this did: {outcomes}")

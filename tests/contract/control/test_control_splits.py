@@ -1,0 +1,365 @@
+"""Split commits: planned rows are swapped for rows into a split file, all of a part or none."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.contract.control.building import (
+    batch,
+    block,
+    change,
+    commit,
+    part,
+    rows_of,
+    span,
+    state_of,
+)
+from tests.contract.control.pipeline_building import claim, expire, rows_in, split
+from tests.contract.control.segment_building import finished
+from tests.contract.control.tiers import assert_consistent
+
+from stratalog.control.database import Database
+from stratalog.control.model import Coordinates, ObjectKind, Topic
+from stratalog.control.pipeline_model import SplitOutcome, SplitToCommit
+from stratalog.control.plane import BarredObjectError, ControlPlane
+from stratalog.control.splits import SplitRefusedError
+from stratalog.ids import ObjectId, Offset, TopicPartition
+
+SWAPPED, ROWS_CHANGED, CLAIM_LOST = SplitOutcome
+
+
+async def write(plane: ControlPlane, *keys: TopicPartition, blocks: int = 3) -> None:
+    """Blocks with 5 records and 100 bytes of each partition."""
+    for _ in range(blocks):
+        await commit(plane, *(batch(key, 5) for key in keys))
+
+
+async def live(plane: ControlPlane) -> dict[ObjectId, ObjectKind]:
+    return {
+        each.object_id: each.kind
+        for each in await plane.objects(limit=1_000)
+        if each.marked_ms is None
+    }
+
+
+async def marked(plane: ControlPlane) -> set[ObjectId]:
+    return {each.object_id for each in await plane.marked_objects(grace_ms=0, limit=1_000)}
+
+
+# What a swap does.
+
+
+async def test_swapped_rows_are_read_from_the_split_file(plane: ControlPlane, topic: Topic) -> None:
+    key = part(topic)
+    await write(plane, key)
+    before, rows = await state_of(plane, key), await rows_in(plane, key)
+    file = split((await claim(plane, key), rows[:2]))
+    assert await plane.commit_split(file) == [SWAPPED]
+    [found] = await plane.find_batches([span(key, 3)])
+    assert list(found.rows) == [*file.parts[0].new_rows, rows[2]]
+    assert found.rows[0].stamped
+    assert await state_of(plane, key) == before
+    assert await live(plane) == {
+        file.object_id: ObjectKind.SPLIT,
+        rows[2].object_id: ObjectKind.BLOCK,
+    }
+    assert await marked(plane) == {row.object_id for row in rows[:2]}
+    await assert_consistent(plane, key)
+
+
+async def test_a_block_is_marked_with_the_last_of_its_partitions(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    keys = [part(topic, 0), part(topic, 1)]
+    await write(plane, *keys, blocks=2)
+    blocks = {row.object_id for row in await rows_in(plane, keys[0])}
+    for key, expected in zip(keys, (set(), blocks), strict=True):
+        file = split((await claim(plane, key), await rows_in(plane, key)))
+        assert await plane.commit_split(file) == [SWAPPED]
+        assert await marked(plane) == expected
+
+
+async def test_a_part_that_does_not_fit_costs_only_itself(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    keys = [part(topic, index) for index in range(3)]
+    await write(plane, *keys)
+    parts = [(await claim(plane, key), await rows_in(plane, key)) for key in keys]
+    await plane.delete_records({keys[0]: Offset(5)})
+    await plane.release_claims([parts[1][0]])
+    file = split(*parts)
+    assert await plane.commit_split(file) == [ROWS_CHANGED, CLAIM_LOST, SWAPPED]
+    assert [len(await rows_in(plane, key)) for key in keys] == [2, 3, 1]
+    assert (await live(plane))[file.object_id] is ObjectKind.SPLIT
+    for key in keys:
+        await assert_consistent(plane, key)
+
+
+async def test_split_files_are_split_again(plane: ControlPlane, topic: Topic) -> None:
+    key = part(topic)
+    await write(plane, key, blocks=4)
+    token = await claim(plane, key)
+    rows = await rows_in(plane, key)
+    first = split((token, rows[:2]))
+    assert await plane.commit_split(first) == [SWAPPED]
+    assert await plane.commit_split(split((token, await rows_in(plane, key)))) == [SWAPPED]
+    assert await rows_of(plane, key) == [(0, 19)]
+    assert first.object_id in await marked(plane)
+
+
+async def test_records_that_are_written_meanwhile_do_not_disturb(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await write(plane, key)
+    file = split((await claim(plane, key), await rows_in(plane, key)))
+    await write(plane, key, blocks=1)
+    assert await plane.commit_split(file) == [SWAPPED]
+    assert await rows_of(plane, key) == [(0, 14), (15, 19)]
+    await assert_consistent(plane, key)
+
+
+async def test_a_lease_keeps_the_objects_that_its_holder_may_be_reading(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await write(plane, key)
+    rows = await rows_in(plane, key)
+    lease = await plane.take_lease("scan", duration_ms=60_000)
+    assert await plane.commit_split(split((await claim(plane, key), rows))) == [SWAPPED]
+    assert await marked(plane) == set()
+    await plane.release_lease(lease.lease_id)
+    assert await marked(plane) == {row.object_id for row in rows}
+
+
+# What is not as planned.
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"base_offset": 6},
+        {"last_offset": 8},
+        {"byte_offset": 1},
+        {"byte_size": 99},
+        {"object_id": ObjectId(UUID(int=7))},
+    ],
+    ids=str,
+)
+async def test_rows_that_are_not_exactly_the_planned_ones_stay(
+    plane: ControlPlane, topic: Topic, database: Database, changed: dict[str, Any]
+) -> None:
+    key = part(topic)
+    await write(plane, key)
+    file = split((await claim(plane, key), await rows_in(plane, key)))
+    [column] = changed
+    sql = f"UPDATE batches SET {column} = $1 WHERE base_offset = 5"
+    await change(database, sql, changed[column])
+    assert await plane.commit_split(file) == [ROWS_CHANGED]
+    assert file.object_id not in await live(plane)
+    rows = await database.read(lambda c: c.fetch("SELECT base_offset FROM batches WHERE stamped"))
+    assert rows == []
+    assert await marked(plane) == set()
+
+
+@pytest.mark.parametrize(("start", "outcome"), [(4, SWAPPED), (5, ROWS_CHANGED)])
+async def test_rows_that_were_deleted_meanwhile_do_not_come_back(
+    plane: ControlPlane, topic: Topic, start: int, outcome: SplitOutcome
+) -> None:
+    """A row goes when its last record does."""
+    key = part(topic)
+    await write(plane, key)
+    file = split((await claim(plane, key), await rows_in(plane, key)))
+    await plane.delete_records({key: Offset(start)})
+    assert await plane.commit_split(file) == [outcome]
+    assert (await state_of(plane, key)).log_start == start
+    await assert_consistent(plane, key)
+
+
+async def test_rows_that_wait_for_their_deletion_are_not_swapped(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    await write(plane, key)
+    file = split((await claim(plane, key), await rows_in(plane, key)))
+    await change(database, "UPDATE partitions SET log_start = 1, block_start = 1")
+    assert await plane.commit_split(file) == [ROWS_CHANGED]
+    assert len(await rows_of(plane, key)) == 3
+
+
+async def test_rows_that_a_segment_replaced_are_not_swapped(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await write(plane, key)
+    file = split((await claim(plane, key), await rows_in(plane, key)))
+    await plane.chain_segment(await finished(plane, key, 0, 4))
+    assert await plane.commit_split(file) == [ROWS_CHANGED]
+    await assert_consistent(plane, key)
+
+
+# Doubt, and the sweeper.
+
+
+async def test_a_repeated_commit_is_answered_in_the_same_way(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    keys = [part(topic, index) for index in range(3)]
+    await write(plane, *keys)
+    tokens = [await claim(plane, key) for key in keys]
+    file = split(*[(t, await rows_in(plane, k)) for t, k in zip(tokens, keys, strict=True)])
+    # The first call was interrupted after its first part.
+    await plane.commit_split(replace(file, parts=file.parts[:1]))
+    await plane.delete_records({keys[1]: Offset(15)})
+    for _ in range(2):
+        assert await plane.commit_split(file) == [SWAPPED, ROWS_CHANGED, SWAPPED]
+        assert await rows_of(plane, keys[0]) == await rows_of(plane, keys[2]) == [(0, 14)]
+    await expire(database)
+    assert await plane.commit_split(file) == [SWAPPED, CLAIM_LOST, SWAPPED]
+    for key in keys:
+        await assert_consistent(plane, key)
+
+
+async def test_a_file_that_the_sweeper_gave_up_is_refused(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await write(plane, key)
+    file = split((await claim(plane, key), await rows_in(plane, key)))
+    assert await plane.bar_objects({file.object_id: file.key}) == {file.object_id}
+    with pytest.raises(BarredObjectError, match=file.key):
+        await plane.commit_split(file)
+    assert len(await rows_of(plane, key)) == 3
+    assert await marked(plane) == set()
+
+
+async def test_of_a_commit_and_the_sweeper_one_gets_the_file(
+    plane: ControlPlane, other: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    token = await claim(plane, key)
+    for _ in range(10):
+        await write(plane, key, blocks=1)
+        rows = await rows_in(plane, key)
+        file = split((token, rows))
+        outcome, barred = await asyncio.gather(
+            plane.commit_split(file),
+            other.bar_objects({file.object_id: file.key}),
+            return_exceptions=True,
+        )
+        if isinstance(outcome, BarredObjectError):
+            assert barred == {file.object_id}
+            assert await rows_in(plane, key) == rows
+        else:
+            assert (outcome, barred) == ([SWAPPED], set())
+        await assert_consistent(plane, key)
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+async def test_a_file_that_lost_its_rows_is_never_referred_to_again(
+    plane: ControlPlane, topic: Topic, *, forgotten: bool
+) -> None:
+    """It is about to be deleted, or is deleted already, when the rest of its commit comes."""
+    keys = [part(topic, 0), part(topic, 1)]
+    await write(plane, *keys)
+    file = split(*[(await claim(plane, key), await rows_in(plane, key)) for key in keys])
+    assert await plane.commit_split(replace(file, parts=file.parts[:1])) == [SWAPPED]
+    await plane.delete_records({keys[0]: Offset(15)})
+    assert file.object_id in await marked(plane)
+    if forgotten:
+        await plane.forget_objects([file.object_id])
+        await plane.forget_answers(older_than_ms=60_000)
+    assert await plane.commit_split(file) == [ROWS_CHANGED, ROWS_CHANGED]
+    assert len(await rows_of(plane, keys[1])) == 3
+
+
+# Mistakes.
+
+
+def _broken(file: SplitToCommit, **changes: Any) -> SplitToCommit:
+    [made] = file.parts
+    return replace(file, parts=[replace(made, **changes)])
+
+
+def _changed(rows: Sequence[Coordinates], index: int, **changes: Any) -> list[Coordinates]:
+    return [replace(row, **changes) if i == index else row for i, row in enumerate(rows)]
+
+
+async def test_parts_that_do_not_fit_together_are_refused_as_a_whole(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await write(plane, key)
+    rows, token = await rows_in(plane, key), await claim(plane, key)
+    good = split((token, rows))
+    new = good.parts[0].new_rows
+    late = rows[-1].committed_ms + 1
+    broken = {
+        "no rows": _broken(good, new_rows=[]),
+        "another partition": _broken(good, new_rows=_changed(new, 0, partition=1)),
+        "a hole": _broken(good, old_rows=[rows[0], rows[2]]),
+        "cannot become": _broken(good, old_rows=rows[:2]),
+        "bytes cannot become": _broken(good, new_rows=_changed(new, 0, byte_size=299)),
+        "stamped": _broken(good, new_rows=_changed(new, 0, stamped=False)),
+        "in this file": _broken(good, new_rows=_changed(new, 0, object_id=rows[0].object_id)),
+        "beyond the 299 bytes": replace(good, size_bytes=299),
+        "beyond": _broken(good, new_rows=_changed(new, 0, byte_offset=-1)),
+        "commit times": _broken(good, new_rows=_changed(new, 0, committed_ms=late)),
+    }
+    for named, file in broken.items():
+        with pytest.raises(SplitRefusedError, match=named):
+            await plane.commit_split(file)
+    assert await rows_in(plane, key) == rows
+    assert good.object_id not in await live(plane)
+    assert await plane.commit_split(good) == [SWAPPED]
+
+
+# Objects that are mostly dead.
+
+
+async def test_objects_of_which_little_is_left_are_found_with_what_is_left(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    keys = [part(topic, index) for index in range(3)]
+    sizes = (100, 300, 600)
+    first = block(*(batch(key, 5, size=size) for key, size in zip(keys, sizes, strict=True)))
+    second = block(*(batch(key, 5, size=size) for key, size in zip(keys, sizes, strict=True)))
+    await plane.commit_blocks([first, second])
+
+    async def dead(part_left: float, older_than_ms: int = 0, limit: int = 10) -> list[ObjectId]:
+        return await plane.mostly_dead_objects(
+            older_than_ms=older_than_ms, max_live_part=part_left, limit=limit
+        )
+
+    assert await dead(0.99) == []
+    assert len(await dead(1.0)) == 2
+    await plane.delete_records({keys[2]: Offset(5)})
+    assert await dead(0.39) == []
+    assert await dead(0.4) == [first.object_id]
+    assert await dead(0.4, older_than_ms=60_000) == []
+    await change(database, "UPDATE objects SET committed_ms = committed_ms - 60000")
+    assert await dead(0.4, older_than_ms=60_000) == [first.object_id]
+    assert len(await dead(1.0, limit=1)) == 1
+    found = await plane.coordinates_in([first.object_id])
+    assert [(row.partition, row.base_offset, row.byte_size) for row in found] == [
+        (0, 0, 100),
+        (1, 0, 300),
+    ]
+    assert found[0] == (await rows_in(plane, keys[0]))[0]
+    await plane.delete_records({keys[0]: Offset(10), keys[1]: Offset(10), keys[2]: Offset(10)})
+    assert await dead(1.0) == await plane.coordinates_in([first.object_id]) == []
+
+
+async def test_rows_that_nobody_is_sent_to_are_not_worth_a_rewrite(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    await write(plane, key)
+    ids = [row.object_id for row in await rows_in(plane, key)]
+    await change(database, "UPDATE partitions SET log_start = 5, block_start = 5")
+    assert [row.base_offset for row in await plane.coordinates_in(ids)] == [5, 10]
+    await plane.delete_topic(topic.id)
+    assert await plane.coordinates_in(ids) == []

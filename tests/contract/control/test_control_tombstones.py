@@ -1,0 +1,80 @@
+"""Tombstones of segments: what the sweeper found without a row never becomes a segment."""
+
+import asyncio
+
+import pytest
+from tests.contract.control.building import batch, commit, part
+from tests.contract.control.segment_building import UPLOADED, finished, known, segment
+
+from stratalog.control.model import Topic
+from stratalog.control.plane import ControlPlane, SegmentStateError
+from stratalog.control.segment_model import SegmentState, SegmentToAdd, SegmentToBar
+
+
+def tombstone(added: SegmentToAdd) -> SegmentToBar:
+    return SegmentToBar(
+        topic_id=added.topic_id,
+        partition=added.partition,
+        base_offset=added.base_offset,
+        key_base=added.key_base,
+    )
+
+
+async def test_a_barred_segment_is_refused_and_handed_out_for_deletion(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    late = segment(part(topic), 5, 9)
+    assert await plane.bar_segments({late.segment_id: tombstone(late)}) == {late.segment_id}
+    with pytest.raises(SegmentStateError, match="build another"):
+        await plane.add_segment(late)
+    with pytest.raises(SegmentStateError):
+        await plane.finish_segment(late.segment_id, UPLOADED)
+    [doomed] = await plane.doomed_segments(grace_ms=0, limit=10)
+    assert (doomed.segment_id, doomed.key_base) == (late.segment_id, late.key_base)
+    assert (doomed.state, doomed.chained, doomed.owned, doomed.uploaded) == (
+        SegmentState.DELETE_STARTED,
+        False,
+        True,
+        None,
+    )
+    assert await plane.known_segments([late.segment_id]) == {late.segment_id}
+    await plane.forget_segments([late.segment_id])
+    assert await known(plane, late.segment_id) is None
+
+
+async def test_segments_that_have_a_row_are_not_barred(plane: ControlPlane, topic: Topic) -> None:
+    key = part(topic)
+    await commit(plane, batch(key, 5))
+    started, orphan = segment(key, 0, 4), segment(key, 0, 4)
+    await plane.add_segment(started)
+    done = await finished(plane, key, 0, 4)
+    await plane.chain_segment(done)
+    before = [await known(plane, each) for each in (started.segment_id, done)]
+    wanted = {each: tombstone(orphan) for each in (started.segment_id, done, orphan.segment_id)}
+    assert await plane.bar_segments(wanted) == {orphan.segment_id}
+    assert await plane.bar_segments(wanted) == set()
+    assert [await known(plane, each) for each in (started.segment_id, done)] == before
+    assert await plane.bar_segments({}) == set()
+
+
+async def test_of_the_sweeper_and_a_late_addition_one_gets_the_id(
+    plane: ControlPlane, other: ControlPlane, topic: Topic
+) -> None:
+    for _ in range(15):
+        late = segment(part(topic), 0, 4)
+        added, barred = await asyncio.gather(
+            plane.add_segment(late),
+            other.bar_segments({late.segment_id: tombstone(late)}),
+            return_exceptions=True,
+        )
+        assert barred == ({late.segment_id} if isinstance(added, SegmentStateError) else set())
+
+
+async def test_a_tombstone_of_a_deleted_topic_outlives_it(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    late = segment(part(topic), 0, 4)
+    await plane.bar_segments({late.segment_id: tombstone(late)})
+    await plane.delete_topic(topic.id)
+    assert await plane.purge_deleted_topics(max_rows=10) == 0
+    assert len(await plane.doomed_segments(grace_ms=0, limit=10)) == 1

@@ -1,0 +1,147 @@
+"""A real Spark cluster and a Spark Connect server for tests, started from pip's pyspark.
+
+Both are plain context managers. Each process is started by us in the foreground, keeps its files
+in a temporary folder, and is stopped by its own process id when the block ends.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+
+from stratalog.pipeline.java import find_java
+
+START_SECONDS = 90.0
+STOP_SECONDS = 20.0
+SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+WORKER_HOSTS = ("127.0.0.1", "127.0.0.2")
+"""Two addresses of one machine: Spark never runs two attempts of a task on the same host."""
+
+_HOME = Path(pyspark.__file__).parent
+
+
+@contextmanager
+def run_spark_cluster() -> Iterator[str]:
+    """A master and two workers of one core each. Answers the master's URL."""
+    port = _free_port()
+    url = f"spark://127.0.0.1:{port}"
+    with tempfile.TemporaryDirectory(prefix="stratalog-cluster-") as name, ExitStack() as stack:
+        folder = Path(name)
+        master = stack.enter_context(
+            _running("Master", WORKER_HOSTS[0], folder, ["--port", str(port)])
+        )
+        _await_port(port, master)
+        for host in WORKER_HOSTS:
+            arguments = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / host), url]
+            stack.enter_context(_running("Worker", host, folder, arguments))
+        yield url
+
+
+@contextmanager
+def run_connect_server() -> Iterator[str]:
+    """A Spark Connect server with two local cores. Answers its URL."""
+    port = _free_port()
+    conf = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.extraJavaOptions": SMALL_JVM,
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.ui.enabled": "false",
+    }
+    command = [str(_HOME / "bin" / "spark-submit"), "--master", "local[2,2]"]
+    command += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    with tempfile.TemporaryDirectory(prefix="stratalog-connect-") as folder:
+        environment = {"SPARK_LOCAL_IP": "127.0.0.1"}
+        with _process([*command, "spark-internal"], environment, Path(folder)) as server:
+            _await_port(port, server)
+            yield f"sc://127.0.0.1:{port}"
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes below one of ours, children of children included."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            parent = parent_of(int(entry.name))
+            if parent is not None:
+                parents[int(entry.name)] = parent
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def parent_of(pid: int) -> int | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(text.rpartition(")")[2].split()[1])
+
+
+def _running(
+    role: str, host: str, folder: Path, arguments: list[str]
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    command = [str(_HOME / "bin" / "spark-class")]
+    command += [f"org.apache.spark.deploy.{role.lower()}.{role}"]
+    environment = {
+        "SPARK_LOCAL_IP": host,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": f"{SMALL_JVM} -Dspark.master.rest.enabled=false",
+    }
+    arguments = ["--host", host, "--webui-port", "0", *arguments]
+    return _process(command + arguments, environment, folder)
+
+
+@contextmanager
+def _process(
+    command: list[str], environment: Mapping[str, str], folder: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
+    java = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
+    with (folder / "printed.log").open("ab") as printed:
+        process = subprocess.Popen(
+            command,
+            env={**inherited, **java, **environment},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=printed,
+        )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            assert process.poll() is None, f"{process.args} ended at once"
+            assert time.monotonic() < deadline, f"{process.args} does not listen on {port}"
+            time.sleep(0.1)
