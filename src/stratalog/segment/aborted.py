@@ -1,0 +1,48 @@
+"""The aborted transactions that a reader of committed records must leave out."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from stratalog.control.segment_model import Segment
+from stratalog.ids import Offset
+from stratalog.segment.index_bytes import IndexBytes
+from stratalog.segment.model import AbortedTransaction, IndexKind
+from stratalog.segment.txn_index import aborted_between, decode_aborted
+
+
+async def find_aborted(
+    indexes: IndexBytes,
+    segments: AsyncIterator[Segment] | Sequence[Segment],
+    first: Offset,
+    end: Offset,
+) -> list[AbortedTransaction]:
+    """Those with records in `[first, end)`, from consecutive segments, the first of which holds
+    `first`.
+
+    A transaction is listed in the segment that holds its marker, which may lie far beyond `end`.
+    So the search goes on until an entry tells that nothing more can come, or to the last segment.
+    """
+    found: list[AbortedTransaction] = []
+    async for segment in _each(segments):
+        if segment.last_offset < first or not _has_aborted(segment):
+            continue
+        entries = decode_aborted(await indexes.read(segment, IndexKind.TRANSACTION))
+        search = aborted_between(entries, first, end)
+        found += search.transactions
+        if search.complete:
+            break
+    return found
+
+
+async def _each(
+    segments: AsyncIterator[Segment] | Sequence[Segment],
+) -> AsyncIterator[Segment]:
+    if isinstance(segments, Sequence):
+        for segment in segments:
+            yield segment
+    else:
+        async for segment in segments:
+            yield segment
+
+
+def _has_aborted(segment: Segment) -> bool:
+    return segment.uploaded is not None and segment.uploaded.has_aborted

@@ -1,0 +1,245 @@
+"""Building a segment's `.log` and everything about it that its batches alone tell.
+
+Streaming: batches pass through, checked and stamped in the memory in which they came, and what
+stays is the indexes and a few words per producer. The indexes are those that Kafka 4.1 writes.
+What depends on earlier segments (producer snapshot, aborted transactions) is made of a `BuiltLog`
+afterwards, by `producer_state.advance`.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from crc32c import crc32c
+
+from stratalog.batch.errors import BatchDamagedError
+from stratalog.batch.frames import check_crc, codec_of
+from stratalog.batch.header import (
+    CONTROL_BIT,
+    CRC_START,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    Codec,
+    parse_header,
+)
+from stratalog.batch.stamp import Writable, stamp_append_time
+from stratalog.control.segment_model import EpochStart
+from stratalog.ids import NO_EPOCH, Offset
+from stratalog.segment.errors import SegmentRefusedError, SourceDamagedError
+from stratalog.segment.model import SourceRun
+from stratalog.segment.offset_index import OffsetIndexWriter
+from stratalog.segment.producer_changes import LastBatch, ProducerChanges, TransactionEvent
+from stratalog.segment.time_index import NO_TIMESTAMP, TimeIndexWriter
+
+DEFAULT_INDEX_INTERVAL_BYTES = 4096
+INT32_LAST = (1 << 31) - 1
+"""Sizes, positions and relative offsets of a segment are int32."""
+
+_FIELDS = struct.Struct(">qiibIhi8xqqhi4x")
+"""The header without base timestamp and count, of which nothing here depends."""
+_OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltLog:
+    """All that a finished `.log` tells of itself. Plain values: workers send it to the driver."""
+
+    base_offset: Offset
+    last_offset: Offset
+    size_bytes: int
+    max_timestamp: int
+    leader_epochs: Sequence[EpochStart]
+    """Those of its records. The first starts at the base."""
+    offset_index: bytes
+    time_index: bytes
+    producers: Sequence[LastBatch]
+    transactions: Sequence[TransactionEvent]
+    """In the order of their offsets."""
+    first_codec: Codec
+
+
+class SegmentBuilder:
+    """Takes the runs of one segment in order. After an error it is of no more use."""
+
+    def __init__(
+        self,
+        base_offset: Offset,
+        *,
+        index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES,
+    ) -> None:
+        self._base_offset = base_offset
+        self._interval_bytes = index_interval_bytes
+        self._offsets = OffsetIndexWriter(base_offset)
+        self._times = TimeIndexWriter(base_offset)
+        self._changes = ProducerChanges()
+        self._run: SourceRun | None = None
+        self._epochs: list[EpochStart] = []
+        self._first_codec: Codec | None = None
+        self._size_bytes = 0
+        self._next_offset = int(base_offset)
+        self._since_entry_bytes = 0
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = int(base_offset)
+
+    def add(self, data: Writable, run: SourceRun) -> memoryview:
+        """Check and stamp whole batches, the next ones of this run; return what to write.
+
+        The answer is the memory that was given. A run may come in several parts.
+        """
+        view = memoryview(data)
+        if run != self._run:
+            self._begin(run)
+        self._check_size(len(view))
+        if self._first_codec is None and len(view):
+            self._first_codec = self._codec_of_first(view)
+        self._take(view, run)
+        self._size_bytes += len(view)
+        if self._next_offset > run.last_offset + 1:
+            raise SegmentRefusedError(
+                f"the batches of offsets {run.base_offset} to {run.last_offset} go on"
+                f" to {self._next_offset - 1}"
+            )
+        return view
+
+    def finish(self) -> BuiltLog:
+        self._end_run()
+        if self._first_codec is None:
+            raise SegmentRefusedError(f"the segment at {self._base_offset} has no batch")
+        # Kafka notes the greatest timestamp when a segment is rolled.
+        self._times.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+        return BuiltLog(
+            base_offset=self._base_offset,
+            last_offset=Offset(self._next_offset - 1),
+            size_bytes=self._size_bytes,
+            max_timestamp=self._max_timestamp,
+            leader_epochs=self._epochs,
+            offset_index=self._offsets.to_bytes(),
+            time_index=self._times.to_bytes(),
+            producers=self._changes.last_batches,
+            transactions=self._changes.events,
+            first_codec=self._first_codec,
+        )
+
+    def _take(self, view: memoryview, run: SourceRun) -> None:
+        """The loop over the batches, which bounds how fast segments are made.
+
+        It unpacks once what it needs and calls only what it must. `_refuse` finds out what is
+        wrong with a batch that fails one of the tests.
+        """
+        unpack, pack, note = _FIELDS.unpack_from, _OFFSET_LENGTH_EPOCH.pack_into, self._changes.note
+        leader_epoch, stamped, append_time_ms = run.leader_epoch, run.stamped, run.append_time_ms
+        buffer_end, log_position = len(view), self._size_bytes
+        position, offset, since_bytes = 0, self._next_offset, self._since_entry_bytes
+        while position < buffer_end:
+            if buffer_end - position < HEADER_BYTES:
+                self._refuse(view, position, offset)
+            (base_offset, length, epoch, magic, crc, attributes, delta,
+             timestamp, producer_id, producer_epoch, sequence) = unpack(view, position)  # fmt: skip
+            end = position + LOG_OVERHEAD_BYTES + length
+            if (
+                magic != 2
+                or not position + HEADER_BYTES <= end <= buffer_end
+                or delta < 0
+                or crc32c(view[position + CRC_START : end]) != crc
+            ):
+                self._refuse(view, position, offset)
+            if not stamped:
+                pack(view, position, offset, length, leader_epoch)
+                if append_time_ms is not None:
+                    stamp_append_time(view, position, parse_header(view, position), append_time_ms)
+                    timestamp = append_time_ms
+            elif base_offset != offset or epoch != leader_epoch:
+                raise _misplaced(base_offset, epoch, offset, run)
+            last_offset = offset + delta
+            if timestamp > self._max_timestamp:
+                self._max_timestamp, self._max_timestamp_offset = timestamp, last_offset
+            if since_bytes > self._interval_bytes:
+                self._offsets.append(last_offset, log_position + position)
+                self._times.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+                since_bytes = 0
+            if producer_id >= 0:
+                if attributes & CONTROL_BIT:
+                    self._note_control(view, position, offset)
+                else:
+                    note(
+                        producer_id, producer_epoch, sequence, offset, delta, timestamp, attributes
+                    )
+            since_bytes += end - position
+            offset, position = last_offset + 1, end
+        self._next_offset, self._since_entry_bytes = offset, since_bytes
+
+    def _begin(self, run: SourceRun) -> None:
+        self._end_run()
+        offsets = f"offsets {run.base_offset} to {run.last_offset}"
+        if run.last_offset < run.base_offset:
+            raise SegmentRefusedError(f"{offsets} are no run")
+        if run.base_offset != self._next_offset:
+            fault = "a gap" if run.base_offset > self._next_offset else "an overlap"
+            raise SegmentRefusedError(f"{offsets} come where {self._next_offset} is next: {fault}")
+        if run.last_offset - self._base_offset > INT32_LAST:
+            reason = f"too far from the segment's base {self._base_offset} for its indexes"
+            raise SegmentRefusedError(f"{offsets} are {reason}")
+        self._begin_epoch(run)
+        self._run = run
+
+    def _begin_epoch(self, run: SourceRun) -> None:
+        epoch = run.leader_epoch
+        before = self._epochs[-1] if self._epochs else EpochStart(NO_EPOCH, self._base_offset)
+        if epoch < before.epoch or epoch < 0:
+            raise SegmentRefusedError(
+                f"offsets {run.base_offset} to {run.last_offset} have leader epoch {epoch},"
+                f" after epoch {before.epoch} from {before.start_offset} on"
+            )
+        if epoch > before.epoch:
+            self._epochs.append(EpochStart(epoch, run.base_offset))
+
+    def _end_run(self) -> None:
+        run = self._run
+        if run is not None and self._next_offset <= run.last_offset:
+            raise SegmentRefusedError(
+                f"the batches of offsets {run.base_offset} to {run.last_offset} end"
+                f" before {self._next_offset}"
+            )
+
+    def _check_size(self, added_bytes: int) -> None:
+        size_bytes = self._size_bytes + added_bytes
+        if size_bytes > INT32_LAST:
+            raise SegmentRefusedError(
+                f"with the batches from offset {self._next_offset} on, the segment"
+                f" at {self._base_offset} has {size_bytes} bytes; possible are {INT32_LAST}"
+            )
+
+    def _codec_of_first(self, view: memoryview) -> Codec:
+        try:
+            return codec_of(parse_header(view), 0)
+        except BatchDamagedError as error:
+            raise self._damaged(error, self._next_offset) from error
+
+    def _note_control(self, view: memoryview, position: int, offset: int) -> None:
+        try:
+            self._changes.note_control(view, position)
+        except BatchDamagedError as error:
+            raise self._damaged(error, offset) from error
+
+    def _refuse(self, view: memoryview, position: int, offset: int) -> NoReturn:
+        try:
+            check_crc(view, position, parse_header(view, position))
+        except BatchDamagedError as error:
+            raise self._damaged(error, offset) from error
+        raise SourceDamagedError(offset, "its last offset delta is negative")
+
+    def _damaged(self, error: BatchDamagedError, offset: int) -> SourceDamagedError:
+        at = f"byte {self._size_bytes + error.position} of the segment at {self._base_offset}"
+        return SourceDamagedError(offset, f"{at}: {error.reason}")
+
+
+def _misplaced(base_offset: int, epoch: int, expected: int, run: SourceRun) -> SegmentRefusedError:
+    if base_offset == expected:
+        fault = f"the batch at offset {base_offset} is of leader epoch {epoch}"
+    else:
+        fault = f"there is a batch of offset {base_offset} where {expected} is next"
+    return SegmentRefusedError(
+        f"{fault}, in the run of offsets {run.base_offset} to {run.last_offset}"
+        f" and epoch {run.leader_epoch}"
+    )

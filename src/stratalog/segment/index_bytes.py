@@ -1,0 +1,85 @@
+"""The indexes of segments: fetched one by one, decrypted, checked, cached."""
+
+from typing import TypeAlias
+
+from stratalog.control.segment_model import Segment
+from stratalog.errors import DamagedError
+from stratalog.ids import SegmentId
+from stratalog.objects.store import Range
+from stratalog.segment.cache import ByteCache
+from stratalog.segment.errors import IndexDamagedError
+from stratalog.segment.flights import Flights
+from stratalog.segment.index_object import read_index
+from stratalog.segment.model import IndexKind
+from stratalog.segment.offload import offload
+from stratalog.segment.offset_index import OffsetIndex
+from stratalog.segment.open_segments import OpenSegments
+from stratalog.segment.opened import OpenSegment
+from stratalog.segment.read_metrics import ReadMetrics
+from stratalog.segment.time_index import TimeIndex
+from stratalog.segment.txn_index import decode_aborted
+
+_Key: TypeAlias = tuple[SegmentId, IndexKind]
+
+
+class IndexBytes:
+    def __init__(self, opened: OpenSegments, *, cache_bytes: int, metrics: ReadMetrics) -> None:
+        self._opened = opened
+        self._cache: ByteCache[_Key, bytes] = ByteCache(cache_bytes)
+        self._metrics = metrics
+        self._flights: Flights[_Key, bytes] = Flights()
+
+    async def read(self, segment: Segment, kind: IndexKind) -> bytes:
+        """The file that Kafka would write. Empty, if the segment has no such index."""
+        key = segment.segment_id, kind
+        found = self._cache.find(key)
+        near = found is not None or key in self._flights
+        self._metrics.looked("index", hits=near, misses=not near)
+        if found is not None:
+            return found
+        return await self._flights.share(key, lambda: self._fetch(segment, kind))
+
+    async def offset_index(self, segment: Segment) -> OffsetIndex:
+        return OffsetIndex(await self.read(segment, IndexKind.OFFSET), segment.base_offset)
+
+    def cached_offset_index(self, segment: Segment) -> OffsetIndex | None:
+        found = self._cache.find((segment.segment_id, IndexKind.OFFSET))
+        return None if found is None else OffsetIndex(found, segment.base_offset)
+
+    async def time_index(self, segment: Segment) -> TimeIndex:
+        return TimeIndex(await self.read(segment, IndexKind.TIMESTAMP), segment.base_offset)
+
+    async def close(self) -> None:
+        await self._flights.close()
+
+    async def _fetch(self, segment: Segment, kind: IndexKind) -> bytes:
+        opened = await self._opened.open(segment)
+        place = opened.manifest.indexes.get(kind)
+        data = b""
+        if place is not None and place.size_bytes:
+            asked = Range(place.position, place.end)
+            (stored,) = await opened.store.get_ranges(opened.indexes_key, [asked])
+            self._metrics.request("index", len(stored))
+            data = await offload(len(stored), _decode, opened, kind, stored)
+        self._cache.add((segment.segment_id, kind), data, len(data), at=0)
+        return data
+
+
+def _decode(opened: OpenSegment, kind: IndexKind, stored: bytes | bytearray | memoryview) -> bytes:
+    name = f"object {opened.indexes_key}"
+    data = read_index(opened.manifest, kind, stored, opened.cipher, name)
+    try:
+        _check(opened.segment, kind, data)
+    except DamagedError as error:
+        raise IndexDamagedError(f"{name}: {error}") from error
+    return data
+
+
+def _check(segment: Segment, kind: IndexKind, data: bytes) -> None:
+    """What can be told without the log. Where the bytes lead, the log is checked anyway."""
+    if kind is IndexKind.OFFSET:
+        OffsetIndex(data, segment.base_offset).check(segment.size_bytes)
+    elif kind is IndexKind.TIMESTAMP:
+        TimeIndex(data, segment.base_offset).check(segment.last_offset)
+    elif kind is IndexKind.TRANSACTION:
+        decode_aborted(data)

@@ -1,0 +1,95 @@
+"""The offset index of a segment (`.index`): where in the log to begin looking for an offset.
+
+Entries of 8 bytes: the offset relative to the segment's base, and a position in the log, both
+int32. An entry names the *last* offset of a batch and the byte at which that batch begins. Kafka
+before 4.1 wrote one entry for several batches appended together, with the last offset of all and
+the position of the first: everything here holds for those as well.
+"""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+
+from stratalog.batch.header import BytesLike
+from stratalog.ids import Offset
+from stratalog.segment.errors import IndexDamagedError
+
+_ENTRY = struct.Struct(">ii")
+_INT = struct.Struct(">i")
+_POSITION_AT = 4
+
+
+class OffsetIndexWriter:
+    """Collects entries. Whoever appends says when, because the rule counts the log's bytes."""
+
+    def __init__(self, base_offset: Offset) -> None:
+        self._base_offset = base_offset
+        self._data = bytearray()
+
+    def append(self, last_offset: int, position: int) -> None:
+        self._data += _ENTRY.pack(last_offset - self._base_offset, position)
+
+    def to_bytes(self) -> bytes:
+        return bytes(self._data)
+
+
+class OffsetIndex:
+    """Searches the bytes as they are; `check` them once before you believe the answers."""
+
+    def __init__(self, data: BytesLike, base_offset: Offset) -> None:
+        if len(data) % _ENTRY.size:
+            reason = f"{len(data)} bytes are not a multiple of {_ENTRY.size}"
+            raise IndexDamagedError(f"offset index of the segment at {base_offset}: {reason}")
+        self._data = data
+        self._base_offset = base_offset
+
+    def __len__(self) -> int:
+        return len(self._data) // _ENTRY.size
+
+    def lookup(self, offset: Offset) -> int:
+        """A position from which reading on finds the batch that contains the offset."""
+        return self.span(offset)[0]
+
+    def span(self, offset: Offset) -> tuple[int, int | None]:
+        """Where to begin looking for an offset, and where its batch has certainly ended.
+
+        The first entry beyond the offset may be of the very batch that contains it, because
+        entries name last offsets. Only the entry after that one begins a later batch for sure.
+        Without it, the end of the log is the only bound: None.
+        """
+        entries = len(self)
+        beyond = bisect_right(range(entries), offset - self._base_offset, key=self._relative)
+        start = self._position(beyond - 1) if beyond else 0
+        return start, self._position(beyond + 1) if beyond + 1 < entries else None
+
+    def check(self, log_size_bytes: int) -> None:
+        """Raise unless every entry lies beyond the one before it, and all lie within the log."""
+        entries: list[tuple[int, int]] = list(_ENTRY.iter_unpack(self._data))
+        fault = _fault(entries, log_size_bytes)
+        if fault is not None:
+            raise IndexDamagedError(f"offset index of the segment at {self._base_offset}: {fault}")
+
+    def _relative(self, entry: int) -> int:
+        return int(_INT.unpack_from(self._data, entry * _ENTRY.size)[0])
+
+    def _position(self, entry: int) -> int:
+        return int(_INT.unpack_from(self._data, entry * _ENTRY.size + _POSITION_AT)[0])
+
+
+def _fault(entries: Sequence[tuple[int, int]], log_size_bytes: int) -> str | None:
+    if not entries:
+        return None
+    if entries[-1] == (0, 0):
+        # The first batch is never indexed, so no real entry looks like this.
+        return "it ends in zeros: it was copied before it was trimmed"
+    relative, position = entries[0]
+    if relative < 0 or position < 0:
+        return f"entry 0 has relative offset {relative} and position {position}"
+    for number, (before, after) in enumerate(pairwise(entries), 1):
+        if not (before[0] < after[0] and before[1] < after[1]):
+            return f"entry {number} is {after}, which does not rise above {before}"
+    position = entries[-1][1]
+    if position >= log_size_bytes:
+        return f"position {position} is not within the log's {log_size_bytes} bytes"
+    return None

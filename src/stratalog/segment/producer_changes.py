@@ -1,0 +1,130 @@
+"""What a segment's batches change in the state of producers, without knowing that state.
+
+Segments of one partition are built side by side, before anybody knows what came before each of
+them. So a builder notes only what it takes to fold the segment into any earlier state later: every
+producer's last batch of data, and in order where transactions began and ended. Batches in between
+leave no trace in that state.
+"""
+
+from typing import NamedTuple
+
+from stratalog.batch.control import ControlType, parse_end_txn_marker
+from stratalog.batch.header import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header
+from stratalog.batch.records import iter_body
+from stratalog.ids import Offset, ProducerId
+
+_INT32_LAST = (1 << 31) - 1
+
+
+class LastBatch(NamedTuple):
+    """The last batch of data that a producer wrote into a segment."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    last_sequence: int
+    last_offset: Offset
+    offset_delta: int
+    timestamp: int
+
+
+class TransactionBegun(NamedTuple):
+    """A producer's first transactional batch in the segment, or since its last marker there.
+
+    The transaction may be older: only the state before the segment can tell.
+    """
+
+    producer_id: ProducerId
+    offset: Offset
+
+
+class TransactionEnded(NamedTuple):
+    """A marker."""
+
+    producer_id: ProducerId
+    offset: Offset
+    producer_epoch: int
+    coordinator_epoch: int
+    timestamp: int
+    aborted: bool
+
+
+TransactionEvent = TransactionBegun | TransactionEnded
+
+
+class ProducerChanges:
+    """Collects them batch by batch."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[int, int, int, int, int]] = {}
+        self._in_transaction: set[int] = set()
+        self._events: list[TransactionEvent] = []
+
+    def note(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        base_offset: int,
+        offset_delta: int,
+        timestamp: int,
+        attributes: int,
+    ) -> None:
+        """Take note of a batch of data. This is called for most batches, so it is positional."""
+        if attributes & TRANSACTIONAL_BIT and producer_id not in self._in_transaction:
+            self._in_transaction.add(producer_id)
+            self._events.append(TransactionBegun(ProducerId(producer_id), Offset(base_offset)))
+        self._last[producer_id] = (
+            producer_epoch,
+            base_sequence,
+            base_offset,
+            offset_delta,
+            timestamp,
+        )
+
+    def note_control(self, view: memoryview, position: int) -> None:
+        """Take note of a control batch, which is stamped and whose CRC was checked."""
+        header = parse_header(view, position)
+        assert header.attributes & CONTROL_BIT
+        # Compaction may leave a control batch without its record. Then nobody needs it any more.
+        for record in iter_body(view, position, header):
+            marker = parse_end_txn_marker(record)
+            if marker is None:
+                continue
+            self._in_transaction.discard(header.producer_id)
+            self._events.append(
+                TransactionEnded(
+                    producer_id=ProducerId(header.producer_id),
+                    offset=Offset(record.offset),
+                    producer_epoch=header.producer_epoch,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    timestamp=record.timestamp,
+                    aborted=marker.kind is ControlType.ABORT,
+                )
+            )
+
+    @property
+    def last_batches(self) -> list[LastBatch]:
+        return [
+            LastBatch(
+                producer_id=ProducerId(producer_id),
+                producer_epoch=epoch,
+                last_sequence=last_sequence(base_sequence, delta),
+                last_offset=Offset(base_offset + delta),
+                offset_delta=delta,
+                timestamp=timestamp,
+            )
+            for producer_id, (epoch, base_sequence, base_offset, delta, timestamp) in sorted(
+                self._last.items()
+            )
+        ]
+
+    @property
+    def events(self) -> list[TransactionEvent]:
+        return list(self._events)
+
+
+def last_sequence(base_sequence: int, offset_delta: int) -> int:
+    """The sequence of a batch's last record. Sequences go on at 0 after the greatest int32."""
+    if base_sequence < 0:
+        return base_sequence
+    return (base_sequence + offset_delta) & _INT32_LAST

@@ -1,0 +1,303 @@
+"""The read path of the remote tier: from segments to record batches.
+
+A read finds its place by the offset index, or remembers it from the read before, and asks for the
+bytes that can answer it: one request for each segment that it touches. Whoever reads on is read
+ahead for. Every batch that is handed out had its CRC checked. What is wrong with one segment ends
+the answer of its partition, after the good batches before it; others do not notice.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from stratalog.batch.header import HEADER_BYTES
+from stratalog.control.segment_model import Segment
+from stratalog.errors import DamagedError, StratalogError
+from stratalog.ids import Offset
+from stratalog.metrics import Metrics
+from stratalog.objects.store import Buffer
+from stratalog.segment.aborted import find_aborted
+from stratalog.segment.batch_walk import Stop, Walk, Walked, walk_batches
+from stratalog.segment.cache import ByteCache
+from stratalog.segment.index_bytes import IndexBytes
+from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.log_bytes import ChunkKey, LogBytes, LogPiece
+from stratalog.segment.model import AbortedTransaction, IndexKind
+from stratalog.segment.offload import offload
+from stratalog.segment.offset_index import OffsetIndex
+from stratalog.segment.open_segments import OpenSegments
+from stratalog.segment.opened import PLAIN_CHUNK_BYTES
+from stratalog.segment.read_metrics import ReadMetrics
+from stratalog.segment.read_plan import (
+    FIRST_LOOK_BYTES,
+    MOST_LOOK_BYTES,
+    Cursor,
+    LogSpan,
+    plan_spans,
+    spans_after,
+)
+from stratalog.segment.stores import SegmentStores
+from stratalog.segment.streams import LogPlace, Streams
+from stratalog.segment.times import TimedRecord, TimeSearch
+from stratalog.settings import RemoteSettings
+
+_OPEN_SHARE = Fraction(1, 8)
+"""Of the index cache, for manifests."""
+_YOUNG_SHARE = Fraction(1, 2)
+"""Of the chunk cache, for what is read ahead and not known to be read again."""
+_LEAST_CHUNK_BYTES = 64 * 1024
+_READS_AT_ONCE = 32
+"""More wait: each may hold some chunks of which it needs but a few batches."""
+_COPIED_BYTES = 256 * 1024
+"""An answer that is smaller is copied: else it would keep its whole chunk in memory until it is
+sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentsWanted:
+    """Consecutive segments of one partition, to be answered from `offset`, which the first holds.
+
+    A first batch that is larger than `max_bytes` is answered nevertheless: else its reader never
+    moves on.
+    """
+
+    offset: Offset
+    max_bytes: int
+    segments: Sequence[Segment]
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentsRead:
+    next_offset: Offset
+    """After the last batch, or after the last segment if all were read to their end."""
+    parts: list[memoryview] = field(default_factory=list)
+    size_bytes: int = 0
+    ended: bool = False
+    """Whether all the given segments were read to their end."""
+    error: StratalogError | None = None
+    """What kept the answer from going on. Worth telling only if there are no parts."""
+
+    def take(self, part: memoryview) -> None:
+        if len(part):
+            small = len(part) < _COPIED_BYTES
+            self.parts.append(memoryview(bytes(part)) if small else part)
+            self.size_bytes += len(part)
+
+
+class SegmentReader:
+    def __init__(
+        self,
+        *,
+        stores: SegmentStores,
+        keys: KeyRing,
+        settings: RemoteSettings,
+        metrics: Metrics | None = None,
+    ) -> None:
+        counted = ReadMetrics(metrics or Metrics())
+        chunks: ByteCache[ChunkKey, Buffer] = ByteCache(
+            settings.chunk_cache_bytes, young_share=_YOUNG_SHARE
+        )
+        open_bytes = int(settings.index_cache_bytes * _OPEN_SHARE)
+        self._opened = OpenSegments(
+            stores=stores,
+            keys=keys,
+            cache_bytes=open_bytes,
+            plain_chunk_bytes=_plain_chunk_bytes(chunks.largest_bytes),
+        )
+        self._indexes = IndexBytes(
+            self._opened, cache_bytes=settings.index_cache_bytes - open_bytes, metrics=counted
+        )
+        self._logs = LogBytes(chunks, counted)
+        self._times = TimeSearch(self._opened, self._indexes, self._logs)
+        self._streams = Streams(chunks.young_bytes)
+        self._read_ahead_bytes = settings.read_ahead_bytes
+        self._turns = asyncio.Semaphore(_READS_AT_ONCE)
+
+    async def remaining_bytes(self, segments: Sequence[Segment], offset: Offset) -> int:
+        """Bytes of log from about the batch that holds the offset to the end of the segments."""
+        cursor = await self._find(segments[0], offset)
+        return sum(segment.size_bytes for segment in segments) - cursor.position
+
+    async def read(self, wanted: Sequence[SegmentsWanted]) -> list[SegmentsRead]:
+        """The batches of each partition, from the one that holds its offset. Each fails alone."""
+        return list(await asyncio.gather(*map(self._read_one, wanted)))
+
+    async def index(self, segment: Segment, kind: IndexKind) -> bytes:
+        """An index as the file that Kafka would write; empty if the segment has none."""
+        return await self._indexes.read(segment, kind)
+
+    async def first_at_time(
+        self, segment: Segment, timestamp: int, log_start: Offset
+    ) -> TimedRecord | None:
+        """The first record that is not older than asked, and not deleted."""
+        return await self._times.first(segment, timestamp, log_start)
+
+    async def newest(self, segment: Segment, log_start: Offset) -> TimedRecord | None:
+        """The first record with the greatest timestamp, of those that are not deleted."""
+        return await self._times.newest(segment, log_start)
+
+    async def aborted(
+        self, segments: AsyncIterator[Segment] | Sequence[Segment], first: Offset, end: Offset
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions with records in `[first, end)`, of consecutive segments."""
+        return await find_aborted(self._indexes, segments, first, end)
+
+    async def close(self) -> None:
+        await self._logs.close()
+        await self._indexes.close()
+        await self._opened.close()
+
+    async def _read_one(self, want: SegmentsWanted) -> SegmentsRead:
+        answer = SegmentsRead(next_offset=want.offset)
+        try:
+            async with self._turns:
+                cursor: Cursor | None = await self._find(want.segments[0], want.offset)
+                while cursor is not None:
+                    cursor = await self._read_from(cursor, want, answer)
+        except StratalogError as error:
+            answer.error = error
+        return answer
+
+    async def _find(self, segment: Segment, offset: Offset) -> Cursor:
+        """Where to begin: known from the read that ended here, or by the index."""
+        assert segment.base_offset <= offset <= segment.last_offset, "another segment holds it"
+        end = self._streams.place(segment.topic_partition, offset)
+        position = 0
+        if end is not None and end.segment_id == segment.segment_id:
+            position = end.position
+        elif offset != segment.base_offset:
+            index = await self._indexes.offset_index(segment)
+            position = index.lookup(offset)
+            needed_bytes = _needed_bytes(index, segment, offset, position)
+            return Cursor(place=0, position=position, expected=None, needed_bytes=needed_bytes)
+        return Cursor(
+            place=0,
+            position=position,
+            expected=offset,
+            needed_bytes=self._first_look_bytes(segment, offset, position),
+            reads_on=end is not None,
+        )
+
+    def _first_look_bytes(self, segment: Segment, offset: Offset, position: int) -> int:
+        """The index is not needed where the place is known, but if it is here it knows more."""
+        index = self._indexes.cached_offset_index(segment)
+        if index is None:
+            return FIRST_LOOK_BYTES
+        return _needed_bytes(index, segment, offset, position)
+
+    async def _read_from(
+        self, cursor: Cursor, want: SegmentsWanted, answer: SegmentsRead
+    ) -> Cursor | None:
+        """Read on into the answer. The cursor that is returned leads to its first batch."""
+        spans = plan_spans(want.segments, cursor, want.max_bytes)
+        if cursor.reads_on and self._read_ahead_bytes:
+            await self._read_ahead(want.segments, spans)
+        pieces = await asyncio.gather(*(self._piece(want.segments, span) for span in spans))
+        pieces[0] = await self._less_if_damaged(want.segments, cursor, spans[0], pieces[0])
+        expected = cursor.expected
+        for span, piece in zip(spans, pieces, strict=True):
+            segment = want.segments[span.place]
+            walked = await self._walk(want, answer, span, piece, expected)
+            answer.take(walked.part)
+            answer.error = walked.error
+            if answer.error is None and walked.stop is not Stop.FULL:
+                answer.error = piece.error
+            if walked.position < segment.size_bytes or answer.error is not None:
+                return self._stopped(span.place, segment, walked, answer)
+            answer.next_offset = expected = segment.end_offset
+            self._remember(segment, walked, answer)
+        if span.place + 1 == len(want.segments):
+            answer.ended = True
+            return None
+        return None if answer.parts else _at_segment(want.segments, span.place + 1)
+
+    def _stopped(
+        self, place: int, segment: Segment, walked: Walked, answer: SegmentsRead
+    ) -> Cursor | None:
+        """The read stopped inside a segment: if nothing was found yet, it has to go on."""
+        if answer.parts:
+            answer.next_offset = max(answer.next_offset, walked.next_offset)
+            self._remember(segment, walked, answer)
+        if answer.parts or answer.error is not None:
+            return None
+        # Unless the batch is already in sight, nobody knows how far it is.
+        in_sight = walked.needed_bytes > HEADER_BYTES
+        return Cursor(
+            place=place,
+            position=walked.position,
+            expected=walked.next_offset,
+            needed_bytes=walked.needed_bytes if in_sight else MOST_LOOK_BYTES,
+        )
+
+    def _remember(self, segment: Segment, walked: Walked, answer: SegmentsRead) -> None:
+        place = LogPlace(segment.segment_id, walked.position)
+        self._streams.ended(segment.topic_partition, answer.next_offset, place)
+
+    async def _walk(
+        self,
+        want: SegmentsWanted,
+        answer: SegmentsRead,
+        span: LogSpan,
+        piece: LogPiece,
+        expected: Offset | None,
+    ) -> Walked:
+        segment = want.segments[span.place]
+        walk = Walk(
+            segment=segment,
+            offset=max(want.offset, segment.base_offset),
+            max_bytes=want.max_bytes - answer.size_bytes,
+            at_least_one=not answer.parts,
+        )
+        return await offload(
+            piece.size_bytes, walk_batches, piece.parts, span.start, walk, expected=expected
+        )
+
+    async def _piece(self, segments: Sequence[Segment], span: LogSpan) -> LogPiece:
+        try:
+            log = await self._opened.open(segments[span.place])
+        except StratalogError as error:
+            return LogPiece(error=error)
+        began = span.start - span.before_bytes
+        return await self._logs.read(log, span.start, span.end, began=began)
+
+    async def _less_if_damaged(
+        self, segments: Sequence[Segment], cursor: Cursor, span: LogSpan, piece: LogPiece
+    ) -> LogPiece:
+        """Of an object that is cut short, what lies before the cut can be read nevertheless."""
+        end = cursor.position + cursor.needed_bytes
+        if not isinstance(piece.error, DamagedError) or piece.parts or span.end <= end:
+            return piece
+        return await self._piece(segments, span._replace(end=end))
+
+    async def _read_ahead(self, segments: Sequence[Segment], spans: Sequence[LogSpan]) -> None:
+        """Have what is wanted now and what will be wanted next fetched chunk by chunk."""
+        room_bytes = self._streams.reads_on(segments[0].topic_partition)
+        # Half of the room is for what is being read.
+        ahead_bytes = min(self._read_ahead_bytes, room_bytes // 2)
+        for span in (*spans, *spans_after(segments, spans[-1], ahead_bytes)):
+            try:
+                log = await self._opened.open(segments[span.place])
+            except StratalogError:
+                return
+            fits = log.chunks.chunk_bytes <= room_bytes
+            if not fits or not self._logs.read_ahead(log, span.start, span.end):
+                return
+
+
+def _needed_bytes(index: OffsetIndex, segment: Segment, offset: Offset, position: int) -> int:
+    """What to read from a position on, to have the batch that holds the offset."""
+    _, sure_end = index.span(offset)
+    end = segment.size_bytes if sure_end is None else sure_end
+    return min(max(end - position, 1), MOST_LOOK_BYTES)
+
+
+def _plain_chunk_bytes(largest_bytes: int) -> int:
+    """Such as the cache takes, unless it is too small to be of any use."""
+    if largest_bytes < _LEAST_CHUNK_BYTES:
+        return PLAIN_CHUNK_BYTES
+    return min(PLAIN_CHUNK_BYTES, largest_bytes)
+
+
+def _at_segment(segments: Sequence[Segment], place: int) -> Cursor:
+    return Cursor(place=place, position=0, expected=segments[place].base_offset)

@@ -1,0 +1,116 @@
+"""Search by time: which record of a segment is the first at or after a timestamp, or the newest.
+
+The time index says where to begin. From there on batches are read in order, in windows that grow,
+because nothing says how far the search has to go when records were deleted before it begins.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import NamedTuple
+
+from stratalog.batch.frames import iter_batches
+from stratalog.batch.header import parse_header
+from stratalog.batch.records import iter_body
+from stratalog.control.segment_model import Segment
+from stratalog.ids import LeaderEpoch, Offset
+from stratalog.segment.batch_walk import Stop, Walk, walk_batches
+from stratalog.segment.index_bytes import IndexBytes
+from stratalog.segment.log_bytes import LogBytes
+from stratalog.segment.offload import offload
+from stratalog.segment.open_segments import OpenSegments
+from stratalog.segment.time_index import NO_TIMESTAMP
+
+_FIRST_WINDOW_BYTES = 64 * 1024
+"""Some entries of the index, which usually end the search."""
+_MOST_WINDOW_BYTES = 4 * 1024 * 1024
+_LAST_TIMESTAMP = 2**63 - 1
+
+
+class TimedRecord(NamedTuple):
+    offset: Offset
+    timestamp: int
+    leader_epoch: LeaderEpoch
+
+
+class TimeSearch:
+    def __init__(self, opened: OpenSegments, indexes: IndexBytes, logs: LogBytes) -> None:
+        self._opened = opened
+        self._indexes = indexes
+        self._logs = logs
+
+    async def first(
+        self, segment: Segment, timestamp: int, log_start: Offset
+    ) -> TimedRecord | None:
+        if segment.max_timestamp < timestamp or segment.last_offset < log_start:
+            return None
+        begins = (await self._indexes.time_index(segment)).lookup(timestamp)
+        begins = max(begins, log_start)
+        if begins > segment.last_offset:
+            return None
+        async for batches in self._batches(segment, begins):
+            found = await offload(len(batches), _first_record, batches, timestamp, log_start)
+            if found is not None:
+                return found
+        return None
+
+    async def newest(self, segment: Segment, log_start: Offset) -> TimedRecord | None:
+        """Usually in the batch that the time index ends with. If that record was deleted, the
+        rest of the segment is read to its end."""
+        if segment.last_offset < log_start:
+            return None
+        times = await self._indexes.time_index(segment)
+        greatest = Offset(times.lookup(_LAST_TIMESTAMP) - 1)
+        begins = max(log_start, segment.base_offset, greatest)
+        ceiling = None if len(times) else NO_TIMESTAMP
+        found: TimedRecord | None = None
+        async for batches in self._batches(segment, begins):
+            if begins == greatest and ceiling is None:
+                ceiling = parse_header(batches).max_timestamp
+            least = NO_TIMESTAMP if found is None else found.timestamp + 1
+            better = await offload(len(batches), _newest_record, batches, least, log_start)
+            found = better or found
+            if found is not None and found.timestamp == ceiling:
+                break
+        return found
+
+    async def _batches(self, segment: Segment, offset: Offset) -> AsyncIterator[memoryview]:
+        """All batches from the one that holds the offset, some at a time, checked."""
+        log = await self._opened.open(segment)
+        position = (await self._indexes.offset_index(segment)).lookup(offset)
+        expected: Offset | None = None
+        window_bytes = _FIRST_WINDOW_BYTES
+        while position < segment.size_bytes:
+            end = min(position + window_bytes, segment.size_bytes)
+            piece = await self._logs.read(log, position, end)
+            offset = max(offset, offset if expected is None else expected)
+            walk = Walk(segment=segment, offset=offset, max_bytes=segment.size_bytes)
+            walked = await offload(
+                piece.size_bytes, walk_batches, piece.parts, position, walk, expected=expected
+            )
+            if len(walked.part):
+                yield walked.part
+            error = walked.error or piece.error
+            if error is not None:
+                raise error
+            position, expected = walked.position, walked.next_offset
+            window_bytes = max(walked.needed_bytes, min(4 * window_bytes, _MOST_WINDOW_BYTES))
+            assert walked.stop is not Stop.FULL, "the answer may be as large as the log"
+
+
+def _first_record(batches: memoryview, timestamp: int, log_start: Offset) -> TimedRecord | None:
+    return next(_timed(batches, timestamp, log_start), None)
+
+
+def _newest_record(batches: memoryview, timestamp: int, log_start: Offset) -> TimedRecord | None:
+    return max(_timed(batches, timestamp, log_start), key=lambda one: one.timestamp, default=None)
+
+
+def _timed(batches: memoryview, timestamp: int, log_start: Offset) -> Iterator[TimedRecord]:
+    """The records that are not older than asked and not deleted, by offset."""
+    for position, header in iter_batches(batches):
+        if header.max_timestamp < timestamp or header.last_offset < log_start:
+            continue
+        for record in iter_body(batches, position, header):
+            if record.timestamp >= timestamp and record.offset >= log_start:
+                yield TimedRecord(
+                    Offset(record.offset), record.timestamp, LeaderEpoch(header.leader_epoch)
+                )
