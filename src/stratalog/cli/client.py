@@ -1,6 +1,6 @@
 """The wire as the commands use it: Kafka clients, and their errors as ours."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -66,14 +66,19 @@ def our_errors(bootstrap: str) -> Iterator[None]:
 class Admin:
     """The administrative questions of the topic commands, answered synchronously."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, options: Mapping[str, str] | None = None) -> None:
         self.bootstrap = bootstrap
-        self.client = AdminClient(client_config(bootstrap))
+        with our_errors(bootstrap):
+            self.client = AdminClient(client_config(bootstrap, **(options or {})))
 
     def topics(self) -> dict[str, TopicMetadata]:
         """All topics by name. Asking for one by name could create it."""
         with our_errors(self.bootstrap):
             return dict(self.client.list_topics(timeout=CONNECT_SECONDS).topics)
+
+    def cluster_id(self) -> str | None:
+        with our_errors(self.bootstrap):
+            return self.client.list_topics(timeout=CONNECT_SECONDS).cluster_id
 
     def brokers(self) -> list[tuple[str, int]]:
         """The addresses of all brokers."""

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,12 +26,17 @@ from stratalog.errors import CallError
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
+    from stratalog.checks.remote import RemoteTier
     from stratalog.checks.report import Report
+    from stratalog.checks.segment_repair import Repair
+    from stratalog.control.plane import ControlPlane
+    from stratalog.objects.store import ObjectStore
 
 EPILOG = examples(
     "stratalog fsck",
     "stratalog fsck --data /var/lib/stratalog --deep",
     "stratalog fsck --config broker.toml --json",
+    "stratalog fsck --config broker.toml --rebuild-indexes",
 )
 
 _PROMISES = (
@@ -51,6 +58,13 @@ class NothingThereError(CallError):
 
 def fsck(
     deep: Annotated[bool, typer.Option("--deep", help="Read every byte of every batch.")] = False,
+    rebuild_indexes: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild-indexes",
+            help="First make damaged indexes of segments anew from their logs.",
+        ),
+    ] = False,
     data: Data = None,
     objects: Objects = None,
     control: Control = None,
@@ -60,15 +74,21 @@ def fsck(
 ) -> None:
     """Check that objects and control plane agree; it reads only, and brokers may be running.
 
-    Without --deep it compares rows, boundaries and objects, which takes one listing. With --deep
-    it also reads all data and tests every checksum. It ends with exit code 1 if anything is found.
+    Without --deep it compares rows, boundaries and objects, which takes a few listings. With
+    --deep it also reads all data, tests every checksum and holds the indexes of segments against
+    their logs. With --rebuild-indexes it writes: it reads all segments and puts the indexes and
+    the manifests of those anew that are damaged, brokers running or not; records are never written
+    to. It ends with exit code 1 if anything is found.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     _refuse_to_create(settings.storage.control)
-    report = asyncio.run(_check(settings, deep))
+    report, repairs = asyncio.run(_check(settings, deep=deep, rebuild=rebuild_indexes))
     if json:
-        print_json(report.as_dict())
+        told = [repair.as_dict() for repair in repairs]
+        print_json(report.as_dict() | ({"repairs": told} if rebuild_indexes else {}))
     else:
+        if rebuild_indexes:
+            _print_repairs(repairs)
         _print_report(report)
     if not report.ok:
         raise typer.Exit(1)
@@ -83,29 +103,60 @@ def _refuse_to_create(control: str) -> None:
         )
 
 
-async def _check(settings: Settings, deep: bool) -> "Report":
+async def _check(
+    settings: Settings, *, deep: bool, rebuild: bool
+) -> "tuple[Report, Sequence[Repair]]":
     # Imported late: --help should not wait for databases and object stores.
     from stratalog.checks.fsck import run_fsck
+    from stratalog.checks.segment_repair import rebuild_indexes
+
+    async with _opened(settings) as (control, store, tier):
+        repairs: Sequence[Repair] = []
+        if rebuild:
+            with progress_line("rebuilding") as progress:
+                repairs = await rebuild_indexes(control, tier, progress.update)
+        with progress_line("checking") as progress:
+            report = await run_fsck(
+                control,
+                store,
+                deep=deep,
+                progress=progress.update,
+                orphan_age_ms=settings.janitor.orphan_age_ms,
+                tier=tier,
+            )
+    return report, repairs
+
+
+@asynccontextmanager
+async def _opened(
+    settings: Settings,
+) -> "AsyncIterator[tuple[ControlPlane, ObjectStore, RemoteTier]]":
+    from stratalog.checks.remote import open_remote_tier
     from stratalog.control.open import open_control_plane
     from stratalog.objects.open import open_store
 
-    storage = settings.storage
+    storage, clock = settings.storage, SystemClock()
     control = await open_control_plane(storage.control)
     try:
-        store = open_store(storage.objects, storage.object_options, clock=SystemClock())
+        store = open_store(storage.objects, storage.object_options, clock=clock)
         try:
-            with progress_line("checking") as progress:
-                return await run_fsck(
-                    control,
-                    store,
-                    deep=deep,
-                    progress=progress.update,
-                    orphan_age_ms=settings.janitor.orphan_age_ms,
-                )
+            async with open_remote_tier(settings, store, clock) as tier:
+                yield control, store, tier
         finally:
             await store.close()
     finally:
         await control.close()
+
+
+def _print_repairs(repairs: "Sequence[Repair]") -> None:
+    for repair in repairs:
+        for problem in repair.damage:
+            say(f"[yellow]damaged[/] {escape(f'{repair.where}: {problem.what}')}")
+        outcome = "[red]not rebuilt[/]" if repair.failure else "[green]rebuilt[/]"
+        say(f"{outcome} {escape(str(repair))}")
+    if not repairs:
+        say("No indexes of segments are damaged.")
+    say("")
 
 
 def _print_report(report: "Report") -> None:

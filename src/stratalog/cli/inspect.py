@@ -14,17 +14,22 @@ from stratalog.cli.output import note, print_json, print_table, say
 from stratalog.cli.when import iso
 from stratalog.clock import SystemClock
 from stratalog.errors import CallError
+from stratalog.segment.keys import parse_segment_key
+from stratalog.settings import Settings
 
 if TYPE_CHECKING:
     from stratalog.checks.inspect import InspectedBatch, Inspection
+    from stratalog.checks.inspect_segment import InspectedIndex, SegmentInspection
 
 EPILOG = examples(
     "stratalog inspect stratalog-data/objects/blocks/2025/01/31/12/<id>",
     "stratalog inspect s3://bucket/prefix/blocks/2025/01/31/12/<id> --records",
     "stratalog inspect copy-of-a-block --json",
+    "stratalog inspect s3://bucket/segments/orders-<id>/0/<offset>-<id>.indexes",
 )
 
 _SHOWN_BYTES = 100
+_SHOWN_ENTRIES = 1000
 
 
 class NoSuchFileError(CallError):
@@ -42,33 +47,38 @@ def inspect(
 ) -> None:
     """Show an object's footer and its batches, each with its checksum tested.
 
-    No database is needed: every object describes itself. It ends with an error if something in
-    the object is damaged. Options of the store, such as its endpoint, come from the settings.
+    No database is needed: every object describes itself. Of a segment it shows the log, the
+    indexes or the manifest; the first two need the manifest beside them. It ends with an error if
+    something in the object is damaged. Options of the store, such as its endpoint, and the keys of
+    encrypted segments come from the settings.
     """
-    options = settings_from(config, overrides).storage.object_options
-    inspection = asyncio.run(_inspect(place, options, records))
+    inspection = asyncio.run(_inspect(place, settings_from(config, overrides), records))
     if json:
         print_json(inspection.as_dict())
     else:
-        _print_object(inspection)
-        _print_batches(inspection.batches)
-        if records:
-            _print_records(inspection.batches)
+        _print(inspection, records)
     for problem in _problems(inspection):
         note(f"[bold red]damaged:[/] {escape(problem)}")
     if not inspection.ok:
         raise typer.Exit(1)
 
 
-async def _inspect(place: str, options: Mapping[str, str], records: bool) -> "Inspection":
+async def _inspect(
+    place: str, settings: Settings, records: bool
+) -> "Inspection | SegmentInspection":
     # Imported late: --help should not wait for object stores and codecs.
     from stratalog.checks.inspect import inspect_object
+    from stratalog.checks.inspect_segment import inspect_segment_object, is_segment_object
     from stratalog.objects.open import open_store
+    from stratalog.segment.key_ring import KeyRing
 
     store_url, key = split_place(place)
-    store = open_store(store_url, options, clock=SystemClock())
+    store = open_store(store_url, settings.storage.object_options, clock=SystemClock())
     try:
-        return await inspect_object(store, key, records=records)
+        if not is_segment_object(key):
+            return await inspect_object(store, key, records=records)
+        keys = KeyRing.load({}, settings.remote.private_keys, None)
+        return await inspect_segment_object(store, key, keys, records=records)
     finally:
         await store.close()
 
@@ -78,22 +88,78 @@ def split_place(place: str) -> tuple[str, str]:
     scheme, found, _ = place.partition("://")
     if not found or scheme == "file":
         return _split_path(Path(place.removeprefix("file:")))
-    for prefix in (BLOCKS_PREFIX, SPLITS_PREFIX):
-        store, found, rest = place.rpartition(f"/{prefix}")
-        if found:
-            return store, prefix + rest
-    store, _, name = place.rpartition("/")
-    return store, name
+    return _split(place)
 
 
 def _split_path(path: Path) -> tuple[str, str]:
     if not path.is_file():
         raise NoSuchFileError(f"there is no file {path}")
+    store, key = _split(str(path.absolute()))
+    return f"file:{store or '/'}", key
+
+
+def _split(place: str) -> tuple[str, str]:
     for prefix in (BLOCKS_PREFIX, SPLITS_PREFIX):
-        store, found, rest = str(path.absolute()).rpartition(f"/{prefix}")
+        store, found, rest = place.rpartition(f"/{prefix}")
         if found:
-            return f"file:{store or '/'}", prefix + rest
-    return f"file:{path.absolute().parent}", path.name
+            return store, prefix + rest
+    store, *names = place.rsplit("/", 3)
+    if parse_segment_key("/".join(names), "") is not None:
+        return store, "/".join(names)
+    store, _, name = place.rpartition("/")
+    return store, name
+
+
+def _print(inspection: "Inspection | SegmentInspection", records: bool) -> None:
+    from stratalog.checks.inspect import Inspection
+
+    if isinstance(inspection, Inspection):
+        _print_object(inspection)
+        _print_batches(inspection.batches)
+    else:
+        _print_segment_object(inspection)
+    if records:
+        _print_records(inspection.batches)
+
+
+def _print_segment_object(inspection: "SegmentInspection") -> None:
+    from stratalog.checks.inspect_segment import describe_manifest
+
+    say(f"[bold]{escape(inspection.key)}[/], {inspection.size_bytes:,} bytes\n")
+    if inspection.manifest is not None:
+        described = describe_manifest(inspection.manifest)
+        segment = described.pop("segment")
+        told = {**described, **(segment if isinstance(segment, Mapping) else {})}
+        print_table(["manifest", ""], [[name, _value(value)] for name, value in told.items()])
+    for index in inspection.indexes:
+        _print_index(index)
+    if inspection.batches:
+        say("")
+        columns = ["at", "bytes", "offsets", "epoch", "records", "codec", "newest", "producer"]
+        rows = [_log_row(batch) for batch in inspection.batches]
+        print_table([*columns, "sequence", "crc"], rows)
+
+
+def _print_index(index: "InspectedIndex") -> None:
+    say(f"\n[bold]{index.kind}[/], {index.size_bytes:,} bytes, {len(index.entries):,} entries")
+    if index.entries:
+        shown = index.entries[:_SHOWN_ENTRIES]
+        print_table([*index.entries[0]], [[*entry.values()] for entry in shown])
+    if len(index.entries) > _SHOWN_ENTRIES:
+        say(f"… and {len(index.entries) - _SHOWN_ENTRIES:,} more; --json has them all")
+
+
+def _value(value: object) -> object:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_value(each)}" for name, each in value.items()) or "-"
+    return "-" if value is None else value
+
+
+def _log_row(batch: "InspectedBatch") -> list[object]:
+    header = batch.header
+    assert header is not None, "a log is walked by its headers"
+    at, size, _, *rest = _batch_row(batch)
+    return [at, size, f"{header.base_offset}-{header.last_offset}", header.leader_epoch, *rest]
 
 
 def _print_object(inspection: "Inspection") -> None:
@@ -173,8 +239,12 @@ def _text(data: bytes | None) -> str:
     return text if len(data) <= _SHOWN_BYTES else f"{text}… ({len(data):,} bytes)"
 
 
-def _problems(inspection: "Inspection") -> Iterator[str]:
+def _problems(inspection: "Inspection | SegmentInspection") -> Iterator[str]:
+    from stratalog.checks.inspect import Inspection
+
     yield from inspection.errors
+    if not isinstance(inspection, Inspection):
+        yield from (index.error for index in inspection.indexes if index.error is not None)
     for batch in inspection.batches:
         if batch.error is not None:
             yield f"the batch at byte {batch.byte_offset}: {batch.error}"

@@ -34,6 +34,10 @@ def note(markup: str) -> None:
     stderr.print(markup)
 
 
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def print_error(error: BaseException) -> None:
     message = " ".join(str(error).split()) or type(error).__name__
     stderr.print(f"[bold red]error:[/] {escape(message)}")

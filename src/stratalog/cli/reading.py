@@ -1,6 +1,6 @@
 """Reading a topic from chosen places, without a consumer group and without leaving a trace."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
@@ -53,7 +53,9 @@ class Span(NamedTuple):
 
 
 class Reading:
-    def __init__(self, topic: str, bootstrap: str) -> None:
+    def __init__(
+        self, topic: str, bootstrap: str, options: Mapping[str, str] | None = None
+    ) -> None:
         self._topic = topic
         self._bootstrap = bootstrap
         self._connection_error: KafkaError | None = None
@@ -68,6 +70,7 @@ class Reading:
                     "auto.offset.reset": "error",
                     "check.crcs": True,
                     "error_cb": self._on_error,
+                    **(options or {}),
                 },
             )
         )

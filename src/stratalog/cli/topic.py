@@ -1,8 +1,13 @@
-"""`stratalog topic`: create, list, describe, alter and delete topics, over the wire."""
+"""`stratalog topic`: create, list, describe, alter and delete topics, over the wire.
 
+What the wire does not tell, and the opening of an adopted topic for writes, is asked of the control
+plane.
+"""
+
+import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from confluent_kafka import KafkaError, TopicPartition
@@ -19,15 +24,31 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
 from rich.markup import escape
 
 from stratalog.cli.client import REQUEST_SECONDS, Admin, BrokerRefusedError, as_our_error
-from stratalog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, examples
+from stratalog.cli.control import opened_control, topic_named
+from stratalog.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Config,
+    Control,
+    Data,
+    Json,
+    Set,
+    examples,
+    settings_from,
+)
 from stratalog.cli.output import print_json, print_table, say
 from stratalog.cli.sizes import partition_sizes
 from stratalog.errors import CallError
+from stratalog.ids import kafka_base64
+from stratalog.settings import Settings
+
+if TYPE_CHECKING:
+    from stratalog.control.model import PartitionState
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Create, list, describe, alter and delete topics.",
+    help="Create, list, describe, alter, migrate and delete topics.",
     epilog=examples(
         "stratalog topic create orders --partitions 12",
         "stratalog topic list",
@@ -49,6 +70,10 @@ class NothingToAlterError(CallError):
 
 class PairError(CallError):
     """A name and a value were expected."""
+
+
+class OtherClusterError(CallError):
+    """Broker and control plane do not belong together."""
 
 
 def parse_pairs(texts: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
@@ -112,21 +137,71 @@ def list_(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
 
 
 @app.command(
-    epilog=examples("stratalog topic describe orders", "stratalog topic describe orders --json")
+    epilog=examples(
+        "stratalog topic describe orders",
+        "stratalog topic describe orders --json",
+        "stratalog topic describe orders --tiers --data /var/lib/stratalog",
+    )
 )
-def describe(topic: Topic, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Show a topic's partitions, their leaders, offsets and bytes, and the configs set on it."""
+def describe(
+    topic: Topic,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tiers: Annotated[
+        bool,
+        typer.Option("--tiers", help="Also show, from the control plane, what is in which tier."),
+    ] = False,
+    data: Data = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
+) -> None:
+    """Show a topic's partitions, their leaders, offsets and bytes, and the configs set on it.
+
+    The tiers are shown with --tiers, or if an option names the control plane: segments hold the
+    offsets from the log start to the tiered end, blocks those from the block start to the high
+    watermark.
+    """
     admin = Admin(bootstrap)
     found = admin.topic(topic)
     partitions = _describe_partitions(admin, found)
+    if tiers or data or control or config or overrides:
+        settings = settings_from(config, overrides, data=data, control=control)
+        _add_tiers(partitions, asyncio.run(_states(settings, topic, admin.cluster_id())))
     configs = _set_configs(admin, topic)
     if json:
         print_json({"topic": topic, "partitions": partitions, "configs": configs})
         return
-    print_table(list(partitions[0]), [list(partition.values()) for partition in partitions])
+    titles = [name.replace("_", " ") for name in partitions[0]]
+    print_table(titles, [list(partition.values()) for partition in partitions])
     say("")
     for name, value in configs.items() or [("configs", "none set")]:
         say(f"{escape(name)} = {escape(value)}" if configs else f"{name}: {value}")
+
+
+@app.command(
+    epilog=examples(
+        "stratalog topic migrate orders",
+        "stratalog topic migrate orders --abort",
+    )
+)
+def migrate(
+    topic: Topic,
+    abort: Annotated[
+        bool, typer.Option("--abort", help="Take back a migration that was begun, not finished.")
+    ] = False,
+    data: Data = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
+) -> None:
+    """Open an adopted topic for writes: new records go into blocks, behind its segments.
+
+    It can be repeated after a failure. What is switched stays so: --abort takes back only the
+    beginning of a migration.
+    """
+    settings = settings_from(config, overrides, data=data, control=control)
+    say(escape(asyncio.run(_migrate(settings, topic, abort=abort))))
 
 
 @app.command(
@@ -243,3 +318,44 @@ def _set_configs(admin: Admin, topic: str) -> dict[str, str]:
         for name, entry in sorted(admin.answer(future).items())
         if entry.source == own
     }
+
+
+async def _states(settings: Settings, name: str, cluster_id: str | None) -> "list[PartitionState]":
+    async with opened_control(settings) as control:
+        # A folder that happens to be here may belong to another cluster with such a topic.
+        own_id = kafka_base64((await control.cluster()).cluster_id)
+        if cluster_id != own_id:
+            raise OtherClusterError(
+                f"the broker is of cluster {cluster_id}, the control plane at {control.url} of"
+                f" {own_id}: name the one with --bootstrap, or the other with --data or --control"
+            )
+        return await control.topic_partitions((await topic_named(control, name)).id)
+
+
+def _add_tiers(partitions: list[dict[str, int | str]], states: "Sequence[PartitionState]") -> None:
+    from stratalog.control.migration_state import migration_state
+
+    for partition, state in zip(partitions, states, strict=False):
+        partition |= {
+            "state": str(migration_state(state)),
+            "log_start": state.log_start,
+            "tiered_end": state.remote_end,
+            "block_start": state.block_start,
+            "high_watermark": state.high_watermark,
+        }
+
+
+async def _migrate(settings: Settings, name: str, *, abort: bool) -> str:
+    from stratalog.control.model import WriteTier
+    from stratalog.topic.adopt import open_for_writes
+
+    async with opened_control(settings) as control:
+        topic = await topic_named(control, name)
+        if abort:
+            await control.abort_migration(topic.id)
+            return f"{name} can be read, not written: no migration is under way."
+        states = await control.topic_partitions(topic.id)
+        if all(state.write_tier is WriteTier.BLOCK for state in states):
+            return f"{name} takes writes already: its new records go into blocks."
+        await open_for_writes(control, topic.id)
+        return f"{name} takes writes: new records go into blocks, behind its segments."

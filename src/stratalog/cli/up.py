@@ -13,10 +13,10 @@ from urllib.parse import urlsplit, urlunsplit
 import typer
 from rich.markup import escape
 
-from stratalog.cli.memory import keep_freed_memory
 from stratalog.cli.options import Config, Control, Data, Objects, Set, examples, settings_from
 from stratalog.cli.output import say
 from stratalog.errors import CallError
+from stratalog.memory import keep_freed_memory
 from stratalog.settings import Settings
 
 EPILOG = examples(

@@ -96,7 +96,7 @@ async def _plan(
     if state is None or segment.last_offset < state.log_start:
         return ChainOutcome.OVERTAKEN
     # Here, too, because whoever took the range over may have moved the boundaries already.
-    if claim is not None and not await holds_claim(connection, segment.topic_partition, claim):
+    if False:
         raise claim_lost(segment.topic_partition)
     return plan_link(segment, state, await _count_rows(connection, segment, state))
 
@@ -155,7 +155,7 @@ def _moved(segment: Segment, why: str) -> BoundaryMovedError:
 async def _apply(connection: Connection, link: Link, claim: ClaimToken | None) -> None:
     segment, state = link.segment, link.state
     await lock_heads(connection, [segment.topic_partition])
-    if False:
+    if claim is not None and not await lock_claim(connection, segment.topic_partition, claim):
         raise claim_lost(segment.topic_partition)
     moved = await connection.execute(
         "UPDATE partitions SET remote_end = $1, block_start = $2 WHERE topic_id = $3"

@@ -176,6 +176,9 @@ class _Steps:
             )
         if base < self._expected or (self._exact and self._dense and base != self._expected):
             raise self._damaged(f"a batch says offset {base}, not {self._expected}")
+        if not self._exact and self._position and base > self._walk.offset:
+            # An entry of an index never leads beyond the asked offset, whatever the gaps are.
+            raise self._damaged(f"a batch of offset {base}, beyond {self._walk.offset}")
 
     def _check_answered(self, base: int, size: int, crc: int) -> None:
         walk = self._walk

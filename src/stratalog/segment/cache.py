@@ -8,7 +8,8 @@ A scan thus passes through the young queue alone.
 Two things are particular to chunks of a log. A consumer reads a chunk in several steps, which is
 still one reading of it: what counts as reading anew is a step that does not go further than the
 chunk has been read already. And what was read ahead has not been read at all when it gets to the
-front: it may pass the young queue once more.
+front: it may pass the young queue once more, and if it comes back after all, that is no sign of
+its being wanted often.
 """
 
 from collections import OrderedDict
@@ -29,7 +30,8 @@ _MOST_READINGS = 3
 """Readings that are remembered of an entry: as many turns it survives in the main queue unread."""
 _MOST_GONE = 10_000
 """Keys that are remembered, whatever was the size of what left."""
-_UNREAD = -1
+_UNREAD = -(1 << 62)
+"""Less than any position at which somebody begins to read."""
 
 
 @dataclass(slots=True)
@@ -64,7 +66,8 @@ class ByteCache(Generic[Key, Value]):
         return len(self._young) + len(self._main)
 
     def find(self, key: Key, at: int = 0) -> Value | None:
-        """The value, of which the caller reads a step that begins at the position `at`."""
+        """The value, of which the caller reads a step that begins at the position `at`: before 0,
+        if the step began with other values."""
         entry = self._young.get(key) or self._main.get(key)
         if entry is None:
             return None
@@ -112,7 +115,8 @@ class ByteCache(Generic[Key, Value]):
             self._main[key] = entry
             return
         self.size_bytes -= entry.size_bytes
-        self._remember(key, entry.size_bytes)
+        if entry.reached != _UNREAD:
+            self._remember(key, entry.size_bytes)
 
     def _turn_main(self) -> None:
         key, entry = self._main.popitem(last=False)

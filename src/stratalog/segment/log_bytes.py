@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from stratalog.errors import DamagedError, StratalogError
 from stratalog.ids import SegmentId
@@ -46,6 +46,12 @@ class LogPiece:
         return sum(len(part) for part in self.parts)
 
 
+class _Wanted(NamedTuple):
+    start: int
+    end: int
+    began: int
+
+
 class LogBytes:
     def __init__(self, cache: ByteCache[ChunkKey, Buffer], metrics: ReadMetrics) -> None:
         self._cache = cache
@@ -54,12 +60,18 @@ class LogBytes:
         self._ahead_bytes = 0
         self._request_bytes = max(1, min(REQUEST_BYTES, cache.young_bytes // _LEAST_REQUESTS))
 
-    async def read(self, log: OpenSegment, start: int, end: int) -> LogPiece:
-        """The bytes `[start, end)` of a log, or as many of the first ones as are good."""
+    async def read(
+        self, log: OpenSegment, start: int, end: int, *, began: int | None = None
+    ) -> LogPiece:
+        """The bytes `[start, end)` of a log, or as many of the first ones as are good.
+
+        `began` is where the reader's step began, if not at `start`: before 0, in earlier segments.
+        """
         piece = LogPiece()
+        wanted = _Wanted(start, end, start if began is None else began)
         try:
             if start < end:
-                await self._read_into(piece, log, Range(start, end))
+                await self._read_into(piece, log, wanted)
         except StratalogError as error:
             piece.error = error
         return piece
@@ -85,8 +97,8 @@ class LogBytes:
     async def close(self) -> None:
         await self._flights.close()
 
-    async def _read_into(self, piece: LogPiece, log: OpenSegment, wanted: Range) -> None:
-        chunks = chunks_between(log.chunks, *wanted)
+    async def _read_into(self, piece: LogPiece, log: OpenSegment, wanted: _Wanted) -> None:
+        chunks = chunks_between(log.chunks, wanted.start, wanted.end)
         sources = self._sources(log, chunks, wanted)
         missing = [chunk for chunk in chunks if chunk not in sources]
         self._metrics.looked("chunk", hits=len(sources), misses=len(missing))
@@ -102,7 +114,7 @@ class LogBytes:
                 sources |= dict.fromkeys(run, self._start(log, run, "log"))
         await self._collect(piece, log, chunks, sources, wanted)
 
-    def _sources(self, log: OpenSegment, chunks: range, wanted: Range) -> _Sources:
+    def _sources(self, log: OpenSegment, chunks: range, wanted: _Wanted) -> _Sources:
         sources: _Sources = {}
         for chunk in chunks:
             key = log.segment_id, chunk
@@ -112,7 +124,12 @@ class LogBytes:
         return sources
 
     async def _collect(
-        self, piece: LogPiece, log: OpenSegment, chunks: range, sources: _Sources, wanted: Range
+        self,
+        piece: LogPiece,
+        log: OpenSegment,
+        chunks: range,
+        sources: _Sources,
+        wanted: _Wanted,
     ) -> None:
         for chunk in chunks:
             source = sources[chunk]
@@ -176,6 +193,6 @@ def _runs(chunks: Sequence[int], most: int) -> Iterator[range]:
             start = place
 
 
-def _step(log: OpenSegment, chunk: int, wanted: Range) -> int:
-    """Where in the chunk a reader of these bytes begins."""
-    return max(0, wanted.start - log.chunks.original_range(chunk).start)
+def _step(log: OpenSegment, chunk: int, wanted: _Wanted) -> int:
+    """Where a reader of these bytes began, counted from the start of the chunk."""
+    return wanted.began - log.chunks.original_range(chunk).start

@@ -7,9 +7,12 @@ the position of the first: everything here holds for those as well.
 """
 
 import struct
+import sys
+from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
+from operator import lt
 
 from stratalog.batch.header import BytesLike
 from stratalog.ids import Offset
@@ -65,8 +68,15 @@ class OffsetIndex:
 
     def check(self, log_size_bytes: int) -> None:
         """Raise unless every entry lies beyond the one before it, and all lie within the log."""
-        entries: list[tuple[int, int]] = list(_ENTRY.iter_unpack(self._data))
-        fault = _fault(entries, log_size_bytes)
+        # A GiB has a quarter of a million entries, so they are first compared column by column,
+        # several times as fast; only who fails that is looked at one by one.
+        columns = array("i", bytes(self._data))
+        if sys.byteorder == "little":
+            columns.byteswap()
+        relatives, positions = columns[0::2], columns[1::2]
+        if _rise(relatives) and _rise(positions) and _within(relatives, positions, log_size_bytes):
+            return
+        fault = _fault(list(zip(relatives, positions, strict=True)), log_size_bytes)
         if fault is not None:
             raise IndexDamagedError(f"offset index of the segment at {self._base_offset}: {fault}")
 
@@ -75,6 +85,16 @@ class OffsetIndex:
 
     def _position(self, entry: int) -> int:
         return int(_INT.unpack_from(self._data, entry * _ENTRY.size + _POSITION_AT)[0])
+
+
+def _rise(column: "array[int]") -> bool:
+    return all(map(lt, column, islice(column, 1, None)))
+
+
+def _within(relatives: "array[int]", positions: "array[int]", log_size_bytes: int) -> bool:
+    if not positions:
+        return True
+    return relatives[0] >= 0 and positions[0] >= 0 and 0 < positions[-1] < log_size_bytes
 
 
 def _fault(entries: Sequence[tuple[int, int]], log_size_bytes: int) -> str | None:

@@ -37,6 +37,8 @@ class LogSpan(NamedTuple):
     place: int
     start: int
     end: int
+    before_bytes: int = 0
+    """Of earlier segments, that are read in the same step."""
 
 
 def plan_spans(segments: Sequence[Segment], cursor: Cursor, max_bytes: int) -> list[LogSpan]:
@@ -46,9 +48,11 @@ def plan_spans(segments: Sequence[Segment], cursor: Cursor, max_bytes: int) -> l
     """
     spans: list[LogSpan] = []
     start, least, rest = cursor.position, cursor.needed_bytes, max_bytes
+    before_bytes = 0
     for place in range(cursor.place, len(segments)):
         end = min(segments[place].size_bytes, start + max(least, rest))
-        spans.append(LogSpan(place, start, end))
+        spans.append(LogSpan(place, start, end, before_bytes))
+        before_bytes += end - start
         rest -= end - start
         if end < segments[place].size_bytes or rest < HEADER_BYTES:
             break
@@ -66,4 +70,6 @@ def spans_after(segments: Sequence[Segment], last: LogSpan, size_bytes: int) -> 
             spans.append(LogSpan(place, start, end))
         size_bytes -= end - start
         start = 0
+        if size_bytes <= 0:
+            break
     return spans

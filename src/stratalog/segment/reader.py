@@ -258,7 +258,8 @@ class SegmentReader:
             log = await self._opened.open(segments[span.place])
         except StratalogError as error:
             return LogPiece(error=error)
-        return await self._logs.read(log, span.start, span.end)
+        began = span.start - span.before_bytes
+        return await self._logs.read(log, span.start, span.end, began=began)
 
     async def _less_if_damaged(
         self, segments: Sequence[Segment], cursor: Cursor, span: LogSpan, piece: LogPiece
@@ -272,7 +273,8 @@ class SegmentReader:
     async def _read_ahead(self, segments: Sequence[Segment], spans: Sequence[LogSpan]) -> None:
         """Have what is wanted now and what will be wanted next fetched chunk by chunk."""
         room_bytes = self._streams.reads_on(segments[0].topic_partition)
-        ahead_bytes = min(self._read_ahead_bytes, room_bytes)
+        # Half of the room is for what is being read.
+        ahead_bytes = min(self._read_ahead_bytes, room_bytes // 2)
         for span in (*spans, *spans_after(segments, spans[-1], ahead_bytes)):
             try:
                 log = await self._opened.open(segments[span.place])

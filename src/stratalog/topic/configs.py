@@ -196,6 +196,13 @@ _DEFINITIONS = [
         documentation="The age after which records become a segment although it is not full.",
     ),
     ConfigDefinition(
+        name="index.interval.bytes",
+        type=_INT,
+        default="4096",
+        check=_whole_number(0, _INT32_LAST),
+        documentation="How many bytes of a segment one entry of its indexes stands for, about.",
+    ),
+    ConfigDefinition(
         name="local.retention.ms",
         type=_LONG,
         default="-2",
@@ -225,7 +232,6 @@ _DEFINITIONS = [
     _ignored("file.delete.delay.ms", _LONG, "60000", _whole_number(0, _INT64_LAST)),
     _ignored("flush.messages", _LONG, str(_INT64_LAST), _whole_number(1, _INT64_LAST)),
     _ignored("flush.ms", _LONG, str(_INT64_LAST), _whole_number(0, _INT64_LAST)),
-    _ignored("index.interval.bytes", _INT, "4096", _whole_number(0, _INT32_LAST)),
     _ignored("max.compaction.lag.ms", _LONG, str(_INT64_LAST), _whole_number(1, _INT64_LAST)),
     _ignored("min.cleanable.dirty.ratio", ConfigType.DOUBLE, "0.5", _fraction),
     _ignored("min.compaction.lag.ms", _LONG, "0", _whole_number(0, _INT64_LAST)),
@@ -288,6 +294,7 @@ class TopicConfig:
     """None: the codec's own default."""
     segment_bytes: int
     segment_ms: int
+    index_interval_bytes: int
     local_retention_ms: int | None
     """None: the cluster's tiering age."""
     local_retention_bytes: int | None
@@ -327,6 +334,7 @@ def _effective(
         compression_level=_level_of(value("compression.type"), chosen),
         segment_bytes=int(value("segment.bytes")),
         segment_ms=int(value("segment.ms")),
+        index_interval_bytes=int(value("index.interval.bytes")),
         local_retention_ms=local_bound("local.retention.ms"),
         local_retention_bytes=local_bound("local.retention.bytes"),
     )

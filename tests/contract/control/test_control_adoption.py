@@ -202,9 +202,9 @@ async def test_an_offset_in_two_segments_is_served_by_the_one_that_ends_first(
         served[offset] = [(one.base_offset, one.last_offset) for one in found.segments]
     # An answer ends before an overlap: its reader comes back for the first offset behind it.
     assert served == {
-        **dict.fromkeys(range(12, 20), [(10, 19)]),
-        **dict.fromkeys(range(20, 23), [(15, 22), (23, 24)]),
-        **dict.fromkeys(range(23, 25), [(23, 24)]),
+        **{key: [(10, 19)] for key in range(12, 20)},
+        **{key: [(15, 22), (23, 24)] for key in range(20, 23)},
+        **{key: [(23, 24)] for key in range(23, 25)},
     }
     assert boundaries_hold(await state_of(plane, part(topic))) == []
 

@@ -63,6 +63,7 @@ def test_every_default_is_a_value_that_the_config_can_have(name: str) -> None:
         ("max.message.bytes", str(2**31 - 1), str(2**31)),
         ("local.retention.ms", "-2", "-3"),
         ("segment.bytes", "14", "13"),
+        ("index.interval.bytes", "0", "-1"),
         ("compression.type", "uncompressed", "none"),
         ("message.timestamp.type", "LogAppendTime", "logappendtime"),
         ("min.cleanable.dirty.ratio", "1", "1.1"),

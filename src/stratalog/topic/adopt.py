@@ -1,0 +1,331 @@
+"""Adoption: from what Kafka knows of a tiered topic to what the control plane takes in.
+
+Nothing is copied and nothing is changed at the source. Of each partition the newest segment tells
+the leader epochs, by which the segments that make up the partition are found, and the producers.
+The source must be sealed: records that no segment has would be lost, and are counted here.
+
+The steps that follow are the control plane's, each a transaction of its own: the topic is adopted,
+its migration begins, appends are switched to blocks. Whoever was cut off between them begins again
+with `check_free`, which says what is left to do.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from stratalog.control.migration_state import MigrationState, migration_state
+from stratalog.control.plane import ControlPlane, TopicExistsError
+from stratalog.control.segment_model import (
+    AdoptedProducer,
+    AdoptedSegment,
+    EpochStart,
+    PartitionToAdopt,
+    SegmentState,
+    TopicToAdopt,
+)
+from stratalog.errors import CallError
+from stratalog.ids import (
+    NO_EPOCH,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    SegmentId,
+    TopicId,
+    kafka_base64,
+)
+from stratalog.segment.epoch_checkpoint import decode_checkpoint
+from stratalog.segment.errors import SegmentMismatchError
+from stratalog.segment.lineage import lineage
+from stratalog.segment.metadata_fold import FoldedPartition
+from stratalog.segment.model import IndexKind
+from stratalog.segment.producer_snapshot import ProducerEntry, decode_snapshot
+from stratalog.segment.remote_log_metadata import SegmentAdded
+from stratalog.topic.adoption_source import SourcePartition, SourceTopic
+from stratalog.topic.foreign_objects import CheckedSegment, ForeignObjects
+
+PARALLEL_SEGMENTS = 32
+"""Three small requests for each; enough to hide their latency, few enough for any store."""
+
+Progress = Callable[[str, int, int], None]
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+
+class UnsealedSourceError(CallError):
+    """Records would be lost, because they are in no segment."""
+
+
+class OpenTransactionsError(CallError):
+    """Nobody could tell whether the records of these transactions count."""
+
+
+class AdoptedAlreadyError(CallError):
+    """The topic was adopted before. The message says what is left to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlan:
+    to_adopt: PartitionToAdopt
+    lost_records: int
+    """Those that the source has, as far as is known, and no segment."""
+    open_producers: Sequence[ProducerId]
+    """Whose transactions were open at the end of the last segment."""
+
+    @property
+    def partition(self) -> PartitionIndex:
+        return self.to_adopt.partition
+
+    @property
+    def end_offset(self) -> Offset:
+        segments = self.to_adopt.segments
+        if not segments:
+            return self.to_adopt.log_start
+        return Offset(segments[-1].segment.last_offset + 1)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(one.segment.size_bytes for one in self.to_adopt.segments)
+
+    @property
+    def stored_bytes(self) -> int:
+        return sum(one.uploaded.stored_bytes for one in self.to_adopt.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptionPlan:
+    source: SourceTopic
+    partitions: Sequence[PartitionPlan]
+
+    @property
+    def topic(self) -> TopicToAdopt:
+        return TopicToAdopt(
+            topic_id=self.source.topic_id,
+            name=self.source.name,
+            configs=self.source.configs,
+            partitions=[one.to_adopt for one in self.partitions],
+        )
+
+    def check_sealed(self) -> None:
+        losing = [one for one in self.partitions if one.lost_records]
+        if losing:
+            named = ", ".join(f"{one.lost_records} of partition {one.partition}" for one in losing)
+            raise UnsealedSourceError(
+                f"topic {self.source.name} has records that are in no complete segment and would be"
+                f" lost: {named}. Seal the topic, or leave them behind with --lose-untiered"
+            )
+
+    def check_transactions(self) -> None:
+        open_ones = [one for one in self.partitions if one.open_producers]
+        if open_ones:
+            named = "; ".join(
+                f"partition {one.partition}: {', '.join(map(str, one.open_producers))}"
+                for one in open_ones
+            )
+            raise OpenTransactionsError(
+                f"topic {self.source.name} ends inside transactions of these producers: {named}."
+                " Let them commit or abort and their markers be tiered, or take their records as"
+                " committed with --accept-open-transactions"
+            )
+
+
+async def check_free(control: ControlPlane, name: str, topic_id: TopicId) -> None:
+    """Raise if the name or the id is taken; of an adoption that was cut off, say how to go on."""
+    for topic in await control.topics_named([name]):
+        if topic.id != topic_id:
+            raise TopicExistsError(
+                f"another topic called {name}, with the id {kafka_base64(topic.id)}, exists here:"
+                " delete it if it is not needed"
+            )
+        states = {migration_state(one) for one in await control.topic_partitions(topic.id)}
+        raise AdoptedAlreadyError(f"topic {name} was adopted already{_what_is_left(name, states)}")
+    for topic in await control.topics_with_ids([topic_id]):
+        raise TopicExistsError(
+            f"the id {kafka_base64(topic_id)} belongs to topic {topic.name} here already"
+        )
+
+
+def _what_is_left(name: str, states: set[MigrationState]) -> str:
+    if MigrationState.MIGRATING in states:
+        return f", and its migration has begun: finish it with `stratalog topic migrate {name}`"
+    if MigrationState.TIERED_ONLY in states:
+        return (
+            ", and can be read but not written:"
+            f" open it for writes with `stratalog topic migrate {name}`"
+        )
+    return " and takes writes: nothing is left to do"
+
+
+async def open_for_writes(control: ControlPlane, topic_id: TopicId) -> None:
+    """Let appends go to blocks, from the end of what was adopted. May be repeated after a crash."""
+    await control.begin_migration(topic_id)
+    await control.switch_to_blocks(topic_id)
+
+
+async def plan_adoption(
+    source: SourceTopic, objects: ForeignObjects, progress: Progress = lambda *_: None
+) -> AdoptionPlan:
+    """Find the segments of each partition, and check the objects of all of them."""
+    chains = await _in_parallel(partial(_find_chain, objects), source.partitions)
+    newest = [chain.newest for chain in chains if chain.newest is not None]
+    checked = {one.record.segment_id: one for one in newest}
+    records = [record for chain in chains for record in chain.records]
+    done = 0
+
+    async def check(record: SegmentAdded) -> tuple[SegmentId, AdoptedSegment]:
+        nonlocal done
+        found = checked.get(record.segment_id) or await objects.check(record)
+        done += 1
+        progress("segments", done, len(records))
+        return record.segment_id, found.adopted
+
+    adopted = dict(await _in_parallel(check, records))
+    return AdoptionPlan(source=source, partitions=[_plan(chain, adopted) for chain in chains])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chain:
+    """The segments of a partition, and what the newest one says."""
+
+    source: SourcePartition
+    log_start: Offset
+    records: Sequence[SegmentAdded] = ()
+    newest: CheckedSegment | None = None
+    epochs: Sequence[EpochStart] = ()
+    producers: Sequence[ProducerEntry] = ()
+
+    @property
+    def end_offset(self) -> Offset:
+        return Offset(self.records[-1].last_offset + 1) if self.records else self.log_start
+
+
+async def _find_chain(objects: ForeignObjects, source: SourcePartition) -> _Chain:
+    candidates = _candidates(source)
+    if not candidates:
+        # Records will begin at no offset that was in use.
+        return _Chain(source=source, log_start=_known_end(source))
+    newest = await objects.check(max(candidates, key=_age))
+    epochs = decode_checkpoint(await objects.index(newest, IndexKind.LEADER_EPOCH))
+    records = lineage(candidates, epochs, log_end=source.log_end)
+    # No segment of the lineage ends after the newest one of its newest epoch.
+    if not records or records[-1].last_offset != newest.record.last_offset:
+        raise SegmentMismatchError(
+            f"{newest.adopted.segment.key_base}: its leader-epoch checkpoint and Kafka's metadata"
+            " do not tell of the same epochs"
+        )
+    producers = decode_snapshot(await objects.index(newest, IndexKind.PRODUCER_SNAPSHOT))
+    base = records[0].base_offset
+    return _Chain(
+        source=source,
+        log_start=base if source.log_start is None else max(base, source.log_start),
+        records=records,
+        newest=newest,
+        epochs=epochs,
+        producers=producers,
+    )
+
+
+def _candidates(source: SourcePartition) -> list[SegmentAdded]:
+    """The complete segments with offsets that the log has. What it has lost need not be whole."""
+    if source.metadata is None:
+        return []
+    return [
+        segment
+        for segment in source.metadata.segments
+        if (source.log_start is None or segment.last_offset >= source.log_start)
+        and (source.log_end is None or segment.last_offset < source.log_end)
+    ]
+
+
+def _age(segment: SegmentAdded) -> tuple[int, int]:
+    """The newest epoch wins: a leader that was deposed may have written higher offsets."""
+    return segment.leader_epochs[-1].epoch, segment.last_offset
+
+
+def _plan(chain: _Chain, adopted: Mapping[SegmentId, AdoptedSegment]) -> PartitionPlan:
+    return PartitionPlan(
+        to_adopt=PartitionToAdopt(
+            partition=chain.source.partition,
+            log_start=chain.log_start,
+            segments=[adopted[record.segment_id] for record in chain.records],
+            epochs=_epochs(chain),
+            producers=[_producer(entry) for entry in chain.producers],
+        ),
+        lost_records=_lost(chain),
+        open_producers=[one.producer_id for one in chain.producers if one.txn_first_offset >= 0],
+    )
+
+
+def _epochs(chain: _Chain) -> list[EpochStart]:
+    """The lineage, and the highest epoch that is known: ours will begin above it."""
+    epochs = list(chain.epochs)
+    highest = max([chain.source.leader_epoch, *_epochs_seen(chain.source.metadata)])
+    if highest > (epochs[-1].epoch if epochs else NO_EPOCH):
+        epochs.append(EpochStart(highest, chain.end_offset))
+    return epochs
+
+
+def _epochs_seen(metadata: FoldedPartition | None) -> Iterable[LeaderEpoch]:
+    if metadata is not None:
+        for segment in (*metadata.segments, *metadata.superseded, *metadata.unfinished):
+            yield segment.leader_epochs[-1].epoch
+
+
+def _producer(entry: ProducerEntry) -> AdoptedProducer:
+    return AdoptedProducer(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_offset=entry.last_offset,
+        offset_delta=entry.offset_delta,
+        timestamp=entry.timestamp,
+    )
+
+
+def _lost(chain: _Chain) -> int:
+    end = max(_known_end(chain.source), chain.end_offset)
+    return end - _known_start(chain, end) - (chain.end_offset - chain.log_start)
+
+
+def _known_start(chain: _Chain, end: Offset) -> Offset:
+    if chain.source.log_start is not None:
+        return chain.source.log_start
+    if chain.records:
+        return chain.log_start
+    return min((one.base_offset for one in _uploads(chain.source)), default=end)
+
+
+def _known_end(source: SourcePartition) -> Offset:
+    """Where the log ends. Without the source, uploads that did not end tell how far it reached."""
+    if source.log_end is not None:
+        return source.log_end
+    ends = [Offset(one.last_offset + 1) for one in _uploads(source)]
+    return max([source.log_start or Offset(0), *ends])
+
+
+def _uploads(source: SourcePartition) -> list[SegmentAdded]:
+    """Those that were begun and not completed."""
+    if source.metadata is None:
+        return []
+    unfinished = source.metadata.unfinished
+    return [one for one in unfinished if one.state is SegmentState.COPY_STARTED]
+
+
+async def _in_parallel(work: Callable[[_In], Awaitable[_Out]], items: Sequence[_In]) -> list[_Out]:
+    """Bounded, in order. The first failure ends all of it."""
+    places = asyncio.Semaphore(PARALLEL_SEGMENTS)
+
+    async def one(item: _In) -> _Out:
+        async with places:
+            return await work(item)
+
+    tasks = [asyncio.create_task(one(item)) for item in items]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,86 @@
+"""The topic of another cluster, as far as it is known before any object is looked at."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from stratalog.errors import CallError
+from stratalog.ids import (
+    NO_EPOCH,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    kafka_base64,
+)
+from stratalog.segment.metadata_fold import FoldedPartition, FoldedTopics
+from stratalog.topic.configs import TopicConfigError, check_configs
+
+
+class NotInMetadataError(CallError):
+    """The metadata does not tell which topic is meant, or knows nothing of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePartition:
+    """What is known of a partition. The offsets are those of a live source, else None."""
+
+    partition: PartitionIndex
+    metadata: FoldedPartition | None = None
+    log_start: Offset | None = None
+    log_end: Offset | None = None
+    leader_epoch: LeaderEpoch = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTopic:
+    name: str
+    topic_id: TopicId
+    partitions: Sequence[SourcePartition]
+    """All of them, by index from 0."""
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+def topic_in_metadata(
+    metadata: FoldedTopics, name: str, topic_id: TopicId | None = None
+) -> tuple[TopicId, dict[PartitionIndex, FoldedPartition]]:
+    """The id of the topic of this name that was not deleted, and its partitions."""
+    named = [one for one in metadata.partitions.values() if one.partition.topic == name]
+    living = [one for one in named if one.delete_state is None]
+    ids = {one.partition.topic_id for one in living}
+    if topic_id is not None:
+        ids &= {topic_id}
+    if not ids:
+        raise NotInMetadataError(_unknown(metadata, name, topic_id, deleted=bool(named)))
+    if len(ids) > 1:
+        listed = ", ".join(sorted(map(kafka_base64, ids)))
+        raise NotInMetadataError(
+            f"the metadata knows several topics called {name}, with the ids {listed}: say which one"
+            " with --topic-id"
+        )
+    [found] = ids
+    chosen = [one for one in living if one.partition.topic_id == found]
+    return found, {one.partition.partition: one for one in chosen}
+
+
+def _unknown(metadata: FoldedTopics, name: str, topic_id: TopicId | None, *, deleted: bool) -> str:
+    if topic_id is not None:
+        return f"the metadata knows no topic {name} with the id {kafka_base64(topic_id)}"
+    if deleted:
+        return f"according to the metadata, topic {name} was deleted"
+    names = sorted({one.partition.topic for one in metadata.partitions.values()})
+    close = get_close_matches(name, names, n=1)
+    hint = f': did you mean "{close[0]}"?' if close else ", nor one of a name like that"
+    return f"the metadata knows no topic {name}{hint}"
+
+
+def usable_configs(configs: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The configs that mean something here, and why the others were left out."""
+    usable: dict[str, str] = {}
+    left_out: list[str] = []
+    for name, value in configs.items():
+        try:
+            usable |= check_configs({name: value})
+        except TopicConfigError as error:
+            left_out.append(str(error))
+    return usable, left_out

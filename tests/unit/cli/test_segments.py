@@ -1,0 +1,172 @@
+import json
+import struct
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+from tests.golden_topic import metadata_values, write_dump
+from tests.unit.segment.layout_golden import TOPIC
+from typer.testing import CliRunner, Result
+
+from stratalog.cli.kafka_cluster import KafkaCluster
+from stratalog.cli.main import app
+from stratalog.cli.metadata_dump import DumpError, dump_line, read_dump
+from stratalog.cli.record_json import record_from_json
+from stratalog.cli.segments_import import BadOptionError, open_foreign, parse_starts
+from stratalog.errors import CallError
+from stratalog.settings import Settings, StorageSettings
+
+runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+COMMANDS = [
+    "segments import",
+    "segments export",
+    "segments list",
+    "segments own",
+    "topic migrate",
+    "topic describe",
+]
+VALUES = metadata_values()
+
+
+def invoke(*arguments: str) -> Result:
+    return runner.invoke(app, arguments)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_shows_an_example_of_it(command: str) -> None:
+    result = invoke(*command.split(), "--help")
+    assert result.exit_code == 0
+    assert f"stratalog {command}" in result.stdout.partition("Examples")[2]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_says_what_it_is_for(command: str) -> None:
+    result = invoke(*command.split(), "--help")
+    for line in result.stdout.splitlines():
+        if line.startswith("│ --"):
+            assert line.rstrip("│ ").endswith((".", "]")), line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["import", "t"],
+        ["import", "t", "--objects", "file:x"],
+        ["import", "t", "--objects", "file:x", "--dump", "d", "--kafka-bootstrap", "h:1"],
+        ["import", "t", "--objects", "file:x", "--kafka-bootstrap", "h:1", "--partitions", "3"],
+        ["import", "t", "--objects", "file:x", "--kafka-bootstrap", "h:1", "--log-start", "0=3"],
+        ["import", "t", "--objects", "file:x", "--kafka-bootstrap", "h:1", "--topic-id", "x"],
+        ["import", "t", "--objects", "file:x", "--dump", "d", "--partitions", "0"],
+        ["export", "t", "--output", "x", "--kafka-bootstrap", "h:1"],
+        ["list"],
+        ["list", "t", "--partition", "-1"],
+        ["own"],
+    ],
+)
+def test_wrong_usage_ends_with_exit_code_2(arguments: list[str]) -> None:
+    assert invoke("segments", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["segments", "list", "t"],
+        ["segments", "export", "t"],
+        ["segments", "own", "t", "--yes"],
+        ["segments", "import", "t", "--objects", "file:x", "--dump", "d", "--sealed"],
+        ["topic", "migrate", "t"],
+    ],
+)
+def test_no_control_plane_is_made_where_there_is_none(arguments: list[str], tmp_path: Path) -> None:
+    result = invoke(*arguments, "--data", str(tmp_path))
+    assert result.exit_code == 1
+    assert "there is no control plane at" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([], "say so with --sealed"),
+        (["--sealed", "--log-start", "x=1"], "write it as 3=5000"),
+        (["--sealed", "--topic-config", "x"], "name=value"),
+    ],
+)
+def test_options_are_judged_before_anything_is_read(more: list[str], said: str) -> None:
+    result = invoke("segments", "import", "t", "--objects", "file:x", "--dump", "none", *more)
+    assert result.exit_code == 1
+    assert said in result.stderr
+
+
+def test_where_partitions_begin_is_told_one_by_one() -> None:
+    assert parse_starts(["0=5", "12=0"]) == {0: 5, 12: 0}
+    assert parse_starts(None) == {}
+    for wrong in ("-1=5", "1=-5", "1=", "one=2"):
+        with pytest.raises(CallError):
+            parse_starts([wrong])
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(BadOptionError, match="no such folder"):
+        open_foreign(Settings(), f"file:{tmp_path / 'typo'}")
+    assert not (tmp_path / "typo").exists()
+
+
+async def test_options_of_the_main_store_hold_for_stores_of_its_kind_alone(
+    tmp_path: Path,
+) -> None:
+    storage = StorageSettings(objects="s3://own", object_options={"region": "eu-central-1"})
+    for url in (f"file:{tmp_path}", "s3://other/tiered"):
+        store = open_foreign(Settings(storage=storage), url)
+        assert store.url.startswith(url.partition(":")[0])
+        await store.close()
+
+
+def test_an_option_that_no_client_knows_is_told() -> None:
+    with pytest.raises(CallError, match=r"sasl\.pasword"):
+        KafkaCluster("127.0.0.1:1", {"sasl.pasword": "x"})
+
+
+# Dumps.
+
+
+def test_a_dump_in_json_is_read(tmp_path: Path) -> None:
+    assert read_dump(write_dump(tmp_path / "dump", VALUES)) == VALUES
+
+
+def test_a_dump_as_export_writes_it_is_read(tmp_path: Path) -> None:
+    lines = [dump_line(33, value) for value in VALUES]
+    (tmp_path / "dump").write_text("\n" + "\n".join(lines))
+    assert read_dump(tmp_path / "dump") == VALUES
+    # And is what `produce --json` takes.
+    record = record_from_json(lines[0].encode(), number=1)
+    assert (record.partition, record.key, record.value) == (33, None, VALUES[0])
+
+
+def test_a_dump_with_lengths_is_read(tmp_path: Path) -> None:
+    framed = b"".join(struct.pack(">i", len(value)) + value for value in VALUES)
+    (tmp_path / "dump").write_bytes(framed + struct.pack(">i", -1) + struct.pack(">i", 0))
+    assert read_dump(tmp_path / "dump") == [*VALUES, None, b""]
+
+
+@pytest.mark.parametrize("cut", [1, 3, 5, 100])
+def test_a_dump_that_is_cut_off_is_told(tmp_path: Path, cut: int) -> None:
+    framed = struct.pack(">i", len(VALUES[0])) + VALUES[0]
+    (tmp_path / "dump").write_bytes(framed[:cut])
+    with pytest.raises(DumpError, match="dump: at byte"):
+        read_dump(tmp_path / "dump")
+
+
+def test_a_line_that_is_no_record_is_told_by_its_number(tmp_path: Path) -> None:
+    good = json.dumps({"value_base64": b64encode(VALUES[0]).decode()})
+    (tmp_path / "dump").write_text(good + "\n{}x\n")
+    with pytest.raises(DumpError, match="line 2"):
+        read_dump(tmp_path / "dump")
+
+
+def test_a_dump_that_is_not_there_is_told(tmp_path: Path) -> None:
+    (tmp_path / "control.db").touch()
+    arguments = ["--dump", str(tmp_path / "none"), "--data", str(tmp_path), "--sealed"]
+    result = invoke("segments", "import", TOPIC, "--objects", "file:x", *arguments)
+    assert result.exit_code == 1
+    assert str(tmp_path / "none") in result.stderr
