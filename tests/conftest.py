@@ -4,6 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 from tests.servers import PostgresServer, S3Server, run_postgres, run_s3_server
+from tests.spark import SharedSpark, run_connect_server, run_spark_cluster
+
+from stratalog.pipeline.session import OpenSpark
+from stratalog.pipeline.spark_conf import SparkOptions
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +34,30 @@ def postgres_dsn(postgres_server: PostgresServer) -> Iterator[str]:
     dsn = postgres_server.create_database()
     yield dsn
     postgres_server.drop_database(dsn)
+
+
+@pytest.fixture(scope="session")
+def shared_spark() -> Iterator[SharedSpark]:
+    shared = SharedSpark()
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def local_spark(shared_spark: SharedSpark) -> OpenSpark:
+    """Spark on two cores of this machine. It stays open for the next test that asks for it."""
+    return shared_spark.open(SparkOptions(master="local[2]"))
+
+
+@pytest.fixture(scope="session")
+def spark_cluster() -> Iterator[str]:
+    """The master's URL of a cluster of two workers with one core each."""
+    with run_spark_cluster() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def spark_connect_server() -> Iterator[str]:
+    """The URL of a Spark Connect server with two cores."""
+    with run_connect_server() as url:
+        yield url

@@ -18,6 +18,8 @@ from pathlib import Path
 import pyspark
 
 from stratalog.pipeline.java import find_java
+from stratalog.pipeline.session import OpenSpark, open_session
+from stratalog.pipeline.spark_conf import SparkOptions
 
 START_SECONDS = 90.0
 STOP_SECONDS = 20.0
@@ -26,6 +28,32 @@ WORKER_HOSTS = ("127.0.0.1", "127.0.0.2")
 """Two addresses of one machine: Spark never runs two attempts of a task on the same host."""
 
 _HOME = Path(pyspark.__file__).parent
+
+
+class SharedSpark:
+    """One session for all tests that ask for the same one in turn.
+
+    A process can have only one with a JVM of its own, so another one takes its place.
+    """
+
+    def __init__(self) -> None:
+        self._open: tuple[SparkOptions, OpenSpark] | None = None
+
+    def open(self, options: SparkOptions) -> OpenSpark:
+        if self._open is not None and self._open[0] == options and not _is_over(self._open[1]):
+            return self._open[1]
+        self.close()
+        self._open = options, open_session(options)
+        return self._open[1]
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+
+def _is_over(spark: OpenSpark) -> bool:
+    return spark.process is None or spark.process.poll() is not None
 
 
 @contextmanager
@@ -142,6 +170,6 @@ def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return
         except OSError:
-            assert process.poll() is None, f"{process.args} ended at once"
-            assert time.monotonic() < deadline, f"{process.args} does not listen on {port}"
+            assert process.poll() is None, f"{process.args!r} ended at once"
+            assert time.monotonic() < deadline, f"{process.args!r} does not listen on {port}"
             time.sleep(0.1)

@@ -14,13 +14,36 @@ from stratalog.block.footer import (
     FooterBatch,
     FooterDamagedError,
     FooterPartition,
+    FooterRange,
     decode_footer,
     encode_footer,
     parse_trailer,
 )
-from stratalog.ids import BrokerId, ObjectId, PartitionIndex, TopicId
+from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicId
 
 PLACES = st.tuples(st.uuids(), st.integers(0, 2**31 - 1))
+
+
+@st.composite
+def stretches(draw: st.DrawFn, batches: list[FooterBatch]) -> list[FooterRange]:
+    """The same bytes as ranges of a split file, with consecutive offsets."""
+    offset = draw(st.integers(0, 2**40))
+    ranges = []
+    for batch in batches:
+        last = offset + draw(st.integers(0, 2**31))
+        ranges.append(
+            FooterRange(
+                byte_offset=batch.byte_offset,
+                byte_size=batch.byte_size,
+                record_count=batch.record_count,
+                batch_count=draw(st.integers(1, 9)),
+                base_offset=Offset(offset),
+                last_offset=Offset(last),
+                max_timestamp=draw(st.integers(-1, 2**63 - 1)),
+            )
+        )
+        offset = last + 1
+    return ranges
 
 
 @st.composite
@@ -36,13 +59,14 @@ def footers(draw: st.DrawFn) -> BlockFooter:
         for end, size in zip(ends, sizes, strict=True)
     ]
     partitions = []
+    stamped = draw(st.booleans())
     for (topic_id, partition), count in zip(places, counts, strict=True):
         partitions.append(
             FooterPartition(
                 topic_id=TopicId(topic_id),
                 topic_name=draw(st.text(max_size=8)),
                 partition=PartitionIndex(partition),
-                batches=tuple(batches[:count]),
+                batches=tuple(draw(stretches(batches[:count])) if stamped else batches[:count]),
             )
         )
         del batches[:count]
@@ -51,6 +75,7 @@ def footers(draw: st.DrawFn) -> BlockFooter:
         broker_id=BrokerId(draw(st.integers(-(2**31), 2**31 - 1))),
         created_ms=draw(st.integers(-(2**63), 2**63 - 1)),
         partitions=tuple(partitions),
+        stamped=stamped,
     )
 
 

@@ -96,7 +96,7 @@ async def _plan(
     if state is None or segment.last_offset < state.log_start:
         return ChainOutcome.OVERTAKEN
     # Here, too, because whoever took the range over may have moved the boundaries already.
-    if False:
+    if claim is not None and not await holds_claim(connection, segment.topic_partition, claim):
         raise claim_lost(segment.topic_partition)
     return plan_link(segment, state, await _count_rows(connection, segment, state))
 

@@ -6,7 +6,7 @@ iteration early, or cancelling the task that iterates, cancels the Spark jobs an
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from uuid import uuid4
@@ -45,7 +45,7 @@ class JobRunner:
         self._watched = listener is not None
         self._parallel_jobs = parallel_jobs
 
-    async def run(self, bins: Sequence[Bin]) -> AsyncIterator[BinOutcome]:
+    async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
         """All bins, each as soon as it is done or has failed. Use it in `contextlib.aclosing`."""
         running: dict[str, Bin] = {}
         loop = asyncio.get_running_loop()

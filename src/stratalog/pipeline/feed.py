@@ -1,6 +1,8 @@
 """What was read of a segment and waits to be written: between the reader and one upload."""
 
 import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
 
 from stratalog.control.model import Coordinates
 from stratalog.errors import StratalogError
@@ -21,7 +23,7 @@ class Feed:
         self._budget = budget
         self._rows_missing = row_count
         self._portion_bytes = portion_bytes
-        self._waiting: list[tuple[Coordinates, memoryview]] = []
+        self._waiting: deque[tuple[Coordinates, memoryview]] = deque()
         self._waiting_bytes = 0
         self._budget_bytes = 0
         self._error: StratalogError | None = None
@@ -39,7 +41,7 @@ class Feed:
         if self._waiting_bytes >= self._portion_bytes or not self._rows_missing:
             self._woken.set()
         else:
-            self._settle()
+            self._settle(self._budget_bytes)
 
     def fail(self, error: StratalogError) -> None:
         """Whoever takes gets this error instead of anything more."""
@@ -51,21 +53,26 @@ class Feed:
     def close(self) -> None:
         """Nobody takes any more."""
         self.is_open = False
-        self._waiting = []
-        self._settle()
+        self._waiting.clear()
+        self._settle(self._budget_bytes)
 
-    async def take(self) -> list[tuple[Coordinates, memoryview]]:
-        """The next rows; none if that was all."""
-        if not self._waiting and not self._rows_missing and self._error is None:
-            return []
-        await self._woken.wait()
-        self._woken.clear()
-        if self._error is not None:
-            raise self._error
-        taken, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        self._settle()
-        return taken
+    async def rows(self) -> AsyncIterator[tuple[Coordinates, memoryview]]:
+        """What was put, until all of it was."""
+        while self._waiting or self._rows_missing or self._error:
+            await self._woken.wait()
+            while self._waiting:
+                yield self._pop()
+            if self._error is not None:
+                raise self._error
+            if self._rows_missing:
+                self._woken.clear()
 
-    def _settle(self) -> None:
-        self._budget.give_back(self._budget_bytes)
-        self._budget_bytes = 0
+    def _pop(self) -> tuple[Coordinates, memoryview]:
+        row, data = self._waiting.popleft()
+        self._waiting_bytes -= len(data)
+        self._settle(min(len(data), self._budget_bytes))
+        return row, data
+
+    def _settle(self, size_bytes: int) -> None:
+        self._budget_bytes -= size_bytes
+        self._budget.give_back(size_bytes)

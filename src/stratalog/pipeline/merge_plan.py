@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from stratalog.control.model import Coordinates
 from stratalog.control.pipeline_model import Claim
 from stratalog.errors import DamagedError
-from stratalog.ids import TopicId
+from stratalog.ids import Offset, TopicId
 from stratalog.pipeline.select import TopicFacts, least_segment_bytes, segment_target_bytes
 from stratalog.pipeline.tasks import MergeTask, SegmentPlan
 from stratalog.settings import TieringSettings
@@ -21,10 +21,17 @@ class HoleError(DamagedError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedRows:
-    """A claim, and all rows in its range in offset order."""
+    """A claim, and the rows in its range in offset order."""
 
     claim: Claim
     rows: Sequence[Coordinates]
+    end_offset: Offset
+    """Where the rows must end: where the claim does, or earlier, if the rows are too many for one
+    run, or a row has come to reach beyond the claim."""
+
+    @property
+    def is_cut(self) -> bool:
+        return self.end_offset < self.claim.end_offset
 
 
 def check_rows(claimed: ClaimedRows) -> None:
@@ -33,14 +40,14 @@ def check_rows(claimed: ClaimedRows) -> None:
     for row in claimed.rows:
         if row.base_offset != expected:
             raise HoleError(
-                f"partition {row.partition}: after offset {expected - 1} comes a row at"
-                f" {row.base_offset}; run `stratalog fsck`"
+                f"after offset {expected - 1} comes a row at {row.base_offset}; run"
+                " `stratalog fsck`"
             )
         expected = row.last_offset + 1
-    if expected != claimed.claim.end_offset:
+    if expected != claimed.end_offset:
         raise HoleError(
-            f"partition {claimed.claim.partition.partition}: the rows end at offset"
-            f" {expected - 1}, not {claimed.claim.end_offset - 1}; run `stratalog fsck`"
+            f"the rows end at offset {expected - 1}, not {claimed.end_offset - 1}; run"
+            " `stratalog fsck`"
         )
 
 
@@ -54,7 +61,9 @@ def plan_segments(
     pieces = list(_cut(claimed.rows, segment_target_bytes(facts, settings)))
     least = least_segment_bytes(facts, settings)
     if pieces and _bytes(pieces[-1]) < least and not _is_old(pieces[-1], facts, now_ms):
-        pieces.pop()
+        # There is more of it than a run may take: without this one nothing would ever be done.
+        if not (claimed.is_cut and len(pieces) == 1):
+            pieces.pop()
     return [_segment(claimed.claim, facts, rows) for rows in pieces]
 
 

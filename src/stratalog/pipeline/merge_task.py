@@ -143,13 +143,12 @@ class _Segment:
         """The records, checked and stamped. If one is not as it should be, nothing is stored."""
         plan = self.plan
         builder = SegmentBuilder(plan.base_offset, index_interval_bytes=plan.index_interval_bytes)
-        while rows := await self.feed.take():
-            for row, data in rows:
-                try:
-                    checked = builder.add(data, source_run(row))
-                except StratalogError as error:
-                    raise RowFailedError(row, error) from error
-                yield checked
+        async for row, data in self.feed.rows():
+            try:
+                checked = builder.add(data, source_run(row))
+            except StratalogError as error:
+                raise RowFailedError(row, error) from error
+            yield checked
         self._built = self._checked(builder.finish())
         await self._ending.acquire()
         self._is_ending = True

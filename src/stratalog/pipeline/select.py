@@ -2,9 +2,12 @@
 
 A partition with enough aged bytes for a segment is merged straight from where its rows point:
 every byte is read once and written once. So is one whose oldest record is older than the topic's
-`segment.ms`, however little it has, so that everything is converted in the end. Of the others,
-those in many small pieces are split: their rows move together into few large objects, which costs
-one more copy of bytes that are few.
+`segment.ms`, however little it has, so that everything is converted in the end.
+
+The others wait for more, and meanwhile must not have too many rows. As soon as one has, all that
+are in small pieces are split together: their rows lie in the same blocks, which are then read
+once, for all of them, and need not be kept for any of them. That is one more copy of bytes that
+are few.
 
 What a run may read is bounded. The oldest come first, and what is left over is the next run's.
 """
@@ -15,12 +18,12 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from stratalog.control.commit import MAX_ROW_BYTES
-from stratalog.control.pipeline_model import AgedPartition
+from stratalog.control.pipeline_model import AgedPartition, UnitKind
 from stratalog.ids import TopicId
 from stratalog.settings import TieringSettings
 
-_PIECES_PER_ROW = 2
-"""A partition is in small pieces when its rows are more than so many times what they need be."""
+SMALL_PART = 2
+"""Pieces are small if they could be so many times larger."""
 
 
 class TopicFacts(NamedTuple):
@@ -38,9 +41,10 @@ class Reason(StrEnum):
     """Why a partition with aged rows is left alone."""
 
     PARKED = "parked"
-    MIGRATING = "its local files are not uploaded yet"
-    TOO_LITTLE = "not enough for a segment yet"
-    BUDGET = "left for the next run"
+    MIGRATING = "not wholly uploaded yet"
+    TOO_LITTLE = "with too little for a segment"
+    OTHER_KIND = "for the other kind of run"
+    BUDGET = "for the next run"
 
 
 @dataclass(slots=True)
@@ -68,43 +72,60 @@ def select(
     topics: Mapping[TopicId, TopicFacts],
     settings: TieringSettings,
     now_ms: int,
+    kinds: Sequence[UnitKind] = tuple(UnitKind),
 ) -> Selection:
     selection = Selection()
-    merges, splits = [], []
+    wanted: dict[UnitKind, list[AgedPartition]] = {kind: [] for kind in UnitKind}
     for partition in aged:
-        facts = topics[partition.topic_id]
         if partition.parked:
             selection.wait(partition, Reason.PARKED)
-        elif _is_mergeable(partition, facts, settings, now_ms):
-            if partition.remote_end == partition.first_offset:
-                merges.append(partition)
-            else:
-                selection.wait(partition, Reason.MIGRATING)
-        elif _is_scattered(partition, settings):
-            splits.append(partition)
+        elif _is_mergeable(partition, topics[partition.topic_id], settings, now_ms):
+            wanted[UnitKind.MERGE].append(partition)
+        elif is_in_pieces(partition.rows, partition.bytes):
+            wanted[UnitKind.SPLIT].append(partition)
         else:
-            selection.wait(partition, Reason.TOO_LITTLE)
+            selection.wait(partition, _why_not(partition))
+    if not any(_has_too_many(partition, settings) for partition in wanted[UnitKind.SPLIT]):
+        for partition in wanted[UnitKind.SPLIT]:
+            selection.wait(partition, _why_not(partition))
+        wanted[UnitKind.SPLIT] = []
+    for kind in set(UnitKind) - set(kinds):
+        for partition in wanted[kind]:
+            selection.wait(partition, Reason.OTHER_KIND)
+        wanted[kind] = []
     budget = _Budget(settings.max_bytes_per_run, settings.max_batches_per_run)
-    selection.merges = budget.take(merges, selection)
-    selection.splits = budget.take(splits, selection)
+    selection.merges = budget.take(wanted[UnitKind.MERGE], selection)
+    selection.splits = budget.take(wanted[UnitKind.SPLIT], selection)
     return selection
+
+
+def is_in_pieces(rows: int, size_bytes: int) -> bool:
+    """Whether the rows are, on average, much smaller than they could be."""
+    return rows * MAX_ROW_BYTES >= SMALL_PART * size_bytes
 
 
 def _is_mergeable(
     partition: AgedPartition, facts: TopicFacts, settings: TieringSettings, now_ms: int
 ) -> bool:
+    if partition.remote_end != partition.first_offset:
+        return False
     if partition.bytes >= least_segment_bytes(facts, settings):
         return True
     return now_ms - partition.oldest_ms >= facts.segment_ms
 
 
-def _is_scattered(partition: AgedPartition, settings: TieringSettings) -> bool:
-    needed = -(-partition.bytes // MAX_ROW_BYTES)
-    return partition.rows > max(settings.max_rows, _PIECES_PER_ROW * needed)
+def _has_too_many(partition: AgedPartition, settings: TieringSettings) -> bool:
+    return partition.rows > settings.max_rows
+
+
+def _why_not(partition: AgedPartition) -> Reason:
+    uploaded = partition.remote_end == partition.first_offset
+    return Reason.TOO_LITTLE if uploaded else Reason.MIGRATING
 
 
 class _Budget:
-    """What a run may still read. The first taker gets more than there is, so that it moves on."""
+    """What a run may still read. The first one that comes may want more than there is, or it
+    would wait for ever; how much of it is done then is the planner's business."""
 
     def __init__(self, bytes_left: int, rows_left: int) -> None:
         self._bytes_left = bytes_left

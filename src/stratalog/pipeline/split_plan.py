@@ -1,30 +1,38 @@
-"""From the claimed rows of scattered partitions to split files. Pure.
+"""From the claimed rows of partitions in small pieces to split files. Pure.
 
-Two kinds of objects hold scattered rows, and they are read differently:
+Two kinds of objects hold such rows, and they are read differently:
 
-- Blocks are small and each holds rows of many partitions. Consecutive ones are read whole, once,
-  until they make up one split file: a request per block.
-- Split files are large. Taken together, as many as there are, they are cut by ranges of
-  partitions, each of which makes one new file: a request per old and new file. So every partition
-  has one run of rows afterwards, however many files it was scattered over before.
+- Small ones, most of them blocks, each with rows of many partitions. They are read whole, one
+  after the other in the order of their commits, until they make up one split file: a request per
+  object. One that is larger than all that came after it stays, so that whatever is copied again
+  ends up in a file of at least twice its size.
+- Large ones, split files all of them. A partition gets some rows in each. Where those become many,
+  the files are read together and cut by ranges of partitions, each of which makes a new one: a
+  request per old and new file. Then every partition has one run of rows, in one file.
 
-What one pass leaves behind has few rows or large ones, so the passes come to an end.
+What a pass leaves behind has few rows or large ones, so the passes come to an end.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from stratalog.control.commit import MAX_ROW_BYTES
 from stratalog.control.model import Coordinates
 from stratalog.control.pipeline_model import ClaimToken
 from stratalog.ids import ObjectId, TopicId, TopicPartition
 from stratalog.pipeline.merge_plan import ClaimedRows
-from stratalog.pipeline.select import TopicFacts
+from stratalog.pipeline.select import SMALL_PART, TopicFacts
 from stratalog.pipeline.tasks import SplitPlan, SplitTask
 from stratalog.settings import TieringSettings
 
 _LARGE_PART = 8
 """An object is large if the rows to be moved out of it make more than this part of a file."""
+_MANY_PART = 2
+"""Rows in large objects are many if they make more than this part of what a partition may have:
+the rest is for rows in small ones."""
+_SOME_PART = 8
+"""Once one partition has many, those that have more than this part come along."""
 
 
 class _Part(NamedTuple):
@@ -34,7 +42,8 @@ class _Part(NamedTuple):
     topic_name: str
 
 
-_Parts = Mapping[TopicPartition, _Part]
+_Parts: TypeAlias = Mapping[TopicPartition, _Part]
+_ByPartition: TypeAlias = dict[TopicPartition, list[Coordinates]]
 
 
 def plan_splits(
@@ -42,15 +51,15 @@ def plan_splits(
 ) -> list[SplitTask]:
     """Bring rows together that are scattered. What has nothing to come together with stays."""
     objects, parts = _by_object(claimed, topics)
-    chosen = objects[: settings.splitter_max_files_per_run]
-    small = [rows for rows in chosen if not _is_large(rows, settings)]
-    large = [rows for rows in chosen if _is_large(rows, settings)]
+    small = [rows for rows in objects if not _is_large(rows, settings)]
+    large = [rows for rows in objects if _is_large(rows, settings)]
+    groups = _newer_than_large(small)[: settings.splitter_max_files_per_run]
     files = [
-        *_whole_objects(small, settings.split_file_bytes),
-        *_partition_ranges(large, settings.split_file_bytes),
+        *_files(groups, settings.split_file_bytes),
+        *_files(_scattered(large, settings), settings.split_file_bytes),
     ]
-    tasks = [_task(rows, parts, least_rows=2) for rows in files]
-    return [task for task in tasks if _is_worthwhile(task)]
+    tasks = [_task(rows, parts) for rows in files]
+    return [task for task in tasks if _objects(task) > 1]
 
 
 def plan_rewrites(
@@ -58,9 +67,24 @@ def plan_rewrites(
 ) -> list[SplitTask]:
     """Move rows out of objects that are mostly dead, so that those can go: all of them."""
     objects, parts = _by_object(claimed, topics)
-    files = _whole_objects(objects, settings.split_file_bytes)
-    tasks = (_task(rows, parts, least_rows=1) for rows in files)
-    return [task for task in tasks if task.parts]
+    return [_task(rows, parts) for rows in _files(objects, settings.split_file_bytes)]
+
+
+def rows_needed(rows: Sequence[Coordinates]) -> int:
+    """How many rows a split file would have for these, which follow each other."""
+    needed = size_bytes = 0
+    before: Coordinates | None = None
+    for row in rows:
+        if (
+            before is None
+            or size_bytes + row.byte_size > MAX_ROW_BYTES
+            or row.leader_epoch != before.leader_epoch
+            or row.timestamp_type is not before.timestamp_type
+        ):
+            needed, size_bytes = needed + 1, 0
+        size_bytes += row.byte_size
+        before = row
+    return needed
 
 
 def _by_object(
@@ -85,13 +109,36 @@ def _is_large(rows: Sequence[Coordinates], settings: TieringSettings) -> bool:
     return _bytes(rows) * _LARGE_PART > settings.split_file_bytes
 
 
-def _whole_objects(
-    objects: Iterable[Sequence[Coordinates]], file_bytes: int
+def _newer_than_large(objects: Sequence[list[Coordinates]]) -> Sequence[list[Coordinates]]:
+    """Without those at the front that are larger than all behind them."""
+    behind_bytes = sum(_bytes(rows) for rows in objects)
+    for at, rows in enumerate(objects):
+        size_bytes = _bytes(rows)
+        behind_bytes -= size_bytes
+        if size_bytes <= behind_bytes:
+            return objects[at:]
+    return ()
+
+
+def _scattered(
+    objects: Iterable[Sequence[Coordinates]], settings: TieringSettings
+) -> list[list[Coordinates]]:
+    """The rows in large objects of each partition that has many, and of those that come along."""
+    by_partition = _by_partition(row for rows in objects for row in rows)
+    runs = {key: _longest_run(rows) for key, rows in by_partition.items()}
+    runs = {key: run for key, run in runs.items() if len(run) >= SMALL_PART * rows_needed(run)}
+    if not any(len(run) * _MANY_PART > settings.max_rows for run in runs.values()):
+        return []
+    return [run for _, run in sorted(runs.items()) if len(run) * _SOME_PART > settings.max_rows]
+
+
+def _files(
+    groups: Iterable[Sequence[Coordinates]], file_bytes: int
 ) -> Iterator[list[Coordinates]]:
-    """Consecutive objects, as many as fit into a file."""
+    """Consecutive groups of rows, as many as fit into a file."""
     file: list[Coordinates] = []
     size_bytes = 0
-    for rows in objects:
+    for rows in groups:
         if file and size_bytes + _bytes(rows) > file_bytes:
             yield file
             file, size_bytes = [], 0
@@ -101,47 +148,38 @@ def _whole_objects(
         yield file
 
 
-def _partition_ranges(
-    objects: Iterable[Sequence[Coordinates]], file_bytes: int
-) -> Iterator[list[Coordinates]]:
-    """All rows of neighbouring partitions, as many as fit into a file."""
-    by_partition = _by_partition(row for rows in objects for row in rows)
-    return _whole_objects((by_partition[key] for key in sorted(by_partition)), file_bytes)
-
-
-def _task(rows: Iterable[Coordinates], parts: _Parts, *, least_rows: int) -> SplitTask:
-    by_partition = _by_partition(rows)
+def _task(rows: Iterable[Coordinates], parts: _Parts) -> SplitTask:
     return SplitTask(
         parts=[
-            SplitPlan(token=parts[key].token, topic_name=parts[key].topic_name, rows=run)
-            for key in sorted(by_partition)
-            if len(run := _longest_run(by_partition[key])) >= least_rows
+            SplitPlan(
+                token=parts[key].token, topic_name=parts[key].topic_name, rows=_longest_run(found)
+            )
+            for key, found in sorted(_by_partition(rows).items())
         ]
     )
 
 
-def _by_partition(rows: Iterable[Coordinates]) -> dict[TopicPartition, list[Coordinates]]:
-    by_partition: dict[TopicPartition, list[Coordinates]] = defaultdict(list)
+def _by_partition(rows: Iterable[Coordinates]) -> _ByPartition:
+    by_partition: _ByPartition = defaultdict(list)
     for row in rows:
         by_partition[TopicPartition(row.topic_id, row.partition)].append(row)
     return by_partition
 
 
-def _longest_run(rows: list[Coordinates]) -> list[Coordinates]:
+def _longest_run(rows: Iterable[Coordinates]) -> list[Coordinates]:
     """Rows without a hole between them. What is left out stays where it is, until the next run."""
-    rows.sort(key=lambda row: row.base_offset)
     best: list[Coordinates] = []
     run: list[Coordinates] = []
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.base_offset):
         if run and row.base_offset != run[-1].last_offset + 1:
             best, run = max(best, run, key=len), []
         run.append(row)
     return max(best, run, key=len)
 
 
-def _is_worthwhile(task: SplitTask) -> bool:
-    """Whether anything comes together that was apart."""
-    return len({row.object_id for part in task.parts for row in part.rows}) > 1
+def _objects(task: SplitTask) -> int:
+    """How many objects are read for a file."""
+    return len({row.object_id for part in task.parts for row in part.rows})
 
 
 def _bytes(rows: Iterable[Coordinates]) -> int:

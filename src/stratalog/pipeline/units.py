@@ -1,8 +1,8 @@
 """The units of a run: one claimed partition each, from the plan to the commit.
 
-A unit is settled once: its claim is released after success, counted as failed after an error, and
-left alone when it was lost. What its tasks bring back is committed in the order of the offsets,
-whatever order they come in.
+A unit is settled once: its claim is released after success, counted as failed after an error of
+its own, and given back as it was when somebody else's doing kept it from being done. What its
+tasks bring back is committed in the order of the offsets, whatever order they come in.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,13 +23,21 @@ class Unit:
     tasks_left: int = 0
     made: dict[Offset, LogMade] = field(default_factory=dict)
     """By base offset: logs that wait for those before them."""
+    commits: int = 0
     error: str | None = None
+    counts: bool = False
+    """Whether the error is the unit's own, so that it is parked after some of them."""
     overtaken: bool = False
     """Its rows were deleted, or the claim was lost: nobody's fault."""
 
     @property
     def is_broken(self) -> bool:
         return self.error is not None or self.overtaken
+
+    def fail(self, error: str, *, counts: bool) -> None:
+        """Note what went wrong first."""
+        if not self.is_broken:
+            self.error, self.counts = error, counts
 
     def ready(self) -> tuple[LogMade, SegmentPlan] | None:
         """The next segment, if its log is there."""

@@ -336,9 +336,13 @@ async def test_the_end_of_a_topic_ends_its_claims(
     assert await plane.chain_segment(segment_id, claim=token) is ChainOutcome.OVERTAKEN
     while await plane.purge_deleted_topics(max_rows=100):
         pass
-    for table in ("claims", "pipeline_topics", "batches"):
-        query = f"SELECT 1 FROM {table}"
-        assert await database.read(lambda connection, q=query: connection.fetch(q)) == []
+    left = await database.read(
+        lambda connection: connection.fetch(
+            "SELECT 'claims' FROM claims UNION SELECT 'orders' FROM pipeline_topics"
+            " UNION SELECT 'rows' FROM batches"
+        )
+    )
+    assert left == []
     assert await plane.commit_split(split((token, rows))) == [SplitOutcome.CLAIM_LOST]
     assert {each.kind for each in await plane.objects(limit=10)} == {"block"}
 
@@ -391,6 +395,26 @@ async def test_a_commit_holds_its_claim_until_its_end(
         ChainOutcome.CHAINED,
         [SplitOutcome.SWAPPED],
     )
+
+
+async def test_a_split_that_meets_the_purge_of_its_topic_changes_nothing(
+    server: ControlPlane, control_dsn: str
+) -> None:
+    """The topic is deleted between the look at the rows and their removal."""
+    topic = await server.create_topic("orders", partition_count=1, configs={})
+    key = part(topic)
+    for _ in range(2):
+        await commit(server, batch(key, 5))
+    file = split((await claim(server, key), await rows_in(server, key)))
+    purging = await asyncpg.connect(control_dsn)
+    async with purging.transaction():
+        await purging.execute("DELETE FROM batches WHERE last_offset = 4")
+        swapping = asyncio.create_task(server.commit_split(file))
+        await waiting_backend(purging)
+    await purging.close()
+    assert await asyncio.wait_for(swapping, PATIENCE_S) == [SplitOutcome.ROWS_CHANGED]
+    assert [row.base_offset for row in await rows_in(server, key)] == [5]
+    assert {each.kind for each in await server.objects(limit=10)} == {"block"}
 
 
 async def test_a_merge_that_waits_while_its_claim_is_taken_over_fails(

@@ -12,11 +12,12 @@ from stratalog.block.footer import (
     FooterBatch,
     FooterDamagedError,
     FooterPartition,
+    FooterRange,
     decode_footer,
     encode_footer,
     parse_trailer,
 )
-from stratalog.ids import BrokerId, ObjectId, PartitionIndex, TopicId
+from stratalog.ids import NO_BROKER, BrokerId, ObjectId, Offset, PartitionIndex, TopicId
 
 TOPIC_A = TopicId(UUID(int=1))
 TOPIC_B = TopicId(UUID(int=2))
@@ -42,6 +43,24 @@ def footer_of(*partitions: FooterPartition) -> BlockFooter:
         created_ms=1_700_000_000_000,
         partitions=partitions,
     )
+
+
+def stretch(
+    byte_offset: int, base: int, last: int, *, batches: int = 2, byte_size: int = 150
+) -> FooterRange:
+    return FooterRange(
+        byte_offset=byte_offset,
+        byte_size=byte_size,
+        record_count=4,
+        batch_count=batches,
+        base_offset=Offset(base),
+        last_offset=Offset(last),
+        max_timestamp=1_600_000_000_000,
+    )
+
+
+def stamped_footer(*partitions: FooterPartition) -> BlockFooter:
+    return replace(footer_of(*partitions), broker_id=NO_BROKER, stamped=True)
 
 
 def sealed(payload: bytes) -> bytes:
@@ -94,7 +113,9 @@ def test_the_trailer_tells_length_and_crc() -> None:
         (encode_footer(FOOTER)[1:], "but there are"),
         (b"x" + encode_footer(FOOTER), "but there are"),
         (bytes([255]) + encode_footer(FOOTER)[1:], "CRC is"),
-        (sealed(b"\0\2" + PAYLOAD[2:]), "version 2 is not 1"),
+        (sealed(b"\0\3" + PAYLOAD[2:]), "version 3 is not 1 or 2"),
+        (sealed(b"\0\2" + PAYLOAD[2:]), "flags 0x0000"),
+        (sealed(b"\0\2\0\3" + PAYLOAD[4:]), "flags 0x0003"),
         (sealed(PAYLOAD[:2] + b"\0\1" + PAYLOAD[4:]), "flags 0x0001"),
         (sealed(PAYLOAD + b"\0"), "1 bytes after its last batch"),
         (sealed(PAYLOAD[:-1]), "1 bytes short of 1 batches"),
@@ -138,3 +159,64 @@ def test_a_footer_that_contradicts_itself_is_neither_written_nor_read(
 def test_ranges_may_touch_and_may_leave_gaps() -> None:
     footer = footer_of(entry(TOPIC_A, 0, batch(0), batch(100), batch(1000)))
     assert decode_footer(encode_footer(footer)) == footer
+
+
+def test_a_split_files_footer_comes_back_as_it_was_written() -> None:
+    footer = stamped_footer(
+        entry(TOPIC_A, 0, stretch(0, 0, 3), stretch(150, 4, 9, batches=3)),
+        entry(TOPIC_B, 2, stretch(300, 1000, 1000, batches=1)),
+    )
+    assert decode_footer(encode_footer(footer)) == footer
+    assert [each.batch_count for each in footer.partitions] == [5, 1]
+    assert [each.batch_count for each in FOOTER.partitions] == [2, 1, 1]
+
+
+def test_the_bytes_of_a_split_files_footer_are_those_of_the_documented_layout() -> None:
+    footer = stamped_footer(entry(TOPIC_A, 5, stretch(0, 10, 19)))
+    assert encode_footer(footer) == sealed(
+        struct.pack(">HH", 2, 1)
+        + UUID(int=7).bytes
+        + struct.pack(">iqI", -1, 1_700_000_000_000, 1)
+        + UUID(int=1).bytes
+        + struct.pack(">H", 6)
+        + b"orders"
+        + struct.pack(">iI", 5, 1)
+        + struct.pack(">QIIIqqq", 0, 150, 4, 2, 10, 19, 1_600_000_000_000)
+    )
+
+
+@pytest.mark.parametrize(
+    ("partition", "message"),
+    [
+        (entry(TOPIC_A, 0, stretch(0, 0, 3), stretch(150, 5, 9)), "offset 5 follows 3"),
+        (entry(TOPIC_A, 0, stretch(0, 0, 3), stretch(150, 3, 9)), "offset 3 follows 3"),
+        (entry(TOPIC_A, 0, stretch(0, 3, 2)), "3 to 2 are no range"),
+        (entry(TOPIC_A, 0, stretch(0, -1, 2)), "-1 to 2 are no range"),
+        (entry(TOPIC_A, 0, stretch(0, 0, 3, batches=0)), "are no range"),
+        (entry(TOPIC_A, 0, stretch(0, 0, 3, byte_size=60)), "too few"),
+    ],
+)
+def test_a_split_files_footer_that_contradicts_itself_is_neither_written_nor_read(
+    partition: FooterPartition, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    footer = stamped_footer(partition)
+    with pytest.raises(AssertionError, match=message):
+        encode_footer(footer)
+    with monkeypatch.context() as patch:
+        patch.setattr("stratalog.block.footer._problem", lambda footer: None)
+        data = encode_footer(footer)
+    with pytest.raises(FooterDamagedError, match=message):
+        decode_footer(data)
+
+
+@pytest.mark.parametrize(
+    "footer",
+    [
+        footer_of(entry(TOPIC_A, 0, stretch(0, 0, 3))),
+        stamped_footer(entry(TOPIC_A, 0, batch(0))),
+        stamped_footer(entry(TOPIC_A, 0, batch(0), stretch(100, 0, 3))),
+    ],
+)
+def test_batches_and_ranges_are_never_mixed(footer: BlockFooter) -> None:
+    with pytest.raises(AssertionError, match="some ranges only"):
+        encode_footer(footer)

@@ -2,7 +2,14 @@ from uuid import UUID
 
 import pytest
 
-from stratalog.block.keys import BLOCKS_PREFIX, block_key, parse_block_key
+from stratalog.block.keys import (
+    BLOCKS_PREFIX,
+    SPLITS_PREFIX,
+    block_key,
+    parse_block_key,
+    parse_split_key,
+    split_key,
+)
 from stratalog.ids import ObjectId, uuid7
 
 MOMENT_MS = 1_731_715_199_999  # 2024-11-15T23:59:59.999Z
@@ -42,3 +49,11 @@ def test_keys_sort_as_their_ids_do() -> None:
 )
 def test_other_keys_are_not_blocks(key: str) -> None:
     assert parse_block_key(key) is None
+
+
+def test_split_files_lie_beside_the_blocks() -> None:
+    assert split_key(BLOCK) == f"splits/2024/11/15/23/{BLOCK}"
+    assert split_key(BLOCK).startswith(SPLITS_PREFIX)
+    assert parse_split_key(split_key(BLOCK)) == BLOCK
+    assert parse_split_key(block_key(BLOCK)) is None
+    assert parse_block_key(split_key(BLOCK)) is None

@@ -1,0 +1,70 @@
+"""Tasks that misbehave on executors, and a way to run them.
+
+The function that runs them is made inside another, so that it travels to the executors by value:
+they cannot import tests. It leaves a file per attempt behind, in a folder that all of them see.
+"""
+
+from contextlib import aclosing
+from pathlib import Path
+
+from tests.unit.pipeline.spark_tasks import WORKPLACE
+
+from stratalog.clock import SystemClock
+from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
+from stratalog.pipeline.execute import JobRunner
+from stratalog.pipeline.progress import ProgressListener
+from stratalog.pipeline.session import OpenSpark
+from stratalog.pipeline.task_rows import RunTask
+from stratalog.pipeline.tasks import Effort, Task, TaskDone, Workplace
+
+
+def scripted(folder: Path) -> RunTask:
+    """Tasks do what their first word says, on the attempts up to the number that follows it."""
+
+    def run(given: Task, workplace: Workplace) -> TaskDone:
+        import os
+        import signal
+        import time
+
+        word, last_bad_attempt, name = given.segments  # type: ignore[union-attr,misc]
+        attempt = 1
+        while True:
+            try:
+                (folder / f"{name}.{attempt}").touch(exist_ok=False)
+                break
+            except FileExistsError:
+                attempt += 1
+        if attempt <= last_bad_attempt:  # type: ignore[operator]
+            if word == "raise":
+                raise ValueError(f"{name} is not to be had")
+            if word == "die":
+                os._exit(3)
+            if word == "hang":
+                time.sleep(600)
+            if word == "kill-executor":
+                daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
+                os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
+                time.sleep(600)
+        (folder / f"{name}.{attempt}.done").touch()
+        return TaskDone(effort=Effort(requests=attempt, bytes_read=os.getpid()))
+
+    return run
+
+
+async def run_bins(
+    spark: OpenSpark, run_task: RunTask, *bins: Bin, listener: ProgressListener | None = None
+) -> dict[str, BinOutcome]:
+    runner = JobRunner(spark, run_task, WORKPLACE, clock=SystemClock(), listener=listener)
+    async with aclosing(runner.run(bins)) as outcomes:
+        return {outcome.work.name: outcome async for outcome in outcomes}
+
+
+def attempts(outcome: BinOutcome) -> list[int]:
+    """Which attempt of each task counted."""
+    assert isinstance(outcome, BinDone), outcome
+    return [done.effort.requests for done in outcome.answers]
+
+
+def error_of(outcome: BinOutcome) -> str:
+    assert isinstance(outcome, BinFailed), outcome
+    return str(outcome.error)

