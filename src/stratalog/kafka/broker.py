@@ -1,9 +1,9 @@
 """A broker, put together: what it is made of, the order it starts in and the order it stops in.
 
-Start: control plane, store, the claim on the store, the block tier, the listening socket,
-membership, clients, janitor. Stop is the reverse, except that the broker leaves the cluster's list
-first, so that clients turn elsewhere: it takes no more requests, commits and answers those that it
-has, and closes.
+Start: control plane, stores, the claims on them, the readers of both tiers, the listening socket,
+membership, the block writer, clients, janitor. Stop is the reverse, except that the broker leaves
+the cluster's list first, so that clients turn elsewhere: it takes no more requests, commits and
+answers those that it has, and closes.
 """
 
 import os
@@ -33,11 +33,18 @@ from stratalog.kafka.server import Address, Server, parse_address
 from stratalog.metrics import Metrics
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
+from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.reader import SegmentReader
+from stratalog.segment.stores import SegmentStores
 from stratalog.settings import Settings
+from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.configs import effective
+from stratalog.topic.offsets import TopicOffsets
 from stratalog.topic.read import TopicReader
+from stratalog.topic.tiers import Tiers
+from stratalog.topic.times import RecordTimes
 from stratalog.topic.watch import Watermarks
 
 
@@ -107,18 +114,24 @@ class _Assembly:
         )
         stopping.push_async_callback(store.close)
         await claim_store(control, store)
+        stores = await self._segment_stores(control, store)
 
         catalog = TopicCatalog(control=control, clock=clock)
         watermarks = Watermarks(control=control, clock=clock, poll_ms=settings.fetch.poll_ms)
         stopping.push_async_callback(watermarks.close)
         cache = FreshBlocks(settings.block.cache_bytes)
+        blocks = BlockReader(store=store, cache=cache)
+        segments = self._segment_reader(stores)
+        remote_reads = settings.remote.reads
         reader = TopicReader(
             control=control,
-            blocks=BlockReader(store=store, cache=cache),
+            tiers=Tiers(blocks=blocks, segments=segments, remote_reads=remote_reads),
+            aborted=AbortedTransactions(control=control, segments=segments),
             watermarks=watermarks,
             clock=clock,
             max_bytes=settings.fetch.max_bytes,
         )
+        times = RecordTimes(blocks=blocks, segments=segments, remote_reads=remote_reads)
 
         server = Server(
             settings=settings.broker,
@@ -165,6 +178,7 @@ class _Assembly:
             catalog=catalog,
             appender=appender,
             reader=reader,
+            offsets=TopicOffsets(control=control, times=times),
             groups=groups,
             classic_groups=ClassicGroups(groups, settings.groups),
             consumer_groups=ConsumerGroups(groups, catalog, settings.groups, clock=clock),
@@ -176,7 +190,7 @@ class _Assembly:
         stopping.push_async_callback(membership.leave)
         # Before the broker leaves: until then nobody else may coordinate its groups.
         stopping.push_async_callback(groups.stop)
-        self._start_janitor(control, store)
+        self._start_janitor(control, store, stores)
         return Broker(
             settings=settings,
             metrics=self._metrics,
@@ -184,6 +198,31 @@ class _Assembly:
             membership=membership,
             stopping=stopping,
         )
+
+    async def _segment_stores(self, control: ControlPlane, store: ObjectStore) -> SegmentStores:
+        """Where segments lie: beside the blocks, unless the settings name a store of their own."""
+        own = store
+        if self._settings.remote.objects is not None:
+            own = self._open_other(self._settings.remote.objects)
+            self.stopping.push_async_callback(own.close)
+            await claim_store(control, own)
+        stores = SegmentStores(own, self._open_other)
+        self.stopping.push_async_callback(stores.close)
+        return stores
+
+    def _open_other(self, url: str) -> ObjectStore:
+        """A store of segments. The options are the main store's, if it is of the same kind."""
+        storage = self._settings.storage
+        same_kind = url.partition(":")[0] == storage.objects.partition(":")[0]
+        options = storage.object_options if same_kind else {}
+        return open_store(url, options, clock=self._clock)
+
+    def _segment_reader(self, stores: SegmentStores) -> SegmentReader:
+        remote = self._settings.remote
+        keys = KeyRing.load(remote.public_keys, remote.private_keys, remote.encryption_key)
+        reader = SegmentReader(stores=stores, keys=keys, settings=remote, metrics=self._metrics)
+        self.stopping.push_async_callback(reader.close)
+        return reader
 
     def _advertised(self, listening: Address) -> Address:
         """Where clients can reach this broker: no address that only means "all interfaces"."""
@@ -208,7 +247,9 @@ class _Assembly:
         self.stopping.push_async_callback(membership.leave)
         return membership
 
-    def _start_janitor(self, control: ControlPlane, store: ObjectStore) -> None:
+    def _start_janitor(
+        self, control: ControlPlane, store: ObjectStore, segments: SegmentStores
+    ) -> None:
         janitor = Janitor(
             control=control,
             store=store,
@@ -216,6 +257,8 @@ class _Assembly:
             settings=self._settings.janitor,
             offsets_retention_ms=self._settings.groups.offsets_retention_ms,
             clock=self._clock,
+            segments=segments,
+            segment_prefix=self._settings.remote.prefix,
             metrics=self._metrics,
         )
         janitor.start()
