@@ -4,11 +4,17 @@ Start: control plane, stores, the claims on them, the readers of both tiers, the
 membership, the block writer, clients, janitor. Stop is the reverse, except that the broker leaves
 the cluster's list first, so that clients turn elsewhere: it takes no more requests, commits and
 answers those that it has, and closes.
+
+A control plane or a store that is away, or asks to slow down, is waited for. To end instead would
+only have the broker started again, and make the trouble of a store that is overloaded worse.
 """
 
+import logging
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from typing import TypeVar
 from uuid import uuid4
 
 from stratalog.block.cache import FreshBlocks
@@ -20,6 +26,7 @@ from stratalog.cluster.membership import Membership
 from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
+from stratalog.errors import OutcomeUnknownError, RetriableError
 from stratalog.groups.classic_groups import ClassicGroups
 from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.coordinator import GroupCoordinator
@@ -46,6 +53,13 @@ from stratalog.topic.read import TopicReader
 from stratalog.topic.tiers import Tiers
 from stratalog.topic.times import RecordTimes
 from stratalog.topic.watch import Watermarks
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 5.0
 
 
 class Broker:
@@ -104,7 +118,10 @@ class _Assembly:
 
     async def run(self, store: ObjectStore | None, control: ControlPlane | None) -> Broker:
         settings, clock, stopping = self._settings, self._clock, self.stopping
-        control = control or await open_control_plane(settings.storage.control)
+        if control is None:
+            control = await self._patiently(
+                "The control plane", lambda: open_control_plane(settings.storage.control)
+            )
         stopping.push_async_callback(control.close)
         store = store or open_store(
             settings.storage.objects,
@@ -113,7 +130,7 @@ class _Assembly:
             metrics=self._metrics,
         )
         stopping.push_async_callback(store.close)
-        await claim_store(control, store)
+        await self._claim(control, store)
         stores = await self._segment_stores(control, store)
 
         catalog = TopicCatalog(control=control, clock=clock)
@@ -205,7 +222,7 @@ class _Assembly:
         if self._settings.remote.objects is not None:
             own = self._open_other(self._settings.remote.objects)
             self.stopping.push_async_callback(own.close)
-            await claim_store(control, own)
+            await self._claim(control, own)
         stores = SegmentStores(own, self._open_other)
         self.stopping.push_async_callback(stores.close)
         return stores
@@ -224,6 +241,20 @@ class _Assembly:
         self.stopping.push_async_callback(reader.close)
         return reader
 
+    async def _patiently(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Repeat what may be done again until it succeeds, saying why that takes so long."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                return await work()
+            except (RetriableError, OutcomeUnknownError) as error:
+                log.warning("%s is not ready, trying again in %.1f s: %s", what, pause_s, error)
+            await self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _claim(self, control: ControlPlane, store: ObjectStore) -> None:
+        await self._patiently("The object store", lambda: claim_store(control, store))
+
     def _advertised(self, listening: Address) -> Address:
         """Where clients can reach this broker: no address that only means "all interfaces"."""
         if self._settings.broker.advertise is None:
@@ -234,16 +265,21 @@ class _Assembly:
 
     async def _join(self, control: ControlPlane, address: Address) -> Membership:
         wanted = self._settings.broker.id
-        membership = await Membership.join(
-            control=control,
-            clock=self._clock,
-            broker_id=None if wanted is None else BrokerId(wanted),
-            host=address.host,
-            port=address.port,
-            rack=self._settings.broker.rack,
-            incarnation=uuid4(),
-            lease_ms=self._settings.broker.lease_ms,
-        )
+        incarnation = uuid4()
+
+        def join() -> Awaitable[Membership]:
+            return Membership.join(
+                control=control,
+                clock=self._clock,
+                broker_id=None if wanted is None else BrokerId(wanted),
+                host=address.host,
+                port=address.port,
+                rack=self._settings.broker.rack,
+                incarnation=incarnation,
+                lease_ms=self._settings.broker.lease_ms,
+            )
+
+        membership = await self._patiently("The control plane", join)
         self.stopping.push_async_callback(membership.leave)
         return membership
 

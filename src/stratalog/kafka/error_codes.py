@@ -34,6 +34,7 @@ from stratalog.errors import (
 from stratalog.groups.consumer.errors import (
     FencedMemberEpochError,
     InvalidPatternError,
+    OldCommitError,
     StaleMemberEpochError,
     UnreleasedInstanceError,
     UnsupportedAssignorError,
@@ -118,6 +119,7 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     SubscribedError: ErrorCode.group_subscribed_to_topic,
     FencedMemberEpochError: ErrorCode.fenced_member_epoch,
     StaleMemberEpochError: ErrorCode.stale_member_epoch,
+    OldCommitError: ErrorCode.unsupported_version,
     UnreleasedInstanceError: ErrorCode.unreleased_instance_id,
     UnsupportedAssignorError: ErrorCode.unsupported_assignor,
     InvalidPatternError: ErrorCode.invalid_regular_expression,
