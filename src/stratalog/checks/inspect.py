@@ -157,7 +157,7 @@ def _inspect_named(
             header=None,
             error=str(error),
         )
-    inspected = _inspect_batch(batch.byte_offset, partition, header, data, records)
+    inspected = inspect_batch(batch.byte_offset, partition, header, data, records)
     if inspected.error is None and header.records_count != batch.record_count:
         counts = f"{header.records_count} records, the footer says {batch.record_count}"
         return replace(inspected, error=counts)
@@ -172,12 +172,12 @@ async def _walk(
         async for position, header, data in walk_batches(
             store, inspection.key, 0, inspection.size_bytes
         ):
-            yield _inspect_batch(position, None, header, data, records)
+            yield inspect_batch(position, None, header, data, records)
     except DamagedError as error:
         inspection.errors.append(f"no batch follows: {error}")
 
 
-def _inspect_batch(
+def inspect_batch(
     position: int,
     partition: FooterPartition | None,
     header: BatchHeader,
