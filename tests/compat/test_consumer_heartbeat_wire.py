@@ -57,6 +57,20 @@ class Caller:
     def join(self, member_id: str, topic: str, **values: Any) -> Any:
         return self.beat(member_id, subscribed_topic_names=[topic], **{**JOIN, **values})
 
+    def commit(self, version: int, member_id: str, epoch: int, topic: str) -> ErrorCode:
+        partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+        answer = self.ask(
+            ApiKey.OFFSET_COMMIT,
+            version,
+            group_id=self.group_id,
+            member_id=member_id,
+            generation_id_or_member_epoch=epoch,
+            retention_time=timedelta(milliseconds=-1),
+            topics=[{"name": topic, "partitions": [partition]}],
+        )
+        code: ErrorCode = answer.topics[0].partitions[0].error_code
+        return code
+
     def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
         request = entity_of(load_request_schema(key, version), values)
         return self._wire.ask(request, load_response_schema(key, version))
@@ -143,16 +157,31 @@ def test_offsets_are_committed_by_members_at_their_epoch(
     caller: Caller, topic: str, member_id: str, epoch: int, expected: ErrorCode
 ) -> None:
     caller.join("a", topic)
-    partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
-    answer = caller.ask(
-        ApiKey.OFFSET_COMMIT,
-        9,
-        group_id=caller.group_id,
-        member_id=member_id,
-        generation_id_or_member_epoch=epoch,
-        topics=[{"name": topic, "partitions": [partition]}],
-    )
-    assert answer.topics[0].partitions[0].error_code is expected
+    assert caller.commit(9, member_id, epoch, topic) is expected
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "expected"),
+    [
+        ("a", 1, ErrorCode.unsupported_version),
+        ("a", 2, ErrorCode.unsupported_version),
+        ("b", 1, ErrorCode.unknown_member_id),
+        ("", -1, ErrorCode.unknown_member_id),
+    ],
+)
+@pytest.mark.parametrize("version", [2, 8])
+def test_members_cannot_commit_by_a_version_from_before_member_epochs(
+    caller: Caller, topic: str, version: int, member_id: str, epoch: int, expected: ErrorCode
+) -> None:
+    caller.join("a", topic)
+    assert caller.commit(version, member_id, epoch, topic) is expected
+
+
+def test_an_empty_group_takes_commits_of_every_version(caller: Caller, topic: str) -> None:
+    caller.join("a", topic)
+    caller.beat("a", member_epoch=-1)
+    for version in (2, 8, 9):
+        assert caller.commit(version, "", -1, topic) is ErrorCode.none
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What a user's test suite gets: `Broker`, and the fixture `stratalog_broker`."""
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -94,6 +95,19 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
         Broker(replace(FAST, storage=storage)),
     ):
         pass
+
+
+def test_a_broker_whose_database_is_away_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("stratalog.testing.broker._START_TIMEOUT_S", 0.3)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # Bound and not listening: connections are refused.
+        absent = f"postgresql://postgres@127.0.0.1:{taken.getsockname()[1]}/stratalog"
+        settings = replace(FAST, storage=StorageSettings(objects="memory:", control=absent))
+        with pytest.raises(TimeoutError, match="its log says why"), Broker(settings):
+            pass
+    assert "The control plane is not ready" in caplog.text
 
 
 def test_a_broker_that_cannot_start_leaves_nothing(

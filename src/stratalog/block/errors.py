@@ -1,6 +1,6 @@
 """Why a record batch was not taken in, other than damage to its bytes."""
 
-from stratalog.errors import CallError, OutcomeUnknownError, RetriableError, StaleError
+from stratalog.errors import CallError, OutcomeUnknownError, RetriableError
 
 
 class OutOfOrderSequenceError(CallError):
@@ -13,10 +13,6 @@ class FencedProducerError(CallError):
 
 class TransactionsUnsupportedError(CallError):
     """The request or batch belongs to a transaction, and this broker coordinates none."""
-
-
-class WrongTierError(StaleError):
-    """The partition does not write to blocks (any more): ask for its leader again."""
 
 
 class BlockFailedError(RetriableError):

@@ -82,7 +82,6 @@ class _Queued:
 class _Collecting:
     block: OpenBlock = field(default_factory=OpenBlock)
     requests: list[_Request] = field(default_factory=list)
-    window: "asyncio.Task[None] | None" = None
 
 
 class WriterMetrics:
@@ -128,6 +127,9 @@ class BlockWriter:
         self._metrics = WriterMetrics(metrics)
         self._on_commit = on_commit
         self._collecting = _Collecting()
+        # Not a part of what is collected: a cancelled task is a cycle, and would hold that memory
+        # until the garbage collector comes by.
+        self._window: asyncio.Task[None] | None = None
         self._uploads = asyncio.Semaphore(settings.parallel_uploads)
         self._queue: deque[_Queued] = deque()
         self._queued = asyncio.Event()
@@ -150,8 +152,8 @@ class BlockWriter:
         collecting.requests.append(_Request(places, answered))
         if collecting.block.size_bytes >= self._settings.max_bytes:
             self._seal()
-        elif collecting.window is None:
-            collecting.window = asyncio.create_task(self._seal_after_window(collecting))
+        elif self._window is None:
+            self._window = asyncio.create_task(self._seal_after_window())
         return answered
 
     async def close(self) -> None:
@@ -162,15 +164,16 @@ class BlockWriter:
         self._queued.set()
         await self._committer
 
-    async def _seal_after_window(self, collecting: _Collecting) -> None:
+    async def _seal_after_window(self) -> None:
         await self._clock.sleep(self._settings.window_ms * self._stretch / 1000)
-        collecting.window = None
+        self._window = None
         self._seal()
 
     def _seal(self) -> None:
         collecting, self._collecting = self._collecting, _Collecting()
-        if collecting.window is not None:
-            collecting.window.cancel()
+        if self._window is not None:
+            self._window.cancel()
+            self._window = None
         now_ms = self._clock.now_ms()
         block = seal(
             collecting.block,

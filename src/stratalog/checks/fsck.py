@@ -8,12 +8,15 @@ from stratalog.checks.object_check import ObjectCheck
 from stratalog.checks.partition_check import PartitionCheck
 from stratalog.checks.promises import holders_are_distinct
 from stratalog.checks.references import References
+from stratalog.checks.remote import RemoteTier, beside_blocks
 from stratalog.checks.report import Problem, Progress, Promise, Report
+from stratalog.checks.segment_orphans import segment_orphans
 from stratalog.clock import Clock, SystemClock
 from stratalog.control.model import PartitionState, Topic
 from stratalog.control.plane import ControlPlane, UnknownTopicError
 from stratalog.errors import CallError, DamagedError
 from stratalog.objects.store import ObjectStore
+from stratalog.segment.key_ring import KeyRing
 from stratalog.settings import HOUR_MS
 
 
@@ -25,17 +28,21 @@ async def run_fsck(
     progress: Progress | None = None,
     clock: Clock | None = None,
     orphan_age_ms: int = HOUR_MS,
+    tier: RemoteTier | None = None,
 ) -> Report:
     """Check every promise that a store can be asked about; `deep` reads every batch.
+
+    Without a `tier`, segments lie beside the blocks, and none of them is encrypted.
 
     An object without a row is only reported when it is older than `orphan_age_ms`: younger ones
     may be on their way to a commit.
     """
     started_ms = (clock or SystemClock()).now_ms()
     report = Report(deep=deep, started_ms=started_ms)
-    fsck = _Fsck(control, store, report, progress or _silent)
+    tier = tier or RemoteTier(stores=beside_blocks(store), keys=KeyRing())
+    fsck = _Fsck(control, store, tier, report, progress or _silent)
     await fsck.check_brokers()
-    if not await fsck.check_store():
+    if not await fsck.check_stores():
         return report
     with closing(References()) as references:
         await fsck.check_partitions(references)
@@ -45,10 +52,16 @@ async def run_fsck(
 
 class _Fsck:
     def __init__(
-        self, control: ControlPlane, store: ObjectStore, report: Report, progress: Progress
+        self,
+        control: ControlPlane,
+        store: ObjectStore,
+        tier: RemoteTier,
+        report: Report,
+        progress: Progress,
     ) -> None:
         self._control = control
         self._store = store
+        self._tier = tier
         self._report = report
         self._progress = progress
 
@@ -60,15 +73,21 @@ class _Fsck:
             problems = holders_are_distinct(await self._control.brokers())
         self._report.add("brokers", problems)
 
-    async def check_store(self) -> bool:
-        """False if the store is another cluster's, and everything else would only be noise."""
+    async def check_stores(self) -> bool:
+        """False if one is another cluster's, and everything else would only be noise."""
+        ours = await self._check_store(self._store)
+        if self._tier.stores.own.url != self._store.url:
+            ours = await self._check_store(self._tier.stores.own) and ours
+        return ours
+
+    async def _check_store(self, store: ObjectStore) -> bool:
         try:
-            found = await read_marker(self._store)
+            found = await read_marker(store)
             if found is not None:
                 check_marker(found[0], await self._control.cluster())
         except (CallError, DamagedError) as error:
             problem = Problem(promise=Promise.HOLDERS, what=str(error))
-            self._report.add(self._store.url, [problem])
+            self._report.add(store.url, [problem])
             return not isinstance(error, WrongStoreError)
         return True
 
@@ -76,7 +95,12 @@ class _Fsck:
         topics = await self._control.topics()
         total = sum(topic.partition_count for topic in topics)
         check = PartitionCheck(
-            self._control, self._store, references, self._report.counts, deep=self._report.deep
+            self._control,
+            self._store,
+            self._tier,
+            references,
+            self._report.counts,
+            deep=self._report.deep,
         )
         self._report.counts["topics"] = len(topics)
         for topic in topics:
@@ -107,6 +131,9 @@ class _Fsck:
             old_since_ms=old_since_ms,
         )
         await check.run(self._report.add)
+        orphans = segment_orphans(self._control, self._tier, self._report.counts, old_since_ms)
+        async for key, problem in orphans:
+            self._report.add(key, [problem])
 
 
 def _silent(stage: str, done: int, total: int | None) -> None:

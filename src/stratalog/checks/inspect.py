@@ -158,7 +158,7 @@ def _inspect_named(
         header = parse_whole(data)
     except BatchDamagedError as error:
         return _damaged(partition, batch.byte_offset, batch.byte_size, str(error))
-    inspected = _inspect_batch(batch.byte_offset, partition, header, data, records)
+    inspected = inspect_batch(batch.byte_offset, partition, header, data, records)
     if inspected.error is None and header.records_count != batch.record_count:
         counts = f"{header.records_count} records, the footer says {batch.record_count}"
         return replace(inspected, error=counts)
@@ -179,7 +179,7 @@ def _inspect_range(
             yield _damaged(partition, *rest, str(error))
             return
         batch = data[position : position + header.size_bytes]
-        inspected = _inspect_batch(byte_offset, partition, header, batch, records)
+        inspected = inspect_batch(byte_offset, partition, header, batch, records)
         if inspected.error is None and header.base_offset != offset:
             problem = f"it says offset {header.base_offset} where {offset} is next"
             inspected = replace(inspected, error=problem)
@@ -220,12 +220,12 @@ async def _walk(
         async for position, header, data in walk_batches(
             store, inspection.key, 0, inspection.size_bytes
         ):
-            yield _inspect_batch(position, None, header, data, records)
+            yield inspect_batch(position, None, header, data, records)
     except DamagedError as error:
         inspection.errors.append(f"no batch follows: {error}")
 
 
-def _inspect_batch(
+def inspect_batch(
     position: int,
     partition: FooterPartition | None,
     header: BatchHeader,

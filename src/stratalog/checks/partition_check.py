@@ -1,4 +1,4 @@
-"""Checking one partition: its boundaries, its rows and, deep, every batch in them.
+"""Checking one partition: its boundaries, segments and rows and, deep, every batch in them.
 
 The partition may live while it is looked at. What was found is therefore looked at again, once,
 and only what is still there is a problem.
@@ -7,6 +7,7 @@ and only what is still there is a problem.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 
 from stratalog.checks.promises import (
     batch_continues_row,
@@ -15,11 +16,16 @@ from stratalog.checks.promises import (
     boundaries_moved_forward,
 )
 from stratalog.checks.references import References
+from stratalog.checks.remote import RemoteTier
 from stratalog.checks.report import Problem, Promise
 from stratalog.checks.rows import RowWalk
+from stratalog.checks.segment_check import SegmentCheck, chained_segments
+from stratalog.checks.segment_promises import epochs_rise, migration_holds, sizes_add_up
+from stratalog.checks.segment_walk import SegmentWalk
 from stratalog.checks.walk import walk_batches
 from stratalog.control.model import Coordinates, PartitionState
 from stratalog.control.plane import ControlPlane
+from stratalog.control.segment_model import EpochStart
 from stratalog.errors import DamagedError
 from stratalog.ids import Offset, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError, ObjectStore
@@ -36,11 +42,19 @@ async def find_row(
     return rows[0] if rows and rows[0].base_offset == base_offset else None
 
 
+@dataclass(slots=True)
+class _Rows:
+    walk: RowWalk
+    size_bytes: int = 0
+    """Of those that are served."""
+
+
 class PartitionCheck:
     def __init__(
         self,
         control: ControlPlane,
         store: ObjectStore,
+        tier: RemoteTier,
         references: References,
         counts: Counter[str],
         *,
@@ -48,6 +62,7 @@ class PartitionCheck:
     ) -> None:
         self._control = control
         self._store = store
+        self._segments = SegmentCheck(control, tier, counts, deep=deep)
         self._references = references
         self._counts = counts
         self._deep = deep
@@ -65,24 +80,59 @@ class PartitionCheck:
     async def _look(
         self, before: PartitionState, byte_problems: list[Problem] | None
     ) -> list[Problem]:
-        """What is wrong with boundaries and rows. The first look counts and reads the bytes."""
+        """What is wrong with boundaries, segments and rows. The first look also counts, and looks
+        at objects."""
         partition = before.topic_partition
-        walk = RowWalk(before)
-        async for page in self._pages(partition):
-            self._references.add(page)
-            for row in page:
-                walk.step(row)
-            if byte_problems is not None:
-                self._counts["rows"] += len(page)
-                byte_problems += await self._check_bytes(page)
+        epochs = await self._control.epochs(partition)
+        segments = await self._walk_segments(before, epochs, byte_problems)
+        rows = await self._walk_rows(before, segments, byte_problems)
         after = (await self._control.partitions([partition])).get(partition)
         if after is None:
             return []
-        return [
-            *boundaries_hold(after),
+        problems = [
+            # What breaks the one breaks the other, in other words.
+            *(boundaries_hold(after) or migration_holds(after)),
             *boundaries_moved_forward(before, after),
-            *walk.finish(after),
+            *epochs_rise(before, epochs, after),
+            *segments.finish(after),
+            *rows.walk.finish(after),
         ]
+        if before == after:
+            problems += sizes_add_up(after, segments.size_bytes, rows.size_bytes)
+        return problems
+
+    async def _walk_segments(
+        self,
+        before: PartitionState,
+        epochs: Sequence[EpochStart],
+        byte_problems: list[Problem] | None,
+    ) -> SegmentWalk:
+        walk = SegmentWalk(before, epochs)
+        async for page in chained_segments(self._control, before.topic_partition):
+            for segment in page:
+                walk.step(segment)
+            if byte_problems is not None:
+                byte_problems += await self._segments.run(page)
+        return walk
+
+    async def _walk_rows(
+        self,
+        before: PartitionState,
+        segments: SegmentWalk,
+        byte_problems: list[Problem] | None,
+    ) -> _Rows:
+        rows = _Rows(RowWalk(before))
+        async for page in self._pages(before.topic_partition):
+            self._references.add(page)
+            for row in page:
+                rows.walk.step(row)
+                if row.last_offset >= before.block_start:
+                    segments.meet(row)
+                    rows.size_bytes += row.byte_size
+            if byte_problems is not None:
+                self._counts["rows"] += len(page)
+                byte_problems += await self._check_bytes(page)
+        return rows
 
     async def _pages(self, partition: TopicPartition) -> AsyncIterator[list[Coordinates]]:
         after = None

@@ -1,7 +1,8 @@
 """The promises of docs/architecture.md as predicates.
 
 Pure: each takes values from a snapshot and returns the problems it sees, none if the promise is
-kept. Tests and simulations assert them, `fsck` runs them against a real store.
+kept. Tests and simulations assert them, `fsck` runs them against a real store. Those about
+segments are in `segment_promises.py`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,21 +19,27 @@ from stratalog.control.model import (
     StoredObjectRow,
     WriteTier,
 )
+from stratalog.control.segment_model import Segment
 from stratalog.ids import Offset
 from stratalog.objects.store import ObjectInfo
 
 
 def acknowledged_is_readable(
-    base_offset: Offset, last_offset: Offset, state: PartitionState, rows: Sequence[Coordinates]
+    base_offset: Offset,
+    last_offset: Offset,
+    state: PartitionState,
+    rows: Sequence[Coordinates],
+    segments: Sequence[Segment] = (),
 ) -> list[Problem]:
-    """Promise 1: what was acknowledged is in the rows, unless it lies below `log_start`."""
+    """Promise 1: what was acknowledged is in segments or rows, unless it is below `log_start`."""
     offset = max(base_offset, state.log_start)
-    for row in rows:
-        if row.base_offset <= offset <= row.last_offset:
-            offset = Offset(row.last_offset + 1)
+    holders: list[Segment | Coordinates] = [*segments, *rows]
+    for holder in holders:
+        if holder.base_offset <= offset <= holder.last_offset:
+            offset = Offset(holder.last_offset + 1)
     if offset > last_offset:
         return []
-    what = f"offset {offset} was acknowledged and is in no row"
+    what = f"offset {offset} was acknowledged and is in no segment and no row"
     return [Problem(promise=Promise.READABLE, what=what)]
 
 

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit, urlunsplit
 
 import typer
@@ -16,8 +16,11 @@ from rich.markup import escape
 from stratalog.cli.options import Config, Control, Data, Objects, Set, examples, settings_from
 from stratalog.cli.output import say
 from stratalog.errors import CallError
-from stratalog.memory import keep_freed_memory
+from stratalog.memory import collect_garbage_rarely, keep_freed_memory
 from stratalog.settings import Settings
+
+if TYPE_CHECKING:
+    from stratalog.kafka.broker import Broker
 
 EPILOG = examples(
     "stratalog up",
@@ -60,6 +63,7 @@ def up(
     import uvloop
 
     keep_freed_memory()
+    collect_garbage_rarely()
     uvloop.run(_serve(settings))
 
 
@@ -69,15 +73,30 @@ async def _serve(settings: Settings) -> None:
 
     stop = asyncio.Event()
     stop_on_signals(stop)
+    starting = asyncio.create_task(Broker.start(settings))
+    giving_up = asyncio.create_task(_cancel_on(stop, starting))
     try:
-        broker = await Broker.start(settings)
+        broker = await starting
     except OSError as error:
         raise explain(error, settings.broker.listen) from error
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+        say("Stopped.")
+        return
+    finally:
+        giving_up.cancel()
     _greet(broker.address, broker.broker_id, settings)
     await stop.wait()
     say("Stopping: writing out what was accepted. Ctrl-C again stops at once.")
     await broker.stop()
     say("Stopped.")
+
+
+async def _cancel_on(stop: asyncio.Event, starting: "asyncio.Task[Broker]") -> None:
+    """A broker that waits for its database or its store may be stopped before it is up."""
+    await stop.wait()
+    starting.cancel()
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:

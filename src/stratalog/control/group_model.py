@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 from stratalog.control.model import BrokerInfo
 from stratalog.ids import Offset, PartitionIndex, TopicId, TopicPartition
@@ -49,6 +50,14 @@ class OffsetToCommit:
     offset: Offset
     leader_epoch: int
     metadata: str
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic_id, self.partition)
+
+
+LeftOut: TypeAlias = frozenset[TopicPartition]
+"""Partitions whose offsets were not stored, because they do not exist (any more)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from stratalog.control.database import Connection, Row, Rows, as_uuid, shape
-from stratalog.control.group_model import CommittedOffset, GroupOffsets
+from stratalog.control.group_model import CommittedOffset, GroupOffsets, LeftOut
 from stratalog.control.groups import EMPTY, check_term
 from stratalog.control.operations import Operations, partition_rows
+from stratalog.control.partitions import partition_key
 from stratalog.ids import Offset, PartitionIndex, TopicId, TopicPartition
 
 _GROUP = shape(group_id="text")
@@ -35,15 +36,20 @@ _IDLE = (
 
 
 class GroupOffsetOperations(Operations):
-    async def commit_group_offsets(self, commits: Sequence[GroupOffsets]) -> list[bool]:
-        async def work(connection: Connection) -> list[bool]:
+    async def commit_group_offsets(self, commits: Sequence[GroupOffsets]) -> list[LeftOut | None]:
+        async def work(connection: Connection) -> list[LeftOut | None]:
             terms = await _locked_terms(connection, {commit.group_id for commit in commits})
             valid = [terms.get(commit.group_id) == commit.term for commit in commits]
-            await _write(
+            unknown = await _write(
                 connection,
                 [commit for commit, good in zip(commits, valid, strict=True) if good],
             )
-            return valid
+            return [
+                frozenset(each.topic_partition for each in commit.offsets) & unknown
+                if good
+                else None
+                for commit, good in zip(commits, valid, strict=True)
+            ]
 
         return await self._database.write(work)
 
@@ -96,7 +102,7 @@ async def _locked_terms(connection: Connection, group_ids: set[str]) -> dict[str
     return {row[0]: row[1] for row in rows}
 
 
-async def _write(connection: Connection, commits: Sequence[GroupOffsets]) -> None:
+async def _write(connection: Connection, commits: Sequence[GroupOffsets]) -> LeftOut:
     """Of several commits of one partition the last wins: one statement may not do both."""
     values = {
         (commit.group_id, each.topic_id, each.partition): (
@@ -108,10 +114,10 @@ async def _write(connection: Connection, commits: Sequence[GroupOffsets]) -> Non
         for each in commit.offsets
     }
     if not values:
-        return
+        return frozenset()
     # A topic that is deleted at this moment may leave a row behind. Nobody sees it, because
     # reading joins the topics, and it goes with its group's offsets.
-    await connection.execute(
+    written = await connection.execute(
         "INSERT INTO group_offsets (group_id, topic_id, partition, committed_offset,"
         " leader_epoch, metadata, committed_ms)"
         " SELECT r.group_id, r.topic_id, r.partition, r.committed_offset, r.leader_epoch,"
@@ -123,6 +129,20 @@ async def _write(connection: Connection, commits: Sequence[GroupOffsets]) -> Non
         # In key order, so that two transactions cannot wait for each other.
         rows=Rows(_OFFSET, [(*key, *values[key]) for key in sorted(values)]),
     )
+    if written == len(values):
+        return frozenset()
+    return await _unknown(
+        connection, {TopicPartition(topic_id, partition) for _, topic_id, partition in values}
+    )
+
+
+async def _unknown(connection: Connection, partitions: set[TopicPartition]) -> LeftOut:
+    rows = await connection.fetch(
+        "SELECT r.topic_id, r.partition FROM {rows} JOIN topics t ON t.topic_id = r.topic_id"
+        " WHERE t.deleted_ms IS NULL AND r.partition < t.partition_count",
+        rows=partition_rows(partitions),
+    )
+    return frozenset(partitions - {partition_key(row) for row in rows})
 
 
 async def _lock_expired(connection: Connection, retention_ms: int, max_rows: int) -> list[str]:

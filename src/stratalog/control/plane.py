@@ -13,6 +13,7 @@ from stratalog.control.group_model import (
     GroupOffsets,
     GroupRecord,
     GroupSummary,
+    LeftOut,
 )
 from stratalog.control.model import (
     ActiveProducer,
@@ -550,10 +551,11 @@ class ControlPlane(Protocol):
     async def groups(self) -> list[GroupSummary]:
         """All groups, by id."""
 
-    async def commit_group_offsets(self, commits: Sequence[GroupOffsets]) -> list[bool]:
-        """Store offsets of several groups in one transaction; False for those whose term is over.
+    async def commit_group_offsets(self, commits: Sequence[GroupOffsets]) -> list[LeftOut | None]:
+        """Store offsets of several groups in one transaction; None for those whose term is over.
 
-        Offsets of topics that do not exist (any more) are left out.
+        Offsets of topics that do not exist (any more) are left out, and that is told: who
+        committed them may mean another topic of the same name.
         """
 
     async def group_offsets(

@@ -42,6 +42,20 @@ _PASSING_CODES = (
 )
 
 
+class _Transaction:
+    """Whether a transaction has begun, known to the connection's thread alone.
+
+    Each has its own: statements of a transaction whose task was cancelled may still be on their
+    way to the thread when the next one starts, and must not use up its beginning.
+    """
+
+    __slots__ = ("begin", "has_begun")
+
+    def __init__(self, begin: str) -> None:
+        self.begin = begin
+        self.has_begun = False
+
+
 class SqliteConnection:
     """One connection on one thread. Implements `Connection` while a transaction is open on it."""
 
@@ -50,7 +64,7 @@ class SqliteConnection:
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="control-sqlite")
         self._raw: sqlite3.Connection | None = None
-        self._begin: str | None = None
+        self._transaction = _Transaction("")
 
     async def open(self) -> None:
         # Switching a new file to the write-ahead log needs the file alone and does not wait for
@@ -77,7 +91,7 @@ class SqliteConnection:
 
     async def read(self, work: Work[T]) -> T:
         """Run `work` on one snapshot, which is taken by its first statement."""
-        self._begin = "BEGIN"
+        self._transaction = _Transaction("BEGIN")
         try:
             return await work(self)
         finally:
@@ -87,7 +101,7 @@ class SqliteConnection:
             self._thread.submit(self._rollback)
 
     async def write(self, work: Work[T]) -> T:
-        self._begin = "BEGIN IMMEDIATE"
+        self._transaction = _Transaction("BEGIN IMMEDIATE")
         try:
             result = await work(self)
             await self._commit()
@@ -98,25 +112,32 @@ class SqliteConnection:
 
     async def fetch(self, sql: str, *args: Any, rows: Rows | None = None) -> list[Row]:
         text, values = _prepare(sql, args, rows)
-        return await self.call(lambda: self._sql(text, values).fetchall())
+        transaction = self._transaction
+        return await self.call(lambda: self._sql(transaction, text, values).fetchall())
 
     async def execute(self, sql: str, *args: Any, rows: Rows | None = None) -> int:
         text, values = _prepare(sql, args, rows)
-        return await self.call(lambda: self._count_changes(text, values))
+        transaction = self._transaction
+        return await self.call(lambda: self._count_changes(transaction, text, values))
 
     async def fetch_each(self, sql: str, rows: Rows) -> list[list[Row]]:
         text = SqliteDialect.render_each(sql, rows.shape)
         values = [SqliteDialect.arguments(row) for row in rows.values]
-        return await self.call(lambda: [self._sql(text, row).fetchall() for row in values])
+        transaction = self._transaction
+        return await self.call(
+            lambda: [self._sql(transaction, text, row).fetchall() for row in values]
+        )
 
     async def lock(self, name: str, *, shared: bool = False) -> None:  # noqa: ARG002
         """Any name will do: a write transaction that has begun is alone with the file."""
-        await self.call(self._ensure_begun)
+        transaction = self._transaction
+        await self.call(lambda: self._ensure_begun(transaction))
 
     async def _commit(self) -> None:
+        transaction = self._transaction
         try:
             await asyncio.get_running_loop().run_in_executor(
-                self._thread, lambda: self._sql("COMMIT")
+                self._thread, lambda: self._sql(transaction, "COMMIT")
             )
         except sqlite3.Error as error:
             # After a failed sync the pages may or may not be on the disk.
@@ -124,22 +145,24 @@ class SqliteConnection:
                 raise CommitInDoubtError(f"{self._path}: commit failed: {error}") from error
             raise _translate(error, self._path) from error
 
-    def _sql(self, sql: str, values: list[Any] | tuple[()] = ()) -> sqlite3.Cursor:
+    def _sql(
+        self, transaction: _Transaction, sql: str, values: list[Any] | tuple[()] = ()
+    ) -> sqlite3.Cursor:
         """Run a statement. The first one of a transaction begins it, to save a change of thread."""
-        return self._ensure_begun().execute(sql, values)
+        return self._ensure_begun(transaction).execute(sql, values)
 
-    def _ensure_begun(self) -> sqlite3.Connection:
+    def _ensure_begun(self, transaction: _Transaction) -> sqlite3.Connection:
         assert self._raw is not None, "the connection is not open"
-        if self._begin is not None:
-            self._raw.execute(self._begin)
-            self._begin = None
+        if not transaction.has_begun:
+            self._raw.execute(transaction.begin)
+            transaction.has_begun = True
         return self._raw
 
-    def _count_changes(self, sql: str, values: list[Any]) -> int:
+    def _count_changes(self, transaction: _Transaction, sql: str, values: list[Any]) -> int:
         # Not the cursor's rowcount, which does not know a statement that begins with WITH.
         assert self._raw is not None, "the connection is not open"
         before = self._raw.total_changes
-        self._sql(sql, values)
+        self._sql(transaction, sql, values)
         return self._raw.total_changes - before
 
     def _rollback(self) -> None:

@@ -163,7 +163,7 @@ class ClassicGroup(Rebalancing):
         return any(topics is None or topic in topics for topics in subscriptions)
 
     def validate_commit(self, committer: Committer, now_s: float) -> None:
-        member_id, instance_id, generation = committer
+        member_id, instance_id, generation, _ = committer
         empty = self.state is ClassicState.EMPTY
         if generation < 0 and empty:
             return

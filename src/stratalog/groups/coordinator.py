@@ -19,6 +19,7 @@ from stratalog.control.group_model import (
     GroupOffsets,
     GroupRecord,
     GroupSummary,
+    LeftOut,
     OffsetToCommit,
 )
 from stratalog.control.model import BrokerInfo
@@ -122,14 +123,16 @@ class GroupCoordinator:
 
     async def commit_offsets(
         self, group_id: str, committer: Committer, offsets: Sequence[OffsetToCommit]
-    ) -> None:
-        """On return they are durable."""
+    ) -> LeftOut:
+        """On return they are durable, but for those of partitions that do not exist."""
         held = await self._held(group_id)
         held.group.validate_commit(committer, self._clock.monotonic())
         commit = GroupOffsets(group_id=group_id, term=held.term, offsets=offsets)
-        if not await self._offsets.commit(commit):
+        left_out = await self._offsets.commit(commit)
+        if left_out is None:
             self._drop(held)
             raise _not_coordinator(group_id)
+        return left_out
 
     async def fetch_offsets(
         self, group_id: str, committer: Committer, wanted: Sequence[TopicPartition] | None

@@ -29,6 +29,8 @@ class Committer(NamedTuple):
     instance_id: str | None
     epoch: int
     """A classic group's generation. Negative: no member, such as an administrator."""
+    knows_member_epochs: bool = True
+    """Whether the request's version knows that the number may be a member's epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

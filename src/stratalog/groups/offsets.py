@@ -5,7 +5,7 @@ import asyncio
 import logging
 from typing import NamedTuple
 
-from stratalog.control.group_model import GroupOffsets
+from stratalog.control.group_model import GroupOffsets, LeftOut
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 
@@ -17,7 +17,7 @@ MAX_ROWS = 10_000
 
 class _Waiting(NamedTuple):
     commit: GroupOffsets
-    done: "asyncio.Future[bool]"
+    done: "asyncio.Future[LeftOut | None]"
 
 
 class OffsetWriter:
@@ -26,9 +26,10 @@ class OffsetWriter:
         self._waiting: list[_Waiting] = []
         self._writing: asyncio.Task[None] | None = None
 
-    async def commit(self, commit: GroupOffsets) -> bool:
-        """True when the offsets are durable; False if the group's term is over."""
-        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    async def commit(self, commit: GroupOffsets) -> LeftOut | None:
+        """On return the offsets are durable, but for those left out; None if the group's term is
+        over."""
+        done: asyncio.Future[LeftOut | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(commit, done))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_all(), name="offset-commits")

@@ -15,7 +15,7 @@ from stratalog.objects.store import ObjectStore
 
 log = logging.getLogger(__name__)
 
-_HOPELESS = 100
+HOPELESS = 100
 """So many refusals without one success are a lost permission, not a few held objects."""
 
 
@@ -78,7 +78,7 @@ async def _delete_singly(store: ObjectStore, rows: Sequence[StoredObjectRow]) ->
             await store.delete([row.key])
         except StratalogError as error:
             failures.append(f"{row.key}: {error}")
-            if len(failures) == _HOPELESS and not deleted:
+            if len(failures) == HOPELESS and not deleted:
                 break
         else:
             deleted.append(row)

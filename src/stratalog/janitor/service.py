@@ -1,4 +1,4 @@
-"""The janitor: runs retention, deletion and the sweep, again and again.
+"""The janitor: runs retention, deletion and the sweeps, again and again.
 
 Every broker has one. They need no leader: each step is a transaction or can be done twice. One
 that fails is logged with what that means, and the others go on.
@@ -13,15 +13,19 @@ from dataclasses import dataclass
 
 from prometheus_client import Counter
 
+from stratalog.checks.remote import SEGMENT_PREFIX, beside_blocks
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 from stratalog.ids import Entropy
 from stratalog.janitor.deletion import delete_marked, purge_topics
 from stratalog.janitor.retention import RetentionOf, enforce_retention
+from stratalog.janitor.segment_sweeper import SegmentSweeper, check_segment_prefix
+from stratalog.janitor.segments import clear_unfinished, delete_doomed
 from stratalog.janitor.sweeper import Sweeper
 from stratalog.metrics import Metrics
 from stratalog.objects.store import ObjectStore
+from stratalog.segment.stores import SegmentStores
 from stratalog.settings import JanitorSettings
 
 log = logging.getLogger(__name__)
@@ -55,6 +59,8 @@ class Janitor:
         settings: JanitorSettings,
         offsets_retention_ms: int,
         clock: Clock,
+        segments: SegmentStores | None = None,
+        segment_prefix: str = SEGMENT_PREFIX,
         metrics: Metrics | None = None,
         entropy: Entropy = os.urandom,
     ) -> None:
@@ -65,7 +71,17 @@ class Janitor:
         self._offsets_retention_ms = offsets_retention_ms
         self._clock = clock
         self._entropy = entropy
+        self._segments = segments or beside_blocks(store)
+        if self._segments.own.url == store.url:
+            check_segment_prefix(segment_prefix)
         self._sweeper = Sweeper(control, store, clock=clock, orphan_age_ms=settings.orphan_age_ms)
+        self._segment_sweeper = SegmentSweeper(
+            control,
+            self._segments.own,
+            prefix=segment_prefix,
+            clock=clock,
+            orphan_age_ms=settings.orphan_age_ms,
+        )
         self._steps = self._make_steps()
         self._task: asyncio.Task[None] | None = None
         registry = (metrics or Metrics()).registry
@@ -143,9 +159,24 @@ class Janitor:
                 failure_means="objects that nobody needs keep their space",
             ),
             _Step(
+                name="unfinished segments",
+                run=self._clear_unfinished,
+                failure_means="segments that were never finished keep their space",
+            ),
+            _Step(
+                name="segment deletion",
+                run=self._delete_segments,
+                failure_means="segments that nobody needs keep their space",
+            ),
+            _Step(
                 name="sweep",
                 run=self._sweep,
                 failure_means="objects that were never committed keep their space",
+            ),
+            _Step(
+                name="segment sweep",
+                run=self._sweep_segments,
+                failure_means="objects of segments that were given up keep their space",
             ),
             _Step(
                 name="answer expiry",
@@ -180,8 +211,26 @@ class Janitor:
             chunk_rows=self._settings.chunk_rows,
         )
 
+    async def _clear_unfinished(self) -> int:
+        return await clear_unfinished(
+            self._control,
+            older_than_ms=self._settings.unfinished_age_ms,
+            chunk_rows=self._settings.chunk_rows,
+        )
+
+    async def _delete_segments(self) -> int:
+        return await delete_doomed(
+            self._control,
+            self._segments,
+            grace_ms=self._settings.grace_ms,
+            chunk_rows=self._settings.chunk_rows,
+        )
+
     async def _sweep(self) -> int:
         return (await self._sweeper.sweep()).deleted
+
+    async def _sweep_segments(self) -> int:
+        return (await self._segment_sweeper.sweep()).deleted
 
     async def _forget_answers(self) -> int:
         return await self._control.forget_answers(older_than_ms=self._settings.answers_ms)

@@ -1,14 +1,20 @@
 """A broker, put together: what it is made of, the order it starts in and the order it stops in.
 
-Start: control plane, store, the claim on the store, the block tier, the listening socket,
-membership, clients, janitor. Stop is the reverse, except that the broker leaves the cluster's list
-first, so that clients turn elsewhere: it takes no more requests, commits and answers those that it
-has, and closes.
+Start: control plane, stores, the claims on them, the readers of both tiers, the listening socket,
+membership, the block writer, clients, janitor. Stop is the reverse, except that the broker leaves
+the cluster's list first, so that clients turn elsewhere: it takes no more requests, commits and
+answers those that it has, and closes.
+
+A control plane or a store that is away, or asks to slow down, is waited for. To end instead would
+only have the broker started again, and make the trouble of a store that is overloaded worse.
 """
 
+import logging
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from typing import TypeVar
 from uuid import uuid4
 
 from stratalog.block.cache import FreshBlocks
@@ -20,6 +26,7 @@ from stratalog.cluster.membership import Membership
 from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
+from stratalog.errors import OutcomeUnknownError, RetriableError
 from stratalog.groups.classic_groups import ClassicGroups
 from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.coordinator import GroupCoordinator
@@ -33,12 +40,26 @@ from stratalog.kafka.server import Address, Server, parse_address
 from stratalog.metrics import Metrics
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
+from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.reader import SegmentReader
+from stratalog.segment.stores import SegmentStores
 from stratalog.settings import Settings
+from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.configs import effective
+from stratalog.topic.offsets import TopicOffsets
 from stratalog.topic.read import TopicReader
+from stratalog.topic.tiers import Tiers
+from stratalog.topic.times import RecordTimes
 from stratalog.topic.watch import Watermarks
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 5.0
 
 
 class Broker:
@@ -97,7 +118,10 @@ class _Assembly:
 
     async def run(self, store: ObjectStore | None, control: ControlPlane | None) -> Broker:
         settings, clock, stopping = self._settings, self._clock, self.stopping
-        control = control or await open_control_plane(settings.storage.control)
+        if control is None:
+            control = await self._patiently(
+                "The control plane", lambda: open_control_plane(settings.storage.control)
+            )
         stopping.push_async_callback(control.close)
         store = store or open_store(
             settings.storage.objects,
@@ -106,19 +130,25 @@ class _Assembly:
             metrics=self._metrics,
         )
         stopping.push_async_callback(store.close)
-        await claim_store(control, store)
+        await self._claim(control, store)
+        stores = await self._segment_stores(control, store)
 
         catalog = TopicCatalog(control=control, clock=clock)
         watermarks = Watermarks(control=control, clock=clock, poll_ms=settings.fetch.poll_ms)
         stopping.push_async_callback(watermarks.close)
         cache = FreshBlocks(settings.block.cache_bytes)
+        blocks = BlockReader(store=store, cache=cache)
+        segments = self._segment_reader(stores)
+        remote_reads = settings.remote.reads
         reader = TopicReader(
             control=control,
-            blocks=BlockReader(store=store, cache=cache),
+            tiers=Tiers(blocks=blocks, segments=segments, remote_reads=remote_reads),
+            aborted=AbortedTransactions(control=control, segments=segments),
             watermarks=watermarks,
             clock=clock,
             max_bytes=settings.fetch.max_bytes,
         )
+        times = RecordTimes(blocks=blocks, segments=segments, remote_reads=remote_reads)
 
         server = Server(
             settings=settings.broker,
@@ -165,6 +195,7 @@ class _Assembly:
             catalog=catalog,
             appender=appender,
             reader=reader,
+            offsets=TopicOffsets(control=control, times=times),
             groups=groups,
             classic_groups=ClassicGroups(groups, settings.groups),
             consumer_groups=ConsumerGroups(groups, catalog, settings.groups, clock=clock),
@@ -176,7 +207,7 @@ class _Assembly:
         stopping.push_async_callback(membership.leave)
         # Before the broker leaves: until then nobody else may coordinate its groups.
         stopping.push_async_callback(groups.stop)
-        self._start_janitor(control, store)
+        self._start_janitor(control, store, stores)
         return Broker(
             settings=settings,
             metrics=self._metrics,
@@ -184,6 +215,45 @@ class _Assembly:
             membership=membership,
             stopping=stopping,
         )
+
+    async def _segment_stores(self, control: ControlPlane, store: ObjectStore) -> SegmentStores:
+        """Where segments lie: beside the blocks, unless the settings name a store of their own."""
+        own = store
+        if self._settings.remote.objects is not None:
+            own = self._open_other(self._settings.remote.objects)
+            self.stopping.push_async_callback(own.close)
+            await self._claim(control, own)
+        stores = SegmentStores(own, self._open_other)
+        self.stopping.push_async_callback(stores.close)
+        return stores
+
+    def _open_other(self, url: str) -> ObjectStore:
+        """A store of segments. The options are the main store's, if it is of the same kind."""
+        storage = self._settings.storage
+        same_kind = url.partition(":")[0] == storage.objects.partition(":")[0]
+        options = storage.object_options if same_kind else {}
+        return open_store(url, options, clock=self._clock)
+
+    def _segment_reader(self, stores: SegmentStores) -> SegmentReader:
+        remote = self._settings.remote
+        keys = KeyRing.load(remote.public_keys, remote.private_keys, remote.encryption_key)
+        reader = SegmentReader(stores=stores, keys=keys, settings=remote, metrics=self._metrics)
+        self.stopping.push_async_callback(reader.close)
+        return reader
+
+    async def _patiently(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Repeat what may be done again until it succeeds, saying why that takes so long."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                return await work()
+            except (RetriableError, OutcomeUnknownError) as error:
+                log.warning("%s is not ready, trying again in %.1f s: %s", what, pause_s, error)
+            await self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _claim(self, control: ControlPlane, store: ObjectStore) -> None:
+        await self._patiently("The object store", lambda: claim_store(control, store))
 
     def _advertised(self, listening: Address) -> Address:
         """Where clients can reach this broker: no address that only means "all interfaces"."""
@@ -195,20 +265,27 @@ class _Assembly:
 
     async def _join(self, control: ControlPlane, address: Address) -> Membership:
         wanted = self._settings.broker.id
-        membership = await Membership.join(
-            control=control,
-            clock=self._clock,
-            broker_id=None if wanted is None else BrokerId(wanted),
-            host=address.host,
-            port=address.port,
-            rack=self._settings.broker.rack,
-            incarnation=uuid4(),
-            lease_ms=self._settings.broker.lease_ms,
-        )
+        incarnation = uuid4()
+
+        def join() -> Awaitable[Membership]:
+            return Membership.join(
+                control=control,
+                clock=self._clock,
+                broker_id=None if wanted is None else BrokerId(wanted),
+                host=address.host,
+                port=address.port,
+                rack=self._settings.broker.rack,
+                incarnation=incarnation,
+                lease_ms=self._settings.broker.lease_ms,
+            )
+
+        membership = await self._patiently("The control plane", join)
         self.stopping.push_async_callback(membership.leave)
         return membership
 
-    def _start_janitor(self, control: ControlPlane, store: ObjectStore) -> None:
+    def _start_janitor(
+        self, control: ControlPlane, store: ObjectStore, segments: SegmentStores
+    ) -> None:
         janitor = Janitor(
             control=control,
             store=store,
@@ -216,6 +293,8 @@ class _Assembly:
             settings=self._settings.janitor,
             offsets_retention_ms=self._settings.groups.offsets_retention_ms,
             clock=self._clock,
+            segments=segments,
+            segment_prefix=self._settings.remote.prefix,
             metrics=self._metrics,
         )
         janitor.start()

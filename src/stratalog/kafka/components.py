@@ -10,6 +10,7 @@ from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.settings import Settings
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
+from stratalog.topic.offsets import TopicOffsets
 from stratalog.topic.read import TopicReader
 
 
@@ -21,6 +22,7 @@ class Components:
     catalog: TopicCatalog
     appender: TopicAppender
     reader: TopicReader
+    offsets: TopicOffsets
     groups: GroupCoordinator
     classic_groups: ClassicGroups
     consumer_groups: ConsumerGroups

@@ -14,7 +14,6 @@ from stratalog.block.errors import (
     FencedProducerError,
     OutOfOrderSequenceError,
     TransactionsUnsupportedError,
-    WrongTierError,
 )
 from stratalog.control.plane import (
     BarredObjectError,
@@ -35,6 +34,7 @@ from stratalog.errors import (
 from stratalog.groups.consumer.errors import (
     FencedMemberEpochError,
     InvalidPatternError,
+    OldCommitError,
     StaleMemberEpochError,
     UnreleasedInstanceError,
     UnsupportedAssignorError,
@@ -63,7 +63,9 @@ from stratalog.kafka.errors import (
     UnknownTopicIdError,
 )
 from stratalog.objects.store import StoreAccessError
+from stratalog.segment.errors import KeyMissingError
 from stratalog.topic.configs import TopicConfigError
+from stratalog.topic.errors import ReadOnlyTopicError, RemoteReadsOffError
 
 _CODES: dict[type[StratalogError], ErrorCode] = {
     # What the caller does about it decides, unless something more particular is known below.
@@ -98,7 +100,9 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     # Of the codes that every client gives up on at once, this is the one for transactions;
     # the message says what it is about.
     TransactionsUnsupportedError: ErrorCode.transactional_id_authorization_failed,
-    WrongTierError: ErrorCode.not_leader_or_follower,
+    # No client repeats this one, and it carries our message: the topic stays read-only until
+    # somebody migrates it.
+    ReadOnlyTopicError: ErrorCode.policy_violation,
     # Groups.
     NotCoordinatorError: ErrorCode.not_coordinator,
     InvalidGroupIdError: ErrorCode.invalid_group_id,
@@ -115,10 +119,15 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     SubscribedError: ErrorCode.group_subscribed_to_topic,
     FencedMemberEpochError: ErrorCode.fenced_member_epoch,
     StaleMemberEpochError: ErrorCode.stale_member_epoch,
+    OldCommitError: ErrorCode.unsupported_version,
     UnreleasedInstanceError: ErrorCode.unreleased_instance_id,
     UnsupportedAssignorError: ErrorCode.unsupported_assignor,
     InvalidPatternError: ErrorCode.invalid_regular_expression,
     MetadataTooLargeError: ErrorCode.offset_metadata_too_large,
+    # The only kind of code after which every client waits and asks for the same offset again:
+    # others make it skip records, reset its position or give up, although all records are there.
+    RemoteReadsOffError: ErrorCode.kafka_storage_error,
+    KeyMissingError: ErrorCode.kafka_storage_error,
     # Our own trouble with the store, though it was the call that was refused.
     StoreAccessError: ErrorCode.kafka_storage_error,
     BarredObjectError: ErrorCode.kafka_storage_error,

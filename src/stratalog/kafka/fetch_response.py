@@ -15,6 +15,7 @@ from stratalog.kafka.wire import (
     uuid_bytes,
     uvarint,
 )
+from stratalog.segment.model import AbortedTransaction
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_SESSIONS = 7
@@ -25,6 +26,7 @@ NO_PREFERRED_REPLICA = -1
 _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
 _UP_TO_LAST_STABLE = struct.Struct(">ihqq")
 _UP_TO_LOG_START = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qq")
 
 
 class PartitionFetched(NamedTuple):
@@ -36,6 +38,7 @@ class PartitionFetched(NamedTuple):
     parts: Sequence[Buffer] = ()
     preferred_replica: int = NO_PREFERRED_REPLICA
     """The broker that the consumer should rather ask."""
+    aborted: Sequence[AbortedTransaction] = ()
 
 
 class TopicFetched(NamedTuple):
@@ -53,12 +56,12 @@ def fetch_response(
 ) -> list[Buffer]:
     """The response of a broker that keeps no fetch sessions: the session id is always 0.
 
-    Consumers that read committed records are sent an empty list of aborted transactions, the
-    others none, as Kafka does.
+    Consumers that read committed records are sent a list of aborted transactions, empty or not,
+    the others none, as Kafka does.
     """
     flexible = is_flexible(ApiKey.FETCH, version)
     buffers: list[Buffer] = [_head(version, error_code)]
-    aborted = array_length(0 if read_committed else -1, flexible=flexible)
+    no_aborted = array_length(0 if read_committed else -1, flexible=flexible)
     tags = NO_TAGS if flexible else b""
     pending = array_length(len(topics), flexible=flexible)
     for topic in topics:
@@ -66,6 +69,9 @@ def fetch_response(
         for partition in topic.partitions:
             size = sum(len(part) for part in partition.parts)
             size_bytes = uvarint(size + 1) if flexible else INT32.pack(size)
+            aborted = no_aborted
+            if read_committed and partition.aborted:
+                aborted = _aborted(partition.aborted, flexible=flexible)
             head = _partition_head(version, partition) + aborted + _preferred(version, partition)
             buffers.append(pending + head + size_bytes)
             buffers += partition.parts
@@ -93,6 +99,12 @@ def _partition_head(version: int, partition: PartitionFetched) -> bytes:
     if version < _FIRST_VERSION_WITH_LOG_START:
         return _UP_TO_LAST_STABLE.pack(*partition[:4])
     return _UP_TO_LOG_START.pack(*partition[:5])
+
+
+def _aborted(transactions: Sequence[AbortedTransaction], *, flexible: bool) -> bytes:
+    tags = NO_TAGS if flexible else b""
+    entries = [_ABORTED.pack(one.producer_id, one.first_offset) + tags for one in transactions]
+    return array_length(len(entries), flexible=flexible) + b"".join(entries)
 
 
 def _preferred(version: int, partition: PartitionFetched) -> bytes:

@@ -1,10 +1,12 @@
 """Writes Metadata responses. A topic's part is a value of its own, so that it can be kept."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
+from stratalog.ids import LeaderEpoch, PartitionIndex
 from stratalog.kafka.api import ApiKey, is_flexible
 from stratalog.kafka.wire import INT16, INT32, NO_TAGS, array_length, string, uuid_bytes
 
@@ -27,6 +29,8 @@ class TopicDescribed(NamedTuple):
     topic_id: UUID | None
     leaders: Sequence[int]
     """The node id of each partition's leader, by partition index."""
+    epochs: Mapping[PartitionIndex, LeaderEpoch] = MappingProxyType({})
+    """The leader epochs of those partitions where it is not 0."""
 
 
 def metadata_response(
@@ -78,25 +82,31 @@ def topic_part(version: int, topic: TopicDescribed) -> bytes:
     tail = _NO_OPERATIONS if version >= 8 else b""
     if flexible:
         tail += NO_TAGS
-    return b"".join([head, *_partitions(version, topic.leaders), tail])
+    return b"".join([head, *_partitions(version, topic), tail])
 
 
-def _partitions(version: int, leaders: Sequence[int]) -> list[bytes]:
-    """No error, index, leader, epoch 0, and the leader as the only replica, which is in sync."""
+def _partitions(version: int, topic: TopicDescribed) -> list[bytes]:
+    """No error, index, leader, its epoch, and the leader as the only replica, which is in sync."""
     one = array_length(1, flexible=is_flexible(ApiKey.METADATA, version))
     none = array_length(0, flexible=is_flexible(ApiKey.METADATA, version))
     nodes = f"{len(one)}si{len(one)}si"
     if version >= 9:
         layout = struct.Struct(f">hiii{nodes}{len(none)}s1s")
-        return [layout.pack(0, i, n, 0, one, n, one, n, none, NO_TAGS) for i, n in _each(leaders)]
+        return [
+            layout.pack(0, i, n, epoch, one, n, one, n, none, NO_TAGS)
+            for i, n, epoch in _each(topic)
+        ]
     if version >= 7:
         layout = struct.Struct(f">hiii{nodes}{len(none)}s")
-        return [layout.pack(0, i, n, 0, one, n, one, n, none) for i, n in _each(leaders)]
+        return [layout.pack(0, i, n, epoch, one, n, one, n, none) for i, n, epoch in _each(topic)]
     if version >= 5:
         layout = struct.Struct(f">hii{nodes}{len(none)}s")
-        return [layout.pack(0, i, n, one, n, one, n, none) for i, n in _each(leaders)]
+        return [layout.pack(0, i, n, one, n, one, n, none) for i, n, _ in _each(topic)]
     layout = struct.Struct(f">hii{nodes}")
-    return [layout.pack(0, i, n, one, n, one, n) for i, n in _each(leaders)]
+    return [layout.pack(0, i, n, one, n, one, n) for i, n, _ in _each(topic)]
 
 
-_each = enumerate
+def _each(topic: TopicDescribed) -> Iterator[tuple[int, int, int]]:
+    """Index, leader and leader epoch of the partitions."""
+    for index, leader in enumerate(topic.leaders):
+        yield index, leader, topic.epochs.get(PartitionIndex(index), 0)

@@ -65,8 +65,7 @@ class Broker:
             target=self._run, args=(settings,), name="stratalog-broker", daemon=True
         )
         self._thread.start()
-        if not self._ready.wait(_START_TIMEOUT_S):
-            raise TimeoutError(f"the broker did not start within {_START_TIMEOUT_S} s")
+        self._ready.wait()
         if self._failure is not None:
             self._clean_up()
             raise self._failure
@@ -99,13 +98,24 @@ class Broker:
             self._ready.set()
 
     async def _serve(self, settings: Settings) -> None:
-        broker = await KafkaBroker.start(settings)
+        broker = await _started(settings)
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._address = broker.address
         self._ready.set()
         await self._stop.wait()
         await broker.stop()
+
+
+async def _started(settings: Settings) -> KafkaBroker:
+    """A broker waits for a database or a store that is away; a test should not, for ever."""
+    try:
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            return await KafkaBroker.start(settings)
+    except TimeoutError as error:
+        raise TimeoutError(
+            f"the broker did not start within {_START_TIMEOUT_S} s: its log says why"
+        ) from error
 
 
 def _temporary(folder: Path) -> StorageSettings:

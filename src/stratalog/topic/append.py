@@ -21,7 +21,6 @@ from stratalog.block.errors import (
     FencedProducerError,
     OutOfOrderSequenceError,
     TransactionsUnsupportedError,
-    WrongTierError,
 )
 from stratalog.block.writer import BlockWriter
 from stratalog.clock import Clock
@@ -31,6 +30,7 @@ from stratalog.errors import StratalogError
 from stratalog.ids import NO_OFFSET
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.configs import TopicConfig, effective
+from stratalog.topic.errors import ReadOnlyTopicError
 from stratalog.topic.model import PartitionWrite, PartitionWritten
 
 _REJECTIONS: Mapping[CommitOutcome, tuple[type[StratalogError], str]] = {
@@ -47,7 +47,10 @@ _REJECTIONS: Mapping[CommitOutcome, tuple[type[StratalogError], str]] = {
         FencedProducerError,
         "a newer instance of this producer has taken over",
     ),
-    CommitOutcome.WRONG_TIER: (WrongTierError, "the partition does not write to blocks"),
+    CommitOutcome.WRONG_TIER: (
+        ReadOnlyTopicError,
+        "the topic is read-only until it is migrated; run `stratalog topic migrate {topic}`",
+    ),
 }
 
 
@@ -208,7 +211,8 @@ def _written(one: _Checked, answers: Sequence[CommitAnswer]) -> PartitionWritten
         if answer.outcome in _REJECTIONS:
             kind, reason = _REJECTIONS[answer.outcome]
             where = f"{one.write.topic.name}-{one.write.partition}"
-            return PartitionWritten(error=kind(f"{where}: {reason}"))
+            told = reason.format(topic=one.write.topic.name)
+            return PartitionWritten(error=kind(f"{where}: {told}"))
     first = answers[0]
     stamps = one.config.timestamp_type is TimestampType.LOG_APPEND_TIME
     return PartitionWritten(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from stratalog.control.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.ids import NO_OFFSET, Offset, PartitionIndex
+from stratalog.segment.model import AbortedTransaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class PartitionRead:
     last_stable: Offset = NO_OFFSET
     log_start: Offset = NO_OFFSET
     parts: Sequence[bytes | bytearray | memoryview] = ()
+    aborted: Sequence[AbortedTransaction] = ()
+    """Those with records among the batches, for readers of committed records only."""
 
     @property
     def size_bytes(self) -> int:

@@ -255,3 +255,28 @@ async def test_retention_leaves_blocks_alone_while_older_tiers_hold_data(
     [deleted] = await plane.delete_records({key: Offset(5)})
     state = await state_of(plane, key)
     assert (deleted.log_start, state.remote_end, state.block_start) == (5, 10, 10)
+
+
+async def test_offsets_sizes_and_times_beyond_32_bits_are_not_cut(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key, first, size = part(topic), 2**31 - 15, 3 * 2**30
+    await change(
+        database,
+        "UPDATE partitions SET log_start = $1, block_start = $1, remote_end = $1"
+        " WHERE partition = 0",
+        first,
+    )
+    await change(database, "UPDATE heads SET high_watermark = $1 WHERE partition = 0", first)
+    for _ in range(5):
+        await commit(plane, batch(key, 10, size=size))
+    for kept in (2**63 - 1, 2**42):  # For ever, as some write it; and since before 1970.
+        assert await retain(plane, key, ms=kept) == 0
+    assert await retain(plane, key, size=4 * size + 1) == 0
+    assert await retain(plane, key, size=3 * size) == 2
+    state = await state_of(plane, key)
+    assert (state.log_start, state.size_bytes) == (first + 20, 3 * size)
+    [deleted] = await plane.delete_records({key: Offset(first + 35)})
+    assert deleted.log_start == first + 35
+    assert await rows_of(plane, key) == [(first + start, first + start + 9) for start in (30, 40)]
+    assert len(await marked(plane)) == 3

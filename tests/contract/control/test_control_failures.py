@@ -226,6 +226,35 @@ async def test_a_lock_that_is_never_given_back_is_unavailable(
     await plane.close()
 
 
+async def test_work_that_is_cancelled_while_it_waits_for_the_lock_leaves_the_next_whole(
+    tmp_path: Path,
+) -> None:
+    """The one that comes after it begins a transaction of its own, however the threads take
+    turns: what it did before it failed must not stay."""
+    database = await open_database(f"sqlite:{tmp_path}/control.db")
+    await database.write(lambda c: c.execute("CREATE TABLE t (x integer)"))
+    stranger = sqlite3.connect(tmp_path / "control.db", isolation_level=None)
+    stranger.execute("BEGIN IMMEDIATE")
+
+    async def fail(connection: Connection) -> None:
+        await connection.execute("INSERT INTO t VALUES (1)")
+        raise ZeroDivisionError
+
+    waiting = asyncio.create_task(database.write(lambda c: c.execute("INSERT INTO t VALUES (0)")))
+    await asyncio.sleep(0.05)  # Nothing tells that the other thread waits for the lock.
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    failing = asyncio.create_task(database.write(fail))
+    await asyncio.sleep(0)
+    stranger.execute("ROLLBACK")
+    stranger.close()
+    with pytest.raises(ZeroDivisionError):
+        await failing
+    assert await database.read(lambda c: c.fetch("SELECT x FROM t")) == []
+    await database.close()
+
+
 async def test_a_full_disk_is_unavailable_until_there_is_room(tmp_path: Path) -> None:
     database = await open_database(f"sqlite:{tmp_path}/full.db")
     rows = Rows(shape(x="text"), [("x" * 1000,)] * 500)

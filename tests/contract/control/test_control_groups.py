@@ -8,12 +8,19 @@ import pytest
 from tests.contract.control.building import change, part
 
 from stratalog.control.database import Database
-from stratalog.control.group_model import GroupKind, GroupOffsets, GroupRecord, OffsetToCommit
+from stratalog.control.group_model import (
+    GroupKind,
+    GroupOffsets,
+    GroupRecord,
+    LeftOut,
+    OffsetToCommit,
+)
 from stratalog.control.model import BrokerInfo, Topic
 from stratalog.control.plane import ControlPlane, NotCoordinatorError
 from stratalog.ids import BrokerId, Offset, PartitionIndex, TopicId, TopicPartition
 
 GROUP = "readers"
+STORED: LeftOut = frozenset()
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 
@@ -218,7 +225,7 @@ async def test_offsets_of_many_groups_are_committed_together(
             GroupOffsets(group_id="nobody's", term=1, offsets=[offset_of(key, 1)]),
         ]
     )
-    assert answers == [True, False, True, True, True, False]
+    assert answers == [STORED, None, STORED, STORED, STORED, None]
     assert await committed(plane, "group-0") == {0: 5, 2: 6}
     assert await committed(plane, "group-1") == {0: 8}
     assert await committed(plane, "group-2") == await committed(plane, "nobody's") == {}
@@ -262,8 +269,25 @@ async def test_offsets_of_unknown_topics_and_partitions_are_left_out(
     record = await opened(plane, first)
     strange = TopicPartition(TopicId(UUID(int=5)), PartitionIndex(0))
     sent = [offset_of(strange, 1), offset_of(part(topic, 2), 2), offset_of(part(topic, 3), 3)]
-    assert await plane.commit_group_offsets([commit_of(record, *sent)]) == [True]
+    [left_out] = await plane.commit_group_offsets([commit_of(record, *sent)])
+    assert left_out == frozenset([strange, part(topic, 3)])
     assert await committed(plane) == {2: 2}
+
+
+async def test_a_commit_tells_of_its_own_partitions_alone_which_were_left_out(
+    plane: ControlPlane, topic: Topic, first: BrokerInfo
+) -> None:
+    records = [await opened(plane, first, f"group-{number}") for number in range(2)]
+    gone = await plane.create_topic("gone", partition_count=1, configs={})
+    await plane.delete_topic(gone.id)
+    answers = await plane.commit_group_offsets(
+        [
+            commit_of(records[0], offset_of(part(topic), 1)),
+            commit_of(records[1], offset_of(part(topic), 2), offset_of(part(gone), 3)),
+        ]
+    )
+    assert answers == [STORED, frozenset([part(gone)])]
+    assert await committed(plane, "group-1") == {0: 2}
 
 
 async def test_a_deleted_topic_takes_its_offsets_along(
@@ -290,10 +314,10 @@ async def test_a_deleted_group_has_no_offsets_and_its_term_never_comes_back(
     await plane.commit_group_offsets([commit])
     await plane.delete_group(GROUP, record.term)
     assert await plane.groups() == []
-    assert await plane.commit_group_offsets([commit]) == [False]
+    assert await plane.commit_group_offsets([commit]) == [None]
     await asyncio.sleep(0.005)
     assert (await opened(plane, first)).term > record.term
-    assert await plane.commit_group_offsets([commit]) == [False]
+    assert await plane.commit_group_offsets([commit]) == [None]
     assert await committed(plane) == {}
 
 

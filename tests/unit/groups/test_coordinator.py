@@ -1,6 +1,7 @@
 """The coordinator over a real control plane: what is saved when, and who may answer."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,17 @@ from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane, ControlUnavailableError, NotCoordinatorError
 from stratalog.groups import coordinator as coordinator_module
+from stratalog.groups.classic import ClassicGroup
 from stratalog.groups.classic_groups import ClassicGroups
-from stratalog.groups.classic_model import JoinAnswer, JoinRequest, Leaving, SyncRequest
+from stratalog.groups.classic_model import (
+    ClassicLimits,
+    JoinAnswer,
+    JoinRequest,
+    Leaving,
+    SyncRequest,
+)
+from stratalog.groups.consumer.group import ConsumerGroup, Limits
+from stratalog.groups.consumer.model import GroupState
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.groups.errors import (
     GroupNotEmptyError,
@@ -33,6 +43,9 @@ from stratalog.testing.clock import ManualClock
 GROUP = "readers"
 LEASE_MS = 600_000
 NOBODY = Committer("", None, -1)
+ANY_LIMITS = ClassicLimits(
+    initial_rebalance_delay_ms=0, min_session_timeout_ms=1, max_session_timeout_ms=1, max_size=1
+)
 
 
 class SlowControl(ControlWrapper):
@@ -204,6 +217,28 @@ async def test_a_save_that_fails_is_told_and_the_members_join_again(node: Node) 
     again = await node.join(joined.member_id)
     assert again.generation == joined.generation + 1
     assert await node.sync(again, own=b"mine") == b"mine"
+
+
+async def test_a_save_does_not_speak_for_a_group_that_took_its_place_meanwhile(
+    node: Node,
+) -> None:
+    """A group of the other kind counts its changes apart. Were it taken for saved because its
+    number is the same, its members would be answered, and the next coordinator not know them."""
+    limits = Limits(session_ms=10_000, max_members=10, look_ms=1000)
+    consumer = ConsumerGroup(GROUP, limits, state=GroupState(), now_s=0, revision=1)
+    classic = ClassicGroup(ANY_LIMITS, entropy=os.urandom)
+    classic.revision = consumer.revision
+    node.control.open.clear()
+    changing = asyncio.create_task(
+        node.coordinator.change(GROUP, lambda held, _: held.replace(consumer))
+    )
+    await node.control.saving.wait()
+    await node.coordinator.look(GROUP, lambda held, _: held.replace(classic))
+    node.control.open.set()
+    await changing
+    await node.coordinator.change(GROUP, lambda _held, _now_s: None)
+    saved = [record.kind for record in node.control.saved]
+    assert saved == [GroupKind.CONSUMER, GroupKind.CLASSIC]
 
 
 async def test_another_broker_goes_on_with_the_same_generation(node: Node, other: Node) -> None:

@@ -5,13 +5,14 @@ from typing import cast
 
 import pytest
 
-from stratalog.control.group_model import GroupOffsets, OffsetToCommit
+from stratalog.control.group_model import GroupOffsets, LeftOut, OffsetToCommit
 from stratalog.control.plane import ControlPlane, ControlUnavailableError
 from stratalog.groups import offsets
 from stratalog.groups.offsets import OffsetWriter
 from stratalog.ids import Offset, PartitionIndex, new_topic_id
 
 TOPIC = new_topic_id()
+STORED: LeftOut = frozenset()
 
 
 class SlowControl:
@@ -23,7 +24,7 @@ class SlowControl:
         self.failure: Exception | None = None
         self.poison = "poison"
 
-    async def commit_group_offsets(self, commits: list[GroupOffsets]) -> list[bool]:
+    async def commit_group_offsets(self, commits: list[GroupOffsets]) -> list[LeftOut | None]:
         names = [commit.group_id for commit in commits]
         self.transactions.append(names)
         await self.gate.acquire()
@@ -31,7 +32,7 @@ class SlowControl:
             raise self.failure
         if self.poison in names:
             raise ValueError("cannot be stored")
-        return [commit.term == 1 for commit in commits]
+        return [STORED if commit.term == 1 else None for commit in commits]
 
 
 @pytest.fixture
@@ -61,7 +62,9 @@ def commit(group_id: str, *, term: int = 1, rows: int = 1) -> GroupOffsets:
     )
 
 
-async def begun(writer: OffsetWriter, *commits: GroupOffsets) -> list["asyncio.Task[bool]"]:
+async def begun(
+    writer: OffsetWriter, *commits: GroupOffsets
+) -> list["asyncio.Task[LeftOut | None]"]:
     tasks = [asyncio.create_task(writer.commit(each)) for each in commits]
     for _ in range(3):
         await asyncio.sleep(0)
@@ -76,11 +79,11 @@ async def test_what_comes_during_a_transaction_goes_together_into_the_next(
     assert not first[0].done()
     for _ in range(2):
         control.gate.release()
-    assert await asyncio.gather(*first, *rest) == [True, True, False, True]
+    assert await asyncio.gather(*first, *rest) == [STORED, STORED, None, STORED]
     assert control.transactions == [["a"], ["b", "c", "a"]]
     again = await begun(writer, commit("d"))
     control.gate.release()
-    assert await again[0]
+    assert await again[0] == STORED
 
 
 async def test_a_transaction_is_bounded(
@@ -93,7 +96,7 @@ async def test_a_transaction_is_bounded(
     )
     for _ in range(4):
         control.gate.release()
-    assert all(await asyncio.gather(*tasks))
+    assert set(await asyncio.gather(*tasks)) == {STORED}
     assert control.transactions == [["a"], ["b", "c"], ["d"], ["e"]]
 
 
@@ -117,7 +120,7 @@ async def test_one_that_cannot_be_stored_does_not_hurt_the_others(
     for _ in range(5):
         control.gate.release()
     results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [results[place] for place in (0, 1, 3)] == [True, True, True]
+    assert [results[place] for place in (0, 1, 3)] == [STORED] * 3
     assert isinstance(results[2], ValueError)
 
 
@@ -133,7 +136,7 @@ async def test_a_client_that_goes_away_hurts_nobody(
     assert control.transactions == [["a", "b"]]
     again = await begun(writer, commit("c"))
     control.gate.release()
-    assert await again[0]
+    assert await again[0] == STORED
 
 
 async def test_closing_waits_for_what_is_under_way(
@@ -146,4 +149,4 @@ async def test_closing_waits_for_what_is_under_way(
     assert not closing.done()
     control.gate.release()
     await closing
-    assert await task
+    assert await task == STORED

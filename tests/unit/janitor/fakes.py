@@ -7,12 +7,14 @@ from uuid import UUID
 
 from stratalog.control.model import ObjectKind, PartitionState, StoredObjectRow, Topic, WriteTier
 from stratalog.control.plane import ControlPlane, UnknownTopicError
+from stratalog.control.segment_model import ChainOutcome, Segment, SegmentState
 from stratalog.errors import StratalogError
 from stratalog.ids import (
     LeaderEpoch,
     ObjectId,
     Offset,
     PartitionIndex,
+    SegmentId,
     TopicId,
     TopicPartition,
 )
@@ -40,6 +42,33 @@ def object_row(number: int) -> StoredObjectRow:
     )
 
 
+def segment(
+    number: int,
+    *,
+    state: SegmentState = SegmentState.DELETE_STARTED,
+    owned: bool = True,
+    store_url: str = "",
+) -> Segment:
+    return Segment(
+        segment_id=SegmentId(UUID(int=number)),
+        topic_id=TopicId(UUID(int=1)),
+        partition=PartitionIndex(0),
+        base_offset=Offset(10 * number),
+        last_offset=Offset(10 * number + 9),
+        size_bytes=1,
+        max_timestamp=0,
+        leader_epochs=(),
+        key_base=f"s{number}",
+        store_url=store_url,
+        state=state,
+        chained=False,
+        owned=owned,
+        added_ms=0,
+        changed_ms=0,
+        uploaded=None,
+    )
+
+
 @dataclass
 class FakeControl:
     all_topics: list[Topic] = field(default_factory=list)
@@ -49,6 +78,8 @@ class FakeControl:
     trimmed: set[TopicPartition] = field(default_factory=set)
     gone: set[TopicId] = field(default_factory=set)
     marked: list[StoredObjectRow] = field(default_factory=list)
+    doomed: list[Segment] = field(default_factory=list)
+    unchained: list[Segment] = field(default_factory=list)
     purgeable: int = 0
     idle_producers: int = 0
     old_offsets: int = 0
@@ -135,6 +166,31 @@ class FakeControl:
         self.idle_producers -= removed
         return removed
 
+    async def doomed_segments(self, *, grace_ms: int, limit: int) -> list[Segment]:
+        self._called("doomed_segments")
+        return self.doomed[:limit]
+
+    async def forget_segments(self, ids: Sequence[SegmentId]) -> None:
+        self._called("forget_segments")
+        self.doomed = [row for row in self.doomed if row.segment_id not in ids]
+
+    async def unchained_segments(self, *, older_than_ms: int, limit: int) -> list[Segment]:
+        self._called("unchained_segments")
+        return self.unchained[:limit]
+
+    async def chain_segment(self, segment_id: SegmentId) -> ChainOutcome:
+        self._called(f"chain {segment_id.int}")
+        self._leave(segment_id)
+        return ChainOutcome.CHAINED
+
+    async def delete_segments(self, ids: Sequence[SegmentId]) -> None:
+        for segment_id in ids:
+            self._called(f"delete {segment_id.int}")
+            self._leave(segment_id)
+
+    def _leave(self, segment_id: SegmentId) -> None:
+        self.unchained = [row for row in self.unchained if row.segment_id != segment_id]
+
     async def expire_group_offsets(self, *, retention_ms: int, max_rows: int) -> int:
         self._called("expire_group_offsets")
         removed = min(max_rows, self.old_offsets)
@@ -149,6 +205,8 @@ class FakeStore:
     """Keys that cannot be deleted, such as those under a legal hold."""
     failure: StratalogError | None = None
     requests: int = 0
+    asked: list[list[str]] = field(default_factory=list)
+    """The keys of each request."""
     url: str = "fake:"
 
     @property
@@ -157,6 +215,7 @@ class FakeStore:
 
     async def delete(self, keys: Sequence[str]) -> None:
         self.requests += 1
+        self.asked.append(sorted(keys))
         if self.failure is not None:
             raise self.failure
         self.keys -= set(keys) - self.held

@@ -3,19 +3,26 @@ import logging
 from collections.abc import Callable
 
 import pytest
-from tests.unit.janitor.fakes import FakeControl, FakeStore, object_row
+from tests.unit.janitor.fakes import FakeControl, FakeStore, object_row, segment
 
 from stratalog.control.plane import ControlUnavailableError
+from stratalog.control.segment_model import SegmentState
 from stratalog.janitor.retention import Retention
+from stratalog.janitor.segment_sweeper import SegmentPrefixError
 from stratalog.janitor.service import Janitor
 from stratalog.metrics import Metrics
+from stratalog.objects.store import ObjectStore
+from stratalog.segment.stores import SegmentStores
 from stratalog.settings import JanitorSettings
 
 STEPS = [
     "retention",
     "topic purge",
     "deletion",
+    "unfinished segments",
+    "segment deletion",
     "sweep",
+    "segment sweep",
     "answer expiry",
     "producer expiry",
     "offset expiry",
@@ -51,6 +58,8 @@ def janitor_of(
     interval_ms: int = 1000,
     entropy: Callable[[int], bytes] = lambda size: b"\x80" * size,
     metrics: Metrics | None = None,
+    segments: SegmentStores | None = None,
+    segment_prefix: str = "segments/",
 ) -> Janitor:
     return Janitor(
         control=control.plane,
@@ -61,12 +70,20 @@ def janitor_of(
         clock=clock or HeldClock(),
         entropy=entropy,
         metrics=metrics,
+        segments=segments,
+        segment_prefix=segment_prefix,
     )
 
 
 def busy() -> tuple[FakeControl, FakeStore]:
     control = FakeControl(
-        purgeable=2, marked=[object_row(1)], old_answers=4, idle_producers=7, old_offsets=4
+        purgeable=2,
+        marked=[object_row(1)],
+        doomed=[segment(1)],
+        unchained=[segment(2, state=SegmentState.COPY_STARTED)],
+        old_answers=4,
+        idle_producers=7,
+        old_offsets=4,
     )
     return control, FakeStore({"k1"})
 
@@ -84,6 +101,8 @@ async def test_one_failing_step_leaves_the_others_alone(
     assert done == {
         "retention": 0,
         "topic purge": 2,
+        "unfinished segments": 1,
+        "segment deletion": 1,
         "answer expiry": 4,
         "producer expiry": 7,
         "offset expiry": 4,
@@ -145,3 +164,21 @@ async def test_an_interval_of_zero_switches_it_off() -> None:
     await asyncio.sleep(0)
     await janitor.stop()
     assert clock.pauses == []
+
+
+def never(url: str) -> ObjectStore:
+    raise AssertionError(f"nobody asked for {url}")
+
+
+@pytest.mark.parametrize("prefix", ["", "b", "blocks", "blocks/", "blocks/segments/"])
+async def test_segments_and_blocks_of_one_store_keep_apart(prefix: str) -> None:
+    control, store = busy()
+    with pytest.raises(SegmentPrefixError, match="give segments a store of their own"):
+        janitor_of(control, store, segment_prefix=prefix)
+    elsewhere = SegmentStores(FakeStore(url="elsewhere:").store, never)
+    janitor_of(control, store, segments=elsewhere, segment_prefix=prefix)
+
+
+@pytest.mark.parametrize("prefix", ["blocks-", "segments", "a/blocks/", "block/"])
+async def test_a_prefix_that_only_looks_like_the_one_of_blocks_is_taken(prefix: str) -> None:
+    janitor_of(*busy(), segment_prefix=prefix)

@@ -41,10 +41,12 @@ from stratalog.kafka.components import Components
 from stratalog.kafka.registry import dispatcher
 from stratalog.kafka.schema_writer import entity_of
 from stratalog.metrics import Metrics
+from stratalog.segment.model import AbortedTransaction
 from stratalog.settings import Settings
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.model import PartitionRead, PartitionWrite, PartitionWritten, TimedOffset
+from stratalog.topic.offsets import TopicOffsets
 from stratalog.topic.read import TopicReader
 
 CLUSTER_ID = UUID(int=0xC1)
@@ -115,7 +117,11 @@ class TopicsInMemory:
         self, wanted: Sequence[TopicPartition]
     ) -> dict[TopicPartition, PartitionState]:
         """Every partition goes from 2 to 10 and has 100 bytes for its index, and 100 more."""
-        return {key: _state(key) for key in wanted if self._exists(key)}
+        return {key: self._state(key) for key in wanted if self._exists(key)}
+
+    def _state(self, key: TopicPartition) -> PartitionState:
+        epoch = self.by_id[key.topic_id].leader_epochs.get(key.partition, LeaderEpoch(0))
+        return replace(_state(key), leader_epoch=epoch)
 
     async def delete_records(
         self, targets: Mapping[TopicPartition, Offset]
@@ -213,14 +219,21 @@ class Reads(TopicReader):
     def __init__(self) -> None:
         self.partition = _Partition()
         self.asked: list[tuple[Sequence[Span], int, int, int]] = []
+        self.committed: list[bool] = []
         self.error: Any = None
-        self.at: TimedOffset | None = TimedOffset(offset=Offset(4), timestamp=1000, leader_epoch=0)
-        self.time_failure: Exception | None = None
+        self.aborted: Sequence[AbortedTransaction] = ()
 
     async def read(
-        self, spans: Sequence[Span], *, max_bytes: int, min_bytes: int, max_wait_ms: int
+        self,
+        spans: Sequence[Span],
+        *,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: int,
+        committed: bool = False,
     ) -> list[PartitionRead]:
         self.asked.append((spans, max_bytes, min_bytes, max_wait_ms))
+        self.committed.append(committed)
         return [self._read(span) for span in spans]
 
     def _read(self, span: Span) -> PartitionRead:
@@ -234,7 +247,17 @@ class Reads(TopicReader):
             last_stable=Offset(held.stable),
             log_start=Offset(held.start),
             parts=() if error else (held.data,),
+            aborted=self.aborted,
         )
+
+
+class Offsets(TopicOffsets):
+    """Of the same partitions."""
+
+    def __init__(self) -> None:
+        self.partition = _Partition()
+        self.at: TimedOffset | None = TimedOffset(offset=Offset(4), timestamp=1000, leader_epoch=0)
+        self.time_failure: Exception | None = None
 
     def _all(
         self, wanted: Sequence[TopicPartition], offset: int
@@ -279,6 +302,7 @@ class Desk:
         self.topics = TopicsInMemory()
         self.appends = Appends()
         self.reads = Reads()
+        self.offsets = Offsets()
         control = cast(ControlPlane, self.topics)
         clock = SystemClock()
         self.membership = Membership(
@@ -299,6 +323,7 @@ class Desk:
             catalog=catalog,
             appender=self.appends,
             reader=self.reads,
+            offsets=self.offsets,
             groups=groups,
             classic_groups=ClassicGroups(groups, self.settings.groups),
             consumer_groups=ConsumerGroups(groups, catalog, self.settings.groups, clock=clock),

@@ -11,10 +11,13 @@ from stratalog.control.plane import ControlUnavailableError, OffsetOutOfRangeErr
 from stratalog.errors import DamagedError, OutcomeUnknownError, StaleError, StratalogError
 from stratalog.kafka.error_codes import code_of, fetch_code_of, message_of
 from stratalog.objects.store import StoreAccessError, StoreUnavailableError
+from stratalog.segment.errors import KeyMissingError
+from stratalog.topic.errors import ReadOnlyTopicError, RemoteReadsOffError
 
 
 def every_error() -> Iterator[type[StratalogError]]:
-    for room in ("batch", "objects", "control", "cluster", "block", "topic", "groups", "kafka"):
+    rooms = "batch objects control cluster segment block topic groups kafka"
+    for room in rooms.split():
         package = importlib.import_module(f"{stratalog.__name__}.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
@@ -42,6 +45,9 @@ def test_every_error_of_ours_has_a_code() -> None:
         (OutcomeUnknownError("lost"), ErrorCode.request_timed_out),
         (StaleError("old"), ErrorCode.kafka_storage_error),
         (OffsetOutOfRangeError("far"), ErrorCode.offset_out_of_range),
+        (RemoteReadsOffError("off"), ErrorCode.kafka_storage_error),
+        (KeyMissingError("no key"), ErrorCode.kafka_storage_error),
+        (ReadOnlyTopicError("read-only"), ErrorCode.policy_violation),
         (KeyError("ours"), ErrorCode.unknown_server_error),
     ],
 )
@@ -57,6 +63,11 @@ def test_damage_is_corrupt_to_consumers(error: StratalogError) -> None:
 def test_what_can_be_retried_has_a_code_that_clients_retry() -> None:
     assert code_of(StoreUnavailableError("away")).retriable
     assert code_of(OutcomeUnknownError("lost")).retriable
+
+
+def test_readers_of_a_tier_that_is_off_come_back_and_writers_to_a_read_only_topic_do_not() -> None:
+    assert code_of(RemoteReadsOffError("off")).retriable
+    assert not code_of(ReadOnlyTopicError("read-only")).retriable
 
 
 def test_only_errors_of_ours_tell_their_message() -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -8,8 +9,12 @@ from tests.unit.kafka.desk import Desk
 
 from stratalog.batch.errors import BatchDamagedError
 from stratalog.control.plane import ControlUnavailableError, UnknownTopicError
+from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId
 from stratalog.kafka.acceptor import InTurn
 from stratalog.kafka.api import ApiKey
+from stratalog.segment.errors import ManifestDamagedError
+from stratalog.segment.model import AbortedTransaction
+from stratalog.topic.errors import RemoteReadsOffError
 
 VERSIONS = range(4, 19)
 ORDERS = UUID(int=1)
@@ -37,12 +42,17 @@ def fetch(
     }
 
 
-def wanted(topic: str, topic_id: UUID, *offsets: int) -> dict[str, Any]:
+def wanted(topic: str, topic_id: UUID, *offsets: int, epoch: int = -1) -> dict[str, Any]:
     return {
         "topic": topic,
         "topic_id": topic_id,
         "partitions": [
-            {"partition": index, "fetch_offset": offset, "partition_max_bytes": 100}
+            {
+                "partition": index,
+                "fetch_offset": offset,
+                "partition_max_bytes": 100,
+                "current_leader_epoch": epoch,
+            }
             for index, offset in enumerate(offsets)
         ],
     }
@@ -103,10 +113,53 @@ async def test_a_session_that_goes_on_is_not_found(desk: Desk, session_id: int, 
     assert desk.reads.asked == []
 
 
-async def test_readers_of_committed_records_get_a_list_of_aborted_transactions(desk: Desk) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_readers_of_committed_records_get_a_list_of_aborted_transactions(
+    desk: Desk, version: int
+) -> None:
     asked = fetch(wanted("orders", ORDERS, 5), isolation=1)
-    response = await desk.ask(ApiKey.FETCH, 12, **asked)
+    response = await desk.ask(ApiKey.FETCH, version, **asked)
     assert response.responses[0].partitions[0].aborted_transactions == ()
+    desk.reads.aborted = [AbortedTransaction(ProducerId(7), Offset(3), Offset(6), Offset(7))]
+    response = await desk.ask(ApiKey.FETCH, version, **asked)
+    [aborted] = response.responses[0].partitions[0].aborted_transactions
+    assert (aborted.producer_id, aborted.first_offset) == (7, 3)
+    others = await desk.ask(ApiKey.FETCH, version, **fetch(wanted("orders", ORDERS, 5)))
+    assert others.responses[0].partitions[0].aborted_transactions is None
+    assert desk.reads.committed == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [
+        (-1, ErrorCode.none),
+        (3, ErrorCode.fenced_leader_epoch),
+        (4, ErrorCode.none),
+        (5, ErrorCode.unknown_leader_epoch),
+    ],
+)
+@pytest.mark.parametrize("version", [9, 12, 13, 18])
+async def test_a_leader_epoch_that_is_not_the_partitions_own_is_told_at_once(
+    desk: Desk, version: int, epoch: int, code: ErrorCode
+) -> None:
+    known = desk.topics.by_id[TopicId(ORDERS)]
+    desk.topics.by_id[known.id] = replace(known, leader_epochs={PartitionIndex(0): LeaderEpoch(4)})
+    asked = fetch(wanted("orders", ORDERS, 5, epoch=epoch), wanted("orders", ORDERS, 5))
+    response = await desk.ask(ApiKey.FETCH, version, **asked)
+    checked, _ = response.responses
+    assert checked.partitions[0].error_code is code
+    assert bytes(checked.partitions[0].records) == (b"" if code else b"some records")
+    assert desk.reads.asked[0][3] == (0 if code else 500)
+
+
+async def test_a_broker_that_remembers_an_older_epoch_does_not_turn_clients_away(
+    desk: Desk,
+) -> None:
+    await desk.ask(ApiKey.FETCH, 9, **fetch(wanted("orders", ORDERS, 5, epoch=0)))
+    known = desk.topics.by_id[TopicId(ORDERS)]
+    desk.topics.by_id[known.id] = replace(known, leader_epochs={PartitionIndex(0): LeaderEpoch(1)})
+    response = await desk.ask(ApiKey.FETCH, 9, **fetch(wanted("orders", ORDERS, 5, epoch=1)))
+    assert response.responses[0].partitions[0].error_code is ErrorCode.none
 
 
 @pytest.mark.parametrize(
@@ -115,6 +168,8 @@ async def test_readers_of_committed_records_get_a_list_of_aborted_transactions(d
         (BatchDamagedError(0, "rotten"), ErrorCode.corrupt_message),
         (UnknownTopicError("gone"), ErrorCode.unknown_topic_or_partition),
         (ControlUnavailableError("away"), ErrorCode.kafka_storage_error),
+        (RemoteReadsOffError("off"), ErrorCode.kafka_storage_error),
+        (ManifestDamagedError("rotten"), ErrorCode.corrupt_message),
     ],
 )
 async def test_what_the_read_says_is_what_the_consumer_is_told(

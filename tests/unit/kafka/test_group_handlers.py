@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 from kio.schema.errors import ErrorCode
 from tests.faults.controls import ControlWrapper
-from tests.unit.kafka.desk import Appends, Reads, answered, framed, parsed
+from tests.unit.kafka.desk import Appends, Offsets, Reads, answered, framed, parsed
 
 from stratalog.clock import SystemClock
 from stratalog.cluster.membership import Membership
@@ -63,6 +63,7 @@ class GroupDesk:
             catalog=catalog,
             appender=Appends(),
             reader=Reads(),
+            offsets=Offsets(),
             groups=self.groups,
             classic_groups=ClassicGroups(self.groups, SETTINGS.groups),
             consumer_groups=ConsumerGroups(self.groups, catalog, SETTINGS.groups, clock=clock),

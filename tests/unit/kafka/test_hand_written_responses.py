@@ -9,6 +9,7 @@ import pytest
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
+from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, ProducerId
 from stratalog.kafka.api import ApiKey
 from stratalog.kafka.fetch_response import PartitionFetched, TopicFetched, fetch_response
 from stratalog.kafka.metadata_response import (
@@ -19,6 +20,7 @@ from stratalog.kafka.metadata_response import (
 )
 from stratalog.kafka.produce_response import PartitionProduced, TopicProduced, produce_response
 from stratalog.kafka.schema_writer import write_response
+from stratalog.segment.model import AbortedTransaction
 
 TOPIC_ID = UUID("0f0e0d0c-1234-4567-89ab-000000000001")
 
@@ -72,10 +74,15 @@ def test_produce_responses(version: int) -> None:
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fetch_responses(version: int, read_committed: bool) -> None:
     random = Random(version)
+    aborted = [
+        AbortedTransaction(ProducerId(2**40), Offset(5), Offset(7), Offset(8)),
+        AbortedTransaction(ProducerId(3), Offset(6), Offset(9), Offset(10)),
+    ]
     partitions = [
         PartitionFetched(0, 0, 10, 9, 1, [random.randbytes(5), memoryview(random.randbytes(300))]),
         PartitionFetched(1, 0, 0, 0, 0, []),
         PartitionFetched(2, 1, -1, -1, -1),
+        PartitionFetched(3, 0, 10, 9, 1, [random.randbytes(9)], aborted=aborted),
     ]
     topics = [
         TopicFetched("a-topic", TOPIC_ID, partitions),
@@ -95,7 +102,12 @@ def test_fetch_responses(version: int, read_committed: bool) -> None:
                         "high_watermark": one.high_watermark,
                         "last_stable_offset": one.last_stable,
                         "log_start_offset": one.log_start,
-                        "aborted_transactions": () if read_committed else None,
+                        "aborted_transactions": [
+                            {"producer_id": each.producer_id, "first_offset": each.first_offset}
+                            for each in one.aborted
+                        ]
+                        if read_committed
+                        else None,
                         "records": b"".join(one.parts),
                     }
                     for one in topic.partitions
@@ -124,10 +136,11 @@ def test_fetch_responses_pass_record_data_on_without_copying() -> None:
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_responses(version: int) -> None:
+    epochs = {PartitionIndex(3): LeaderEpoch(5), PartitionIndex(299): LeaderEpoch(2**30)}
     brokers = [BrokerDescribed(1, "a.example", 9092, "zone-1"), BrokerDescribed(7, "b", 1, None)]
     topics = [
         TopicDescribed(0, "a-topic", TOPIC_ID, [1, 7, 1]),
-        TopicDescribed(0, "other" * 40, UUID(int=5), [7] * 300),
+        TopicDescribed(0, "other" * 40, UUID(int=5), [7] * 300, epochs),
         TopicDescribed(17, "bad", None, []),
     ]
     if version >= 12:
@@ -147,7 +160,7 @@ def test_metadata_responses(version: int) -> None:
                         "error_code": ErrorCode.none,
                         "partition_index": index,
                         "leader_id": leader,
-                        "leader_epoch": 0,
+                        "leader_epoch": topic.epochs.get(PartitionIndex(index), 0),
                         "replica_nodes": (leader,),
                         "isr_nodes": (leader,),
                     }

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -6,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from tests.unit.kafka.desk import Desk
 
 from stratalog.control.plane import ControlUnavailableError
+from stratalog.ids import LeaderEpoch, PartitionIndex
 from stratalog.kafka.api import ApiKey
 from stratalog.objects.store import StoreUnavailableError
 
@@ -26,9 +28,14 @@ async def offsets(
     topic: str = "orders",
     partition: int = 0,
     isolation: int = 0,
+    epoch: int = -1,
 ) -> list[Any]:
     partitions = [
-        {"partition_index": partition + place, "timestamp": timestamp}
+        {
+            "partition_index": partition + place,
+            "timestamp": timestamp,
+            "current_leader_epoch": epoch,
+        }
         for place, timestamp in enumerate(timestamps)
     ]
     response = await desk.ask(
@@ -83,7 +90,7 @@ async def test_a_kind_of_offset_is_unsupported_before_the_version_that_brought_i
 
 @pytest.mark.parametrize("timestamp", [-3, 900])
 async def test_a_time_after_the_last_record_has_no_offset(desk: Desk, timestamp: int) -> None:
-    desk.reads.at = None
+    desk.offsets.at = None
     (answer,) = await offsets(desk, timestamp)
     assert (answer.error_code, answer.offset, answer.timestamp) == (ErrorCode.none, -1, -1)
 
@@ -99,7 +106,7 @@ async def test_unknown_topics_and_partitions_are_unknown_however_asked(
 
 
 async def test_a_look_up_that_fails_fails_its_partition_alone(desk: Desk) -> None:
-    desk.reads.time_failure = StoreUnavailableError("away")
+    desk.offsets.time_failure = StoreUnavailableError("away")
     latest, timed = await offsets(desk, -1, 900)
     assert latest.error_code is ErrorCode.none
     assert timed.error_code is ErrorCode.kafka_storage_error
@@ -117,3 +124,19 @@ async def test_one_partition_may_be_asked_for_several_times(desk: Desk) -> None:
         ApiKey.LIST_OFFSETS, 1, replica_id=-1, topics=[{"name": "orders", "partitions": asked}]
     )
     assert [one.offset for one in response.topics[0].partitions] == [10, 2]
+
+
+@pytest.mark.parametrize("version", range(4, 12))
+@pytest.mark.parametrize("timestamp", [-1, 900])
+async def test_a_leader_epoch_that_is_not_the_partitions_own_is_told(
+    desk: Desk, version: int, timestamp: int
+) -> None:
+    [topic] = await desk.topics.topics()
+    desk.topics.by_id[topic.id] = replace(topic, leader_epochs={PartitionIndex(0): LeaderEpoch(4)})
+    codes = [
+        (await offsets(desk, timestamp, version=version, epoch=epoch))[0].error_code
+        for epoch in (-1, 3, 4, 5)
+    ]
+    none = ErrorCode.none
+    fenced, unknown = ErrorCode.fenced_leader_epoch, ErrorCode.unknown_leader_epoch
+    assert codes == [none, fenced, none, unknown]

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from tests.unit.kafka.desk import BROKERS, CLUSTER_ID, Desk
 
 from stratalog.control.plane import ControlUnavailableError
-from stratalog.ids import PartitionIndex, TopicId, TopicPartition, kafka_base64
+from stratalog.ids import LeaderEpoch, PartitionIndex, TopicId, TopicPartition, kafka_base64
 from stratalog.kafka.api import ApiKey
 from stratalog.settings import BrokerSettings, Settings
 
@@ -131,6 +131,18 @@ async def test_a_topic_that_has_grown_is_described_anew(desk: Desk) -> None:
     desk.topics.by_id[ORDERS] = replace(desk.topics.by_id[ORDERS], partition_count=5)
     response = await metadata(desk, 9, None)
     assert [len(topic.partitions) for topic in response.topics] == [1, 5]
+
+
+@pytest.mark.parametrize("version", [7, 9, 13])
+async def test_a_new_leader_epoch_is_told_although_topics_are_kept_written(
+    desk: Desk, version: int
+) -> None:
+    await metadata(desk, version, [{"name": "orders"}])
+    desk.topics.by_id[ORDERS] = replace(
+        desk.topics.by_id[ORDERS], leader_epochs={PartitionIndex(1): LeaderEpoch(6)}
+    )
+    response = await metadata(desk, version, [{"name": "orders"}])
+    assert [one.leader_epoch for one in response.topics[0].partitions] == [0, 6, 0]
 
 
 @pytest.mark.parametrize("version", [0, 9, 13])

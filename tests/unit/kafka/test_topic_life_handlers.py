@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from tests.unit.kafka.desk import BROKERS, Desk
 
 from stratalog.control.plane import ControlUnavailableError
-from stratalog.ids import PartitionIndex, TopicId, TopicPartition
+from stratalog.ids import LeaderEpoch, PartitionIndex, TopicId, TopicPartition
 from stratalog.kafka.api import SERVED, ApiKey
 from stratalog.settings import Settings
 
@@ -317,6 +317,14 @@ async def test_named_topics_are_described_by_name_and_unknown_ones_are_told(desk
     leaders = [one.leader_id for one in orders.partitions]
     assert leaders == [3 if index in led_by(desk, 3) else 5 for index in range(PARTITIONS)]
     assert [one.isr_nodes for one in orders.partitions] == [(leader,) for leader in leaders]
+    assert {one.leader_epoch for one in orders.partitions} == {0}
+
+
+async def test_topics_are_described_with_the_leader_epochs_of_their_partitions(desk: Desk) -> None:
+    topic = desk.topics.by_id[TopicId(ORDERS)]
+    desk.topics.by_id[topic.id] = replace(topic, leader_epochs={PartitionIndex(2): LeaderEpoch(9)})
+    [orders] = (await page(desk, ["orders"], limit=4)).topics
+    assert [one.leader_epoch for one in orders.partitions] == [0, 0, 9, 0]
 
 
 @pytest.mark.parametrize(("limit", "cursor"), [(0, None), (-1, None), (5, ("orders", -1))])

@@ -7,28 +7,43 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 from tests.faults.controls import ControlWrapper
 from tests.unit.block.rig import soon
+from tests.unit.topic.segments import SegmentsInMemory
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.records import Record, iter_records
 from stratalog.block.cache import FreshBlocks
-from stratalog.block.reader import BlockReader
+from stratalog.block.reader import BlockReader, RowsWanted
 from stratalog.block.writer import BlockWriter
 from stratalog.clock import Clock, SystemClock
 from stratalog.control.model import FoundBatches, Span, Topic
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
-from stratalog.ids import BrokerId, Offset, PartitionIndex, TopicPartition
+from stratalog.control.segment_model import EpochStart, Segment, SegmentToAdd, SegmentUploaded
+from stratalog.ids import (
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    SegmentId,
+    TopicPartition,
+)
 from stratalog.metrics import Metrics
 from stratalog.objects.faulty import FaultyStore, ScriptedFaults
 from stratalog.objects.open import open_store
+from stratalog.segment.model import AbortedTransaction as Aborted
 from stratalog.settings import BlockSettings
+from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.model import PartitionRead, PartitionWrite, PartitionWritten
+from stratalog.topic.offsets import TopicOffsets
 from stratalog.topic.read import TopicReader
+from stratalog.topic.tiers import Tiers
+from stratalog.topic.times import RecordTimes
 from stratalog.topic.watch import Watermarks
 
 NOW_MS = SystemClock().now_ms()
@@ -74,13 +89,23 @@ class TopicRig:
         self.appender = TopicAppender(
             writer=self.writer, catalog=self.catalog, clock=clock, topic_defaults={}
         )
+        self.blocks = BlockReader(store=self.store, cache=cache)
+        self.segments = SegmentsInMemory()
+        self._clock = clock
+        self.switch_remote_reads(on=True)
+
+    def switch_remote_reads(self, *, on: bool) -> None:
+        segments = self.segments.reader
         self.reader = TopicReader(
             control=self.control.plane,
-            blocks=BlockReader(store=self.store, cache=cache),
+            tiers=Tiers(blocks=self.blocks, segments=segments, remote_reads=on),
+            aborted=AbortedTransactions(control=self.control.plane, segments=segments),
             watermarks=self.watermarks,
-            clock=clock,
+            clock=self._clock,
             max_bytes=1 << 20,
         )
+        times = RecordTimes(blocks=self.blocks, segments=segments, remote_reads=on)
+        self.offsets = TopicOffsets(control=self.control.plane, times=times)
 
     @classmethod
     async def open(cls, folder: Path, *, partitions: int = 3) -> "TopicRig":
@@ -121,6 +146,44 @@ class TopicRig:
             ]
         )
 
+    async def convert(
+        self, partition: int, *, up_to: int | None = None, aborted: Sequence[Aborted] = ()
+    ) -> Segment:
+        """Make a segment of the rows from the remote tier's end to one that ends at `up_to`."""
+        key = self.part(partition)
+        state = (await self.control.inner.partitions([key]))[key]
+        rows = [
+            row
+            for row in await self.control.inner.all_coordinates(key, limit=1000)
+            if row.last_offset >= state.block_start and (up_to is None or row.base_offset < up_to)
+        ]
+        wanted = RowsWanted(offset=rows[0].base_offset, max_bytes=1 << 30, rows=rows)
+        log = b"".join((await self.blocks.read([wanted]))[0].parts)
+        segment_id = SegmentId(uuid4())
+        await self.control.inner.add_segment(
+            SegmentToAdd(
+                segment_id=segment_id,
+                topic_id=key.topic_id,
+                partition=key.partition,
+                base_offset=rows[0].base_offset,
+                last_offset=rows[-1].last_offset,
+                size_bytes=len(log),
+                max_timestamp=max(row.max_timestamp for row in rows),
+                leader_epochs=[EpochStart(LeaderEpoch(0), rows[0].base_offset)],
+                key_base=f"segments/{segment_id}",
+            )
+        )
+        self.segments.put(segment_id, log, aborted)
+        uploaded = SegmentUploaded(manifest="{}", stored_bytes=len(log), has_aborted=bool(aborted))
+        await self.control.inner.finish_segment(segment_id, uploaded)
+        await self.control.inner.chain_segment(segment_id)
+        [segment] = [
+            one
+            for one in await self.control.inner.segments(key, limit=1000)
+            if one.segment_id == segment_id
+        ]
+        return segment
+
     def damage(self, statement: str, *values: object) -> None:
         """Change the control plane's tables behind its back."""
         with closing(sqlite3.connect(self._database, timeout=10)) as database, database:
@@ -140,11 +203,20 @@ class TopicRig:
         )
 
     async def read(
-        self, *spans: Span, max_bytes: int = 1 << 20, min_bytes: int = 1, max_wait_ms: int = 0
+        self,
+        *spans: Span,
+        max_bytes: int = 1 << 20,
+        min_bytes: int = 1,
+        max_wait_ms: int = 0,
+        committed: bool = False,
     ) -> list[PartitionRead]:
         return await soon(
             self.reader.read(
-                spans, max_bytes=max_bytes, min_bytes=min_bytes, max_wait_ms=max_wait_ms
+                spans,
+                max_bytes=max_bytes,
+                min_bytes=min_bytes,
+                max_wait_ms=max_wait_ms,
+                committed=committed,
             )
         )
 

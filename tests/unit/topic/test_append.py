@@ -18,11 +18,11 @@ from stratalog.block.errors import (
     FencedProducerError,
     OutOfOrderSequenceError,
     TransactionsUnsupportedError,
-    WrongTierError,
 )
 from stratalog.control.plane import UnknownTopicError
 from stratalog.objects.faulty import Fault
 from stratalog.objects.store import StoreUnavailableError
+from stratalog.topic.errors import ReadOnlyTopicError
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -143,11 +143,12 @@ async def test_an_older_instance_of_a_producer_is_told(rig: TopicRig) -> None:
     assert isinstance((await rig.append(0, numbered(0, epoch=0))).error, FencedProducerError)
 
 
-async def test_a_partition_that_writes_elsewhere_sends_its_producer_on(rig: TopicRig) -> None:
+async def test_a_partition_that_takes_no_writes_tells_what_to_do_about_it(rig: TopicRig) -> None:
     rig.damage("UPDATE partitions SET write_tier = 'local' WHERE partition = 1")
     here, elsewhere = await rig.append_all({0: batch(b"a"), 1: batch(b"b")})
     assert here.error is None
-    assert isinstance(elsewhere.error, WrongTierError)
+    assert isinstance(elsewhere.error, ReadOnlyTopicError)
+    assert "stratalog topic migrate events" in str(elsewhere.error)
 
 
 async def test_trouble_with_the_store_is_told_to_every_partition_but_those_that_were_wrong(

@@ -23,5 +23,9 @@ class StaleMemberEpochError(StaleError):
     """The member's epoch has moved on: it sends a heartbeat and then repeats the call."""
 
 
+class OldCommitError(CallError):
+    """A member commits offsets by a version of the call from before there were member epochs."""
+
+
 class UnreleasedInstanceError(CallError):
     """Another member has this instance id and has not left."""

@@ -8,7 +8,7 @@ from stratalog.control.group_model import GroupKind
 from stratalog.groups.consumer import steps
 from stratalog.groups.consumer.codec import decode_state, encode_state
 from stratalog.groups.consumer.deadlines import Deadlines
-from stratalog.groups.consumer.errors import StaleMemberEpochError
+from stratalog.groups.consumer.errors import OldCommitError, StaleMemberEpochError
 from stratalog.groups.consumer.heartbeat import Heartbeat, HeartbeatAnswer
 from stratalog.groups.consumer.model import GroupState, TopicShape
 from stratalog.groups.consumer.subscriptions import any_pattern, topic_names
@@ -153,6 +153,10 @@ class ConsumerGroup:
         if member is None:
             raise UnknownMemberError(
                 f"group {self.group_id!r} has no member {committer.member_id!r}"
+            )
+        if not committer.knows_member_epochs:
+            raise OldCommitError(
+                f"group {self.group_id!r} has member epochs: commit by version 9 or later"
             )
         if committer.epoch != member.epoch:
             raise StaleMemberEpochError(

@@ -76,7 +76,7 @@ class DescribeTopicPartitionsHandler:
             "error_code": ErrorCode.none,
             "partition_index": index,
             "leader_id": leader.broker_id,
-            "leader_epoch": 0,
+            "leader_epoch": topic.leader_epochs.get(PartitionIndex(index), 0),
             "replica_nodes": (leader.broker_id,),
             "isr_nodes": (leader.broker_id,),
             "eligible_leader_replicas": (),

@@ -4,7 +4,7 @@ A consumer that tells its rack is sent on to the broker of its zone where the pa
 meet. Whoever asks here all the same is served.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -26,11 +26,13 @@ from stratalog.kafka.fetch_response import (
     fetch_response,
 )
 from stratalog.kafka.handler import Body
+from stratalog.kafka.leader_epochs import KnownEpoch, wrong_epochs
 from stratalog.kafka.metrics import RequestMetrics
 from stratalog.kafka.request import Request
 from stratalog.topic.model import PartitionRead
 
 _READ_COMMITTED = 1
+_FIRST_VERSION_WITH_EPOCHS = 9
 _GONE = ErrorCode.unknown_topic_or_partition
 _NO_SESSION_EPOCHS = (-1, 0)
 """No session wanted, and the first request of a new one, which is answered as if it were none."""
@@ -56,23 +58,47 @@ class FetchHandler:
                 offset=Offset(partition.fetch_offset),
                 max_bytes=max(partition.partition_max_bytes, 0),
             )
-            for asked in body.topics
-            if (topic := topics.get(_key(request, asked))) is not None
-            for partition in asked.partitions
+            for topic, partition in _wanted(request, body, topics)
         ]
-        sent_on = await self._sent_on(request, body, spans)
+        not_read = await self._with_wrong_epochs(request, body, topics)
+        not_read |= await self._sent_on(request, body, spans, not_read)
         unknown = any(_key(request, asked) not in topics for asked in body.topics)
-        at_once = unknown or bool(sent_on)
+        at_once = unknown or bool(not_read)
         reads = await self._reader.read(
-            [span for span in spans if span.topic_partition not in sent_on],
+            [span for span in spans if span.topic_partition not in not_read],
             max_bytes=max(body.max_bytes, 0),
             min_bytes=0 if at_once else body.min_bytes,
             max_wait_ms=0 if at_once else max(body.max_wait, 0),
+            committed=body.isolation_level == _READ_COMMITTED,
         )
-        return self._response(request, body, topics, reads, sent_on)
+        return self._response(request, body, topics, reads, not_read)
+
+    async def _with_wrong_epochs(
+        self, request: Request, body: Any, topics: Mapping[Any, Topic]
+    ) -> dict[TopicPartition, PartitionFetched]:
+        """Answers for the partitions whose leader epoch is not the one that the client knows."""
+        if request.version < _FIRST_VERSION_WITH_EPOCHS:
+            return {}
+        wrong = await wrong_epochs(
+            self._control,
+            [
+                KnownEpoch(
+                    topic, PartitionIndex(partition.partition), partition.current_leader_epoch
+                )
+                for topic, partition in _wanted(request, body, topics)
+            ],
+        )
+        for key, code in wrong.items():
+            self._catalog.forget(key.topic_id)
+            self._metrics.partition_failed(ApiKey.FETCH, code.name)
+        return {key: _failed(key.partition, code) for key, code in wrong.items()}
 
     async def _sent_on(
-        self, request: Request, body: Any, spans: Sequence[Span]
+        self,
+        request: Request,
+        body: Any,
+        spans: Sequence[Span],
+        answered: Container[TopicPartition],
     ) -> dict[TopicPartition, PartitionFetched]:
         """Answers for the partitions that should rather be read at another broker.
 
@@ -84,7 +110,8 @@ class FetchHandler:
         nearer = {
             span.topic_partition: broker.broker_id
             for span in spans
-            if (broker := self._membership.nearer_broker(span.topic_partition, body.rack_id))
+            if span.topic_partition not in answered
+            and (broker := self._membership.nearer_broker(span.topic_partition, body.rack_id))
         }
         states = await self._control.partitions(list(nearer)) if nearer else {}
         return {
@@ -122,7 +149,7 @@ class FetchHandler:
         body: Any,
         topics: Mapping[Any, Topic],
         reads: Sequence[PartitionRead],
-        sent_on: Mapping[TopicPartition, PartitionFetched],
+        not_read: Mapping[TopicPartition, PartitionFetched],
     ) -> Body:
         in_order = iter(reads)
         answers = []
@@ -131,7 +158,7 @@ class FetchHandler:
             partitions = [
                 self._unknown(request, one.partition)
                 if topic is None
-                else sent_on.get(TopicPartition(topic.id, PartitionIndex(one.partition)))
+                else not_read.get(TopicPartition(topic.id, PartitionIndex(one.partition)))
                 or self._partition(one.partition, next(in_order))
                 for one in asked.partitions
             ]
@@ -152,7 +179,13 @@ class FetchHandler:
         if code:
             self._metrics.partition_failed(ApiKey.FETCH, code.name)
         return PartitionFetched(
-            index, code, read.high_watermark, read.last_stable, read.log_start, read.parts
+            index,
+            code,
+            read.high_watermark,
+            read.last_stable,
+            read.log_start,
+            read.parts,
+            aborted=read.aborted,
         )
 
 
@@ -160,6 +193,17 @@ def _continues_session(request: Request, body: Any) -> bool:
     if request.version < FIRST_VERSION_WITH_SESSIONS:
         return False
     return body.session_id != 0 or body.session_epoch not in _NO_SESSION_EPOCHS
+
+
+def _wanted(
+    request: Request, body: Any, topics: Mapping[Any, Topic]
+) -> Iterator[tuple[Topic, Any]]:
+    """The asked partitions of topics that exist."""
+    for asked in body.topics:
+        topic = topics.get(_key(request, asked))
+        if topic is not None:
+            for partition in asked.partitions:
+                yield topic, partition
 
 
 def _key(request: Request, asked: Any) -> Any:

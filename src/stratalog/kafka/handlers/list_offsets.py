@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.model import TimeQuery
+from stratalog.control.model import TimeQuery, Topic
 from stratalog.errors import StratalogError
 from stratalog.ids import PartitionIndex, TopicPartition
 from stratalog.kafka.api import ApiKey
 from stratalog.kafka.components import Components
 from stratalog.kafka.error_codes import code_of
 from stratalog.kafka.handler import Body
+from stratalog.kafka.leader_epochs import KnownEpoch, wrong_epochs
 from stratalog.kafka.request import Request
 from stratalog.kafka.schema_writer import Values, write_response
 from stratalog.topic.model import TimedOffset
@@ -27,6 +28,7 @@ _FIRST_VERSIONS = {_LATEST: 1, _EARLIEST: 1, _NEWEST: 7, _EARLIEST_LOCAL: 8, _LA
 """From which version of the API on a number below zero has its meaning, as in Kafka."""
 _READ_COMMITTED = 1
 _FIRST_VERSION_WITH_ISOLATION = 2
+_FIRST_VERSION_WITH_EPOCHS = 4
 _MOST_READS = 8
 """Each look-up by time reads a part of an object: so many are done at once for one request."""
 
@@ -46,7 +48,8 @@ class _Answer(NamedTuple):
 class ListOffsetsHandler:
     def __init__(self, components: Components) -> None:
         self._catalog = components.catalog
-        self._reader = components.reader
+        self._offsets = components.offsets
+        self._control = components.control
 
     async def handle(self, request: Request, body: Any) -> Body:
         topics = await self._catalog.named([asked.name for asked in body.topics])
@@ -64,24 +67,37 @@ class ListOffsetsHandler:
             and body.isolation_level == _READ_COMMITTED
         )
         answers = await self._answers(request.version, queries, committed=committed)
+        wrong = await self._wrong_epochs(request, body, topics)
         results = []
         for asked in body.topics:
             topic = topics.get(asked.name)
             partitions = [
                 _UNKNOWN
                 if topic is None
-                else answers[
-                    _Query(
-                        TopicPartition(topic.id, PartitionIndex(one.partition_index)),
-                        one.timestamp,
-                    )
-                ]
+                else wrong.get(key := TopicPartition(topic.id, PartitionIndex(one.partition_index)))
+                or answers[_Query(key, one.timestamp)]
                 for one in asked.partitions
             ]
             if topic is not None and _UNKNOWN in partitions:
                 self._catalog.forget(topic.id)
             results.append(_topic(asked, partitions))
         return write_response(ApiKey.LIST_OFFSETS, request.version, {"topics": results})
+
+    async def _wrong_epochs(
+        self, request: Request, body: Any, topics: Mapping[str, Topic]
+    ) -> dict[TopicPartition, _Answer]:
+        if request.version < _FIRST_VERSION_WITH_EPOCHS:
+            return {}
+        known = [
+            KnownEpoch(topic, PartitionIndex(one.partition_index), one.current_leader_epoch)
+            for asked in body.topics
+            if (topic := topics.get(asked.name)) is not None
+            for one in asked.partitions
+        ]
+        wrong = await wrong_epochs(self._control, known)
+        for key in wrong:
+            self._catalog.forget(key.topic_id)
+        return {key: _Answer(code) for key, code in wrong.items()}
 
     def refuse(self, request: Request, body: Any, error: Exception) -> Body:
         answer = _Answer(code_of(error))
@@ -115,13 +131,13 @@ class ListOffsetsHandler:
         partitions = [query.partition for query in queries]
         found: Mapping[TopicPartition, TimedOffset | None]
         if boundary == _LATEST:
-            found = await self._reader.latest(partitions, committed=committed)
+            found = await self._offsets.latest(partitions, committed=committed)
         elif boundary == _EARLIEST:
-            found = await self._reader.earliest(partitions)
+            found = await self._offsets.earliest(partitions)
         elif boundary == _EARLIEST_LOCAL:
-            found = await self._reader.earliest_local(partitions)
+            found = await self._offsets.earliest_local(partitions)
         else:
-            found = await self._reader.latest_tiered(partitions)
+            found = await self._offsets.latest_tiered(partitions)
         return {
             query: _Answer(ErrorCode.none, found[query.partition])
             if query.partition in found
@@ -135,20 +151,20 @@ class ListOffsetsHandler:
                 found = await self._look_up(query)
             if found is not None:
                 return _Answer(ErrorCode.none, found)
-            exists = await self._reader.earliest([query.partition])
+            exists = await self._offsets.earliest([query.partition])
         except StratalogError as error:
             return _Answer(code_of(error))
         return _Answer(ErrorCode.none) if exists else _UNKNOWN
 
     async def _look_up(self, query: _Query) -> TimedOffset | None:
         if query.timestamp == _NEWEST:
-            return (await self._reader.newest([query.partition])).get(query.partition)
+            return (await self._offsets.newest([query.partition])).get(query.partition)
         time = TimeQuery(
             topic_id=query.partition.topic_id,
             partition=query.partition.partition,
             timestamp=query.timestamp,
         )
-        return (await self._reader.at_time([time]))[0]
+        return (await self._offsets.at_time([time]))[0]
 
 
 _UNKNOWN = _Answer(ErrorCode.unknown_topic_or_partition)

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from stratalog.control.model import BrokerInfo, Topic
 from stratalog.errors import RetriableError, StratalogError
-from stratalog.ids import PartitionIndex, TopicId, TopicPartition, kafka_base64
+from stratalog.ids import LeaderEpoch, PartitionIndex, TopicId, TopicPartition, kafka_base64
 from stratalog.kafka.components import Components
 from stratalog.kafka.error_codes import code_of
 from stratalog.kafka.handler import Body
@@ -108,10 +108,12 @@ class MetadataHandler:
 
     def _known(self, request: Request, topic: Topic) -> bytes:
         zone = self._membership.known_zone(zone_of_client(request.client_id))
-        key = _PartKey(request.version, topic.id, topic.partition_count, zone)
+        epochs = tuple(sorted(topic.leader_epochs.items()))
+        key = _PartKey(request.version, topic.id, topic.partition_count, zone, epochs)
         part = self._parts.get(key, self._membership.live())
         if part is None:
-            described = TopicDescribed(0, topic.name, topic.id, self._leaders(topic, zone))
+            leaders = self._leaders(topic, zone)
+            described = TopicDescribed(0, topic.name, topic.id, leaders, topic.leader_epochs)
             part = self._parts.put(key, topic_part(request.version, described))
         return part
 
@@ -128,11 +130,12 @@ class _PartKey(NamedTuple):
     topic_id: TopicId
     partition_count: int
     zone: str | None
+    epochs: tuple[tuple[PartitionIndex, LeaderEpoch], ...]
 
 
 class _PartCache:
     """The written parts of topics. They hold as long as the same brokers live, because leaders
-    follow from those alone."""
+    follow from those alone. A new leader epoch makes another key."""
 
     def __init__(self) -> None:
         self._parts: dict[_PartKey, bytes] = {}

@@ -1,7 +1,7 @@
 """OffsetCommit: how far a group has read. Answered when the offsets are durable."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -15,7 +15,7 @@ from stratalog.kafka.components import Components
 from stratalog.kafka.error_codes import code_of, group_code_of
 from stratalog.kafka.group_names import check_group_id
 from stratalog.kafka.handler import Body
-from stratalog.kafka.offset_topics import AskedTopics, topic_key, topic_values
+from stratalog.kafka.offset_topics import AskedTopics, topic_key, topic_values, unknown_topic
 from stratalog.kafka.request import Request
 from stratalog.kafka.schema_writer import write_response
 
@@ -23,7 +23,11 @@ LONGEST_METADATA = 4096
 """Characters, as Kafka's offset.metadata.max.bytes, which counts characters, too."""
 _FIRST_VERSION_WITH_EPOCHS = 6
 _FIRST_VERSION_WITH_INSTANCES = 7
+_FIRST_VERSION_WITH_MEMBER_EPOCHS = 9
 _NO_EPOCH = -1
+
+Place: TypeAlias = tuple[Any, int]
+"""What the request calls a topic, and a partition."""
 
 
 class OffsetCommitHandler:
@@ -34,8 +38,8 @@ class OffsetCommitHandler:
     async def handle(self, request: Request, body: Any) -> Body:
         check_group_id(body.group_id, may_be_empty=True)
         topics = await self._topics(request, body)
-        codes: dict[tuple[Any, int], ErrorCode] = {}
-        offsets: dict[tuple[Any, int], OffsetToCommit] = {}
+        codes: dict[Place, ErrorCode] = {}
+        offsets: dict[Place, OffsetToCommit] = {}
         for asked in body.topics:
             key = topic_key(request.version, asked)
             for partition in asked.partitions:
@@ -44,8 +48,7 @@ class OffsetCommitHandler:
                     offsets[place] = _offset(request, topics, key, partition)
                 except StratalogError as error:
                     codes[place] = code_of(error)
-        code = await self._commit(request, body, list(offsets.values()))
-        codes.update(dict.fromkeys(offsets, code))
+        codes |= await self._commit(request, body, offsets)
         return _response(request, body, lambda key, index: codes[key, index])
 
     def refuse(self, request: Request, body: Any, error: Exception) -> Body:
@@ -56,24 +59,35 @@ class OffsetCommitHandler:
             topic_key(request.version, asked): [one.partition_index for one in asked.partitions]
             for asked in body.topics
         }
-        return await AskedTopics.find(self._catalog, request.version, wanted)
+        return await AskedTopics.find(self._catalog, request.version, wanted, believes_cache=True)
 
     async def _commit(
-        self, request: Request, body: Any, offsets: list[OffsetToCommit]
-    ) -> ErrorCode:
+        self, request: Request, body: Any, offsets: Mapping[Place, OffsetToCommit]
+    ) -> dict[Place, ErrorCode]:
         if not offsets:
-            return ErrorCode.none
+            return {}
         named = request.version >= _FIRST_VERSION_WITH_INSTANCES
         committer = Committer(
             member_id=body.member_id,
             instance_id=body.group_instance_id if named else None,
             epoch=body.generation_id_or_member_epoch,
+            knows_member_epochs=request.version >= _FIRST_VERSION_WITH_MEMBER_EPOCHS,
         )
         try:
-            await self._groups.commit_offsets(body.group_id, committer, offsets)
+            left_out = await self._groups.commit_offsets(
+                body.group_id, committer, list(offsets.values())
+            )
         except StratalogError as error:
-            return group_code_of(error)
-        return ErrorCode.none
+            return dict.fromkeys(offsets, group_code_of(error))
+        for partition in left_out:
+            # Its name may be another topic's by now: who commits again finds that one.
+            self._catalog.forget(partition.topic_id)
+        return {
+            place: code_of(unknown_topic(request.version, *place))
+            if offset.topic_partition in left_out
+            else ErrorCode.none
+            for place, offset in offsets.items()
+        }
 
 
 def _offset(request: Request, topics: AskedTopics, key: Any, partition: Any) -> OffsetToCommit:

@@ -84,6 +84,7 @@ class OffsetFetchHandler:
             self._catalog,
             version,
             {topic_key(version, topic): topic.partition_indexes for topic in topics},
+            believes_cache=False,
         )
         places, codes = _places(version, known, topics)
         found = {

@@ -10,11 +10,12 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from stratalog.control.model import EpochEnd, EpochQuery, Topic
-from stratalog.ids import NO_EPOCH, PartitionIndex, TopicPartition
+from stratalog.ids import PartitionIndex, TopicPartition
 from stratalog.kafka.api import ApiKey
 from stratalog.kafka.components import Components
 from stratalog.kafka.error_codes import code_of
 from stratalog.kafka.handler import Body
+from stratalog.kafka.leader_epochs import epoch_code
 from stratalog.kafka.request import Request
 from stratalog.kafka.schema_writer import Values, write_response
 
@@ -68,11 +69,9 @@ def _query(topic: Topic, one: Any) -> EpochQuery:
 def _partition(one: Any, end: EpochEnd | None) -> Values:
     if end is None:
         return _failed(one, ErrorCode.unknown_topic_or_partition)
-    if one.current_leader_epoch not in (NO_EPOCH, end.current_epoch):
-        fenced = one.current_leader_epoch < end.current_epoch
-        return _failed(
-            one, ErrorCode.fenced_leader_epoch if fenced else ErrorCode.unknown_leader_epoch
-        )
+    code = epoch_code(one.current_leader_epoch, end.current_epoch)
+    if code:
+        return _failed(one, code)
     return {
         "error_code": ErrorCode.none,
         "partition": one.partition,

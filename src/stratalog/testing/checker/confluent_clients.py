@@ -1,7 +1,7 @@
 """librdkafka's clients, each on a thread of its own."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from random import Random
 from typing import Any
@@ -312,7 +312,10 @@ def note_committed(load: Load, recorder: Recorder, group: str, seconds: float) -
 
 
 def drain(load: Load, recorder: Recorder, name: str, seconds: float) -> bool:
-    """Read everything from the start to where the partitions end; False if that took too long."""
+    """Read everything from the start to where the partitions end.
+
+    False if nothing came for `seconds`, or a position is said not to exist.
+    """
     consumer = _open_consumer(load, **{"auto.offset.reset": "error"})
     try:
         return _Drain(load, recorder, name, consumer).run(seconds)
@@ -337,12 +340,18 @@ class _Drain:
         starts = tuple(Position(self._topic, partition, 0) for partition in self._next)
         self._recorder.add(Assign(client=self._name, positions=starts))
         self._consumer.assign(_as_partitions(starts))
-        while any(self._next[partition] < end for partition, end in ends.items()):
+        deadline = clock.monotonic() + seconds
+        while (left := self._left(ends)) > 0:
             if clock.monotonic() > deadline or not self._poll():
                 return False
+            if self._left(ends) < left:
+                deadline = clock.monotonic() + seconds
         told = tuple(Position(self._topic, *pair) for pair in ends.items())
         self._recorder.add(Drained(client=self._name, ends=told))
         return True
+
+    def _left(self, ends: Mapping[int, int]) -> int:
+        return sum(max(0, end - self._next[partition]) for partition, end in ends.items())
 
     def _end(self, partition: int, deadline: float) -> int:
         """Clients need a moment to find out that brokers are back."""

@@ -94,13 +94,17 @@ class Workload:
             self._running[task] = asyncio.create_task(task.run(), name=task.name)
 
     async def finish(self, *, seconds: float) -> bool:
-        """End the producers, read everything, end the consumers. False if not all could be read."""
+        """End the producers, read everything, end the consumers. False if not all could be read.
+
+        However long that takes, as long as it goes on: `seconds` without progress are too many.
+        """
         patience_s = 2 * self._load.patience_s + _STOP_SECONDS
         await self._stop(self._producers, self._producer_tasks, patience_s)
         drained = await asyncio.to_thread(drain, self._load, self.recorder, "drain", seconds)
-        drained &= await self.until(lambda: not self.recorder.unseen, seconds if drained else 0)
+        if drained:
+            drained = await self._until_none(lambda: self.recorder.unseen, seconds)
         if self._groups:
-            drained &= await self.until(lambda: not self.recorder.group_lag, seconds)
+            drained &= await self._until_none(lambda: self.recorder.group_lag, seconds)
         readers = [*self._consumers, *self._members]
         await self._stop(readers, self._consumer_tasks, _STOP_SECONDS)
         if self._groups:
@@ -130,6 +134,16 @@ class Workload:
         for name in names:
             self.stuck.append(name)
             self.recorder.add(Note(what=f"{name} does not end: {where.get(name)}"))
+
+    async def _until_none(self, left: Callable[[], int], seconds: float) -> bool:
+        """Wait until nothing is left; False if it stopped becoming less."""
+        least = left()
+        while least and await self._less(left, least, seconds):
+            least = left()
+        return not least
+
+    async def _less(self, left: Callable[[], int], than: int, seconds: float) -> bool:
+        return await self.until(lambda: left() < than, seconds)
 
     async def until(self, done: Callable[[], bool], seconds: float) -> bool:
         """Wait for something; False if it did not come in time."""

@@ -1,0 +1,90 @@
+"""Whether all indexes of a segment say of its log what is true. Pure: fed batch by batch."""
+
+from collections.abc import Iterable, Mapping
+
+from stratalog.batch.header import BatchHeader
+from stratalog.checks.offset_audit import OffsetAudit
+from stratalog.checks.report import Problem, Promise
+from stratalog.checks.segment_promises import epochs_agree, name_of
+from stratalog.checks.time_audit import TimeAudit
+from stratalog.checks.transaction_audit import TransactionAudit
+from stratalog.control.segment_model import Segment
+from stratalog.errors import DamagedError
+from stratalog.segment.epoch_checkpoint import decode_checkpoint
+from stratalog.segment.model import IndexKind
+from stratalog.segment.producer_snapshot import decode_snapshot
+
+_MAX_PROBLEMS = 10
+"""Of one index. More of them tell nothing more."""
+
+
+class IndexAudit:
+    """All indexes of a segment. One that cannot be read is not followed further."""
+
+    def __init__(self, segment: Segment, indexes: Mapping[IndexKind, bytes]) -> None:
+        """With the indexes that could be read from their object."""
+        self.problems: list[Problem] = []
+        self._segment = segment
+        self._offsets: OffsetAudit | None = None
+        self._times: TimeAudit | None = None
+        self._transactions: TransactionAudit | None = None
+        self._counts = dict.fromkeys(IndexKind, 0)
+        for kind, data in indexes.items():
+            try:
+                self._open(kind, data)
+            except DamagedError as error:
+                self.add(kind, [str(error)])
+
+    @property
+    def wrong(self) -> set[IndexKind]:
+        """The indexes with which something is wrong."""
+        return {kind for kind, count in self._counts.items() if count}
+
+    def step(self, position: int, header: BatchHeader, batch: memoryview | None) -> None:
+        """Follow the log by a batch, whose bytes are not given if its CRC is wrong."""
+        indexed = self._offsets is not None and self._offsets.names(position)
+        if self._offsets is not None:
+            self.add(IndexKind.OFFSET, self._offsets.step(position, header))
+            if self._times is not None:
+                self.add(IndexKind.TIMESTAMP, self._times.step(header, indexed=indexed))
+        if self._transactions is not None and batch is not None:
+            self._transactions.step(header, batch)
+
+    def finish(self) -> None:
+        if self._offsets is not None:
+            self.add(IndexKind.OFFSET, self._offsets.finish())
+            # Which batches are noted in the time index, only a right offset index tells.
+            if self._times is not None and not self._counts[IndexKind.OFFSET]:
+                self.add(IndexKind.TIMESTAMP, self._times.finish())
+        if self._transactions is not None:
+            self.add(IndexKind.TRANSACTION, self._transactions.finish())
+
+    def add(self, kind: IndexKind, problems: Iterable[str]) -> None:
+        for what in problems:
+            self._counts[kind] += 1
+            if self._counts[kind] <= _MAX_PROBLEMS:
+                what = f"{name_of(self._segment)}: its {kind} index: {what}"
+                self.problems.append(Problem(promise=Promise.READABLE, what=what))
+
+    def _open(self, kind: IndexKind, data: bytes) -> None:
+        match kind:
+            case IndexKind.OFFSET:
+                self._offsets = OffsetAudit(self._segment, data)
+            case IndexKind.TIMESTAMP:
+                self._times = TimeAudit(self._segment, data)
+            case IndexKind.TRANSACTION:
+                self._transactions = TransactionAudit(data)
+            case IndexKind.PRODUCER_SNAPSHOT:
+                self._check_snapshot(data)
+            case IndexKind.LEADER_EPOCH:
+                self._check_epochs(data)
+
+    def _check_snapshot(self, data: bytes) -> None:
+        newest = max((entry.last_offset for entry in decode_snapshot(data)), default=-1)
+        if newest > self._segment.last_offset:
+            self.add(IndexKind.PRODUCER_SNAPSHOT, [f"a producer wrote at offset {newest}"])
+
+    def _check_epochs(self, data: bytes) -> None:
+        checkpoint = decode_checkpoint(data)
+        for problem in epochs_agree(self._segment, checkpoint, "its checkpoint"):
+            self.add(IndexKind.LEADER_EPOCH, [problem.what])

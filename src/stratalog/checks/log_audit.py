@@ -1,0 +1,77 @@
+"""Whether the batches of a segment's log are what its row says. Pure: fed batch by batch."""
+
+from collections.abc import Iterator
+
+from stratalog.batch.errors import BatchDamagedError
+from stratalog.batch.frames import check_crc
+from stratalog.batch.header import BatchHeader
+from stratalog.checks.report import Problem, Promise
+from stratalog.checks.segment_promises import name_of
+from stratalog.control.segment_model import Segment
+from stratalog.control.segments import epoch_at
+from stratalog.ids import Offset
+from stratalog.segment.batch_walk import is_dense
+from stratalog.segment.keys import LOG_SUFFIX
+from stratalog.segment.time_index import NO_TIMESTAMP
+
+_MAX_PROBLEMS = 10
+"""Of one log. More of them tell nothing more."""
+
+
+class LogAudit:
+    """Offsets rise and stay inside the segment; in a segment that we wrote they are also dense.
+
+    Kafka's own may have gaps, which compaction leaves.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        self.problems: list[Problem] = []
+        self._segment = segment
+        self._name = segment.key_base + LOG_SUFFIX
+        self._dense = is_dense(segment)
+        self._expected = int(segment.base_offset)
+        self._max_timestamp = NO_TIMESTAMP
+
+    def step(self, position: int, header: BatchHeader, batch: memoryview) -> bool:
+        """Whether the batch's bytes are those that were written, wherever they belong."""
+        whole = True
+        where = f"the batch of offset {header.base_offset}, at byte {position} of {self._name}"
+        try:
+            check_crc(batch, 0, header)
+        except BatchDamagedError as error:
+            self._add(Promise.CHECKSUMS, f"{where}: {error.reason}")
+            whole = False
+        for what in self._breaches(header):
+            self._add(Promise.ONE_VALUE, f"{where}: {what}")
+        self._expected = max(self._expected, header.last_offset + 1)
+        self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
+        return whole
+
+    def finish(self) -> None:
+        segment = self._segment
+        if self._dense and self._expected != segment.end_offset:
+            self._add(Promise.ONE_VALUE, f"its log ends with offset {self._expected - 1}")
+        exact = self._max_timestamp == segment.max_timestamp
+        if not exact and (self._dense or self._max_timestamp > segment.max_timestamp):
+            self._add(
+                Promise.ONE_VALUE,
+                f"its newest record is of {self._max_timestamp}, its row says "
+                f"{segment.max_timestamp}",
+            )
+
+    def _breaches(self, header: BatchHeader) -> Iterator[str]:
+        base = header.base_offset
+        if base < self._expected or (self._dense and base != self._expected):
+            yield f"the next offset is {self._expected}"
+        if header.last_offset_delta < 0 or header.last_offset > self._segment.last_offset:
+            yield f"it ends with offset {header.last_offset}"
+        if self._dense and header.records_count != header.last_offset_delta + 1:
+            yield f"{header.records_count} records for {header.last_offset_delta + 1} offsets"
+        epoch = epoch_at(self._segment.leader_epochs, Offset(base))
+        if header.leader_epoch != epoch:
+            yield f"the bytes say epoch {header.leader_epoch}, the row {epoch}"
+
+    def _add(self, promise: Promise, what: str) -> None:
+        if len(self.problems) < _MAX_PROBLEMS:
+            what = f"{name_of(self._segment)}: {what}"
+            self.problems.append(Problem(promise=promise, what=what))

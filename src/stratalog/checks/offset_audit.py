@@ -1,0 +1,77 @@
+"""Whether the offset index of a segment says of its log what is true. Pure: fed batch by batch.
+
+Of a segment that we wrote, it must be, byte by byte, the one that building it again would give.
+The distance between entries is not written down anywhere, so it is any at which each entry and
+each batch without one is as the rule says. What Kafka wrote follows rules that changed over the
+years; there every entry must be true.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+
+from stratalog.batch.header import BatchHeader
+from stratalog.control.segment_model import Segment
+from stratalog.segment.batch_walk import is_dense
+from stratalog.segment.build import INT32_LAST
+from stratalog.segment.offset_index import OffsetIndex
+
+_ENTRY = struct.Struct(">ii")
+
+
+class OffsetAudit:
+    def __init__(self, segment: Segment, data: bytes) -> None:
+        OffsetIndex(data, segment.base_offset).check(segment.size_bytes)
+        self._segment = segment
+        self._dense = is_dense(segment)
+        self._entries = deque(enumerate(_ENTRY.iter_unpack(data)))
+        self._owed: int | None = None
+        """The last offset that an entry names and no batch after it had yet."""
+        self._since_bytes = 0
+        self._most_without, self._least_with = 0, INT32_LAST
+        """Bytes since an entry: the most that got no new one, and the least that did."""
+
+    def step(self, position: int, header: BatchHeader) -> Iterator[str]:
+        """What is wrong about this batch."""
+        if self.names(position):
+            yield from self._enter(header)
+        else:
+            self._most_without = max(self._most_without, self._since_bytes)
+        while self._entries and self._entries[0][1][1] < position + header.size_bytes:
+            number, (_, inside) = self._entries.popleft()
+            yield f"entry {number} points at byte {inside}, where no batch begins"
+        self._since_bytes += header.size_bytes
+        yield from self._pay(header.last_offset)
+
+    def names(self, position: int) -> bool:
+        """Whether the next entry is of the batch at this position."""
+        return bool(self._entries) and self._entries[0][1][1] == position
+
+    def finish(self) -> Iterator[str]:
+        if self._owed is not None:
+            yield f"its last entry names offset {self._owed}, with which no batch ends"
+        if self._dense and self._most_without >= self._least_with:
+            yield (
+                f"there are entries after {self._least_with} bytes, but none after "
+                f"{self._most_without}"
+            )
+
+    def _enter(self, header: BatchHeader) -> Iterator[str]:
+        number, (relative, _) = self._entries.popleft()
+        named = self._segment.base_offset + relative
+        if self._owed is not None:
+            yield f"entry {number - 1} names offset {self._owed}, with which no batch ends"
+        self._owed = named
+        if self._dense and named != header.last_offset:
+            yield f"entry {number} names offset {named}, its batch ends with {header.last_offset}"
+            self._owed = None
+        self._least_with = min(self._least_with, self._since_bytes)
+        self._since_bytes = 0
+
+    def _pay(self, last_offset: int) -> Iterator[str]:
+        """Kafka before 4.1 names the last offset of several batches that were appended at once."""
+        if self._owed is None or last_offset < self._owed:
+            return
+        if last_offset > self._owed:
+            yield f"an entry names offset {self._owed}, with which no batch ends"
+        self._owed = None

@@ -1,0 +1,183 @@
+"""Reading a whole segment, to hold its log against its row and its indexes against its log."""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field, replace
+
+from stratalog.batch.errors import BatchDamagedError
+from stratalog.batch.frames import iter_batches
+from stratalog.batch.header import BatchHeader
+from stratalog.checks.index_audit import IndexAudit
+from stratalog.checks.log_audit import LogAudit
+from stratalog.checks.remote import RemoteTier
+from stratalog.checks.report import Problem, Promise
+from stratalog.checks.segment_promises import name_of
+from stratalog.control.segment_model import Segment
+from stratalog.errors import DamagedError
+from stratalog.objects.store import ObjectNotFoundError
+from stratalog.segment.batch_walk import is_dense
+from stratalog.segment.errors import KeyMissingError, LogDamagedError
+from stratalog.segment.framing import BatchFraming
+from stratalog.segment.index_object import read_index
+from stratalog.segment.keys import MANIFEST_SUFFIX
+from stratalog.segment.manifest import IndexPlace, parse_manifest
+from stratalog.segment.model import IndexKind
+from stratalog.segment.offload import offload
+from stratalog.segment.opened import PLAIN_CHUNK_BYTES, OpenSegment, open_segment
+
+_WINDOW_BYTES = 4 * 1024 * 1024
+"""Of the object that are asked for at once."""
+
+
+@dataclass(slots=True)
+class Audited:
+    log: list[Problem] = field(default_factory=list)
+    """What is wrong with the records, or keeps us from them. Nothing here can be repaired."""
+    indexes: list[Problem] = field(default_factory=list)
+    """What is wrong with all that can be made of the records again."""
+    good: dict[IndexKind, bytes] = field(default_factory=dict)
+    """The indexes with which nothing is wrong."""
+    batches: int = 0
+
+    @property
+    def problems(self) -> list[Problem]:
+        return [*self.log, *self.indexes]
+
+
+async def audit_segment(segment: Segment, tier: RemoteTier) -> Audited:
+    """Read all of a segment that is finished. What is wrong with it is told, never raised."""
+    audited = Audited()
+    try:
+        opened = await open_whole(segment, tier)
+    except (KeyMissingError, DamagedError) as error:
+        audited.log.append(_problem(segment, Promise.READABLE, str(error)))
+        return audited
+    audited.indexes += await _audit_manifest(opened)
+    found = await _read_indexes(opened, audited)
+    indexes = IndexAudit(segment, found)
+    await _audit_log(opened, indexes, audited)
+    audited.indexes += indexes.problems
+    audited.good = {kind: data for kind, data in found.items() if kind not in indexes.wrong}
+    return audited
+
+
+async def open_whole(segment: Segment, tier: RemoteTier) -> OpenSegment:
+    """The segment, made ready to be read from its first byte to its last."""
+    store = tier.stores.of(segment.store_url)
+    assert segment.uploaded is not None, f"segment {segment.segment_id} is not finished"
+    # Unsealing a data key takes milliseconds, and a long list of chunks takes some to parse.
+    return await offload(
+        _WINDOW_BYTES, open_segment, segment, store, tier.keys, plain_chunk_bytes=PLAIN_CHUNK_BYTES
+    )
+
+
+async def whole_batches(opened: OpenSegment) -> AsyncIterator[memoryview]:
+    """The log as buffers of whole batches, which may be written to."""
+    framing = BatchFraming()
+    try:
+        for run in _runs(opened):
+            places = [opened.chunks.stored_range(chunk) for chunk in run]
+            pieces = await opened.store.get_ranges(opened.log_key, places)
+            for chunk, stored in zip(run, pieces, strict=True):
+                data = await offload(len(stored), opened.decode, chunk, stored)
+                for buffer in framing.push(data):
+                    yield buffer
+        framing.finish()
+    except BatchDamagedError as error:
+        where = f"object {opened.log_key}, byte {error.position} of the log"
+        raise LogDamagedError(f"{where}: {error.reason}") from error
+
+
+def _runs(opened: OpenSegment) -> Iterator[list[int]]:
+    """Neighbouring chunks that are asked for together."""
+    run: list[int] = []
+    start = 0
+    for chunk in range(opened.chunks.count):
+        place = opened.chunks.stored_range(chunk)
+        if run and place.end - start > _WINDOW_BYTES:
+            yield run
+            run = []
+        if not run:
+            start = place.start
+        run.append(chunk)
+    if run:
+        yield run
+
+
+async def _audit_log(opened: OpenSegment, indexes: IndexAudit, audited: Audited) -> None:
+    audit = LogAudit(opened.segment)
+    try:
+        async for position, header, batch in _placed(opened):
+            whole = audit.step(position, header, batch)
+            indexes.step(position, header, batch if whole else None)
+            audited.batches += 1
+    except ObjectNotFoundError:
+        what = f"its object {opened.log_key} is not in the store"
+        audited.log.append(_problem(opened.segment, Promise.READABLE, what))
+    except DamagedError as error:
+        audited.log.append(_problem(opened.segment, Promise.CHECKSUMS, str(error)))
+    else:
+        audit.finish()
+        indexes.finish()
+    audited.log += audit.problems
+
+
+async def _placed(opened: OpenSegment) -> AsyncIterator[tuple[int, BatchHeader, memoryview]]:
+    """Each batch with its place in the log."""
+    position = 0
+    async for buffer in whole_batches(opened):
+        try:
+            for at, header in iter_batches(buffer):
+                yield position + at, header, buffer[at : at + header.size_bytes]
+        except BatchDamagedError as error:
+            where = f"object {opened.log_key}, byte {position + error.position} of the log"
+            raise LogDamagedError(f"{where}: {error.reason}") from error
+        position += len(buffer)
+
+
+async def _audit_manifest(opened: OpenSegment) -> list[Problem]:
+    """Whether the manifest in the store says what the one in the row does."""
+    segment = opened.segment
+    assert segment.uploaded is not None
+    key = segment.key_base + MANIFEST_SUFFIX
+    try:
+        data = bytes((await opened.store.get(key)).data)
+        stored = parse_manifest(data, f"object {key}")
+    except ObjectNotFoundError:
+        return [_problem(segment, Promise.OBJECTS, f"its object {key} is not in the store")]
+    except DamagedError as error:
+        return [_problem(segment, Promise.OBJECTS, str(error))]
+    same = replace(stored, segment=None) == replace(opened.manifest, segment=None)
+    if is_dense(segment):
+        same = data == segment.uploaded.manifest.encode()
+    if same:
+        return []
+    return [_problem(segment, Promise.OBJECTS, f"its object {key} and its row do not agree")]
+
+
+async def _read_indexes(opened: OpenSegment, audited: Audited) -> dict[IndexKind, bytes]:
+    """Those indexes that can be read."""
+    found: dict[IndexKind, bytes] = {}
+    try:
+        data = memoryview((await opened.store.get(opened.indexes_key)).data)
+    except ObjectNotFoundError:
+        what = f"its object {opened.indexes_key} is not in the store"
+        audited.indexes.append(_problem(opened.segment, Promise.READABLE, what))
+        return found
+    expected_bytes = opened.manifest.indexes_bytes
+    if len(data) != expected_bytes:
+        what = f"its object {opened.indexes_key} has {len(data)} bytes, not {expected_bytes}"
+        audited.indexes.append(_problem(opened.segment, Promise.OBJECTS, what))
+    for kind in IndexKind:
+        place = opened.manifest.indexes.get(kind, IndexPlace(0, 0))
+        stored = data[place.position : place.end]
+        try:
+            found[kind] = read_index(
+                opened.manifest, kind, stored, opened.cipher, f"object {opened.indexes_key}"
+            )
+        except DamagedError as error:
+            audited.indexes.append(_problem(opened.segment, Promise.READABLE, str(error)))
+    return found
+
+
+def _problem(segment: Segment, promise: Promise, what: str) -> Problem:
+    return Problem(promise=promise, what=f"{name_of(segment)}: {what}")

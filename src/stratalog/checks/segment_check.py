@@ -1,0 +1,146 @@
+"""Checking the segments of a partition: their rows, their objects and, deep, every byte of them.
+
+They may be deleted while they are looked at. What was found is therefore looked at again, once,
+and only what is still there is a problem.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Sequence
+
+from stratalog.checks.remote import RemoteTier
+from stratalog.checks.report import Problem, Promise
+from stratalog.checks.segment_audit import audit_segment
+from stratalog.checks.segment_promises import manifest_fits_row, name_of, objects_fit_manifest
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segment_model import Segment
+from stratalog.errors import CallError, DamagedError
+from stratalog.ids import Offset, TopicPartition
+from stratalog.objects.store import ObjectInfo, ObjectNotFoundError
+from stratalog.segment.keys import MANIFEST_SUFFIX, segment_keys
+from stratalog.segment.manifest import parse_manifest
+
+_PAGE_SEGMENTS = 200
+_PARALLEL_READS = 4
+
+
+async def chained_segments(
+    control: ControlPlane, partition: TopicPartition
+) -> AsyncIterator[list[Segment]]:
+    """The segments of a partition in offset order, a page at a time."""
+    after = None
+    while page := await control.segments(partition, after=after, limit=_PAGE_SEGMENTS):
+        yield page
+        after = page[-1].last_offset
+
+
+class SegmentCheck:
+    def __init__(
+        self, control: ControlPlane, tier: RemoteTier, counts: Counter[str], *, deep: bool
+    ) -> None:
+        self._control = control
+        self._tier = tier
+        self._counts = counts
+        self._deep = deep
+        self._reading = asyncio.Semaphore(_PARALLEL_READS)
+
+    async def run(self, page: Sequence[Segment]) -> list[Problem]:
+        """What is wrong with the objects of consecutive segments."""
+        self._counts["segments"] += len(page)
+        # A row without a manifest is told about as such, and says nothing about objects.
+        finished = [segment for segment in page if segment.uploaded is not None]
+        problems = await self._check_objects(finished)
+        if self._deep:
+            answers = await asyncio.gather(*map(self._check_bytes, finished))
+            problems += [problem for answer in answers for problem in answer]
+        return problems
+
+    async def _check_objects(self, segments: Sequence[Segment]) -> list[Problem]:
+        problems: list[Problem] = []
+        for (store_url, folder), neighbours in _by_folder(segments).items():
+            try:
+                objects = await self._list(store_url, folder, neighbours)
+                for segment in neighbours:
+                    if _judge(segment, objects):
+                        problems += await self._look_again(segment)
+            except CallError as error:
+                # Of an adopted topic's store. It is no reason not to look at everything else.
+                if not store_url:
+                    raise
+                what = f"{name_of(neighbours[0])}: its objects cannot be looked at: {error}"
+                problems.append(Problem(promise=Promise.OBJECTS, what=what))
+        return problems
+
+    async def _list(
+        self, store_url: str, folder: str, segments: Sequence[Segment]
+    ) -> dict[str, ObjectInfo]:
+        """The objects in the folder from the first of the segments to the last, by key.
+
+        A listing takes one request where every object for itself would take hundreds.
+        """
+        bases = sorted(segment.key_base for segment in segments)
+        objects: dict[str, ObjectInfo] = {}
+        store = self._tier.stores.of(store_url)
+        async for info in store.list(folder, start_after=bases[0]):
+            # All suffixes begin with a dot, which comes right before the slash.
+            if info.key > bases[-1] + "/":
+                break
+            objects[info.key] = info
+        return objects
+
+    async def _look_again(self, segment: Segment) -> list[Problem]:
+        store = self._tier.stores.of(segment.store_url)
+        objects: dict[str, ObjectInfo] = {}
+        for key in segment_keys(segment.key_base):
+            try:
+                objects[key] = await store.head(key)
+            except ObjectNotFoundError:
+                continue
+        fresh = await self._find(segment)
+        return _judge(fresh, objects) if fresh is not None else []
+
+    async def _check_bytes(self, segment: Segment) -> list[Problem]:
+        async with self._reading:
+            try:
+                audited = await audit_segment(segment, self._tier)
+                self._counts["batches"] += audited.batches
+                self._counts["bytes"] += segment.size_bytes
+                if not audited.problems:
+                    return []
+                fresh = await self._find(segment)
+                if fresh is None:
+                    return []
+                return (await audit_segment(fresh, self._tier)).problems
+            except CallError as error:
+                if not segment.store_url:
+                    raise
+                what = f"{name_of(segment)}: it cannot be read: {error}"
+                return [Problem(promise=Promise.READABLE, what=what)]
+
+    async def _find(self, segment: Segment) -> Segment | None:
+        """The segment as it is by now, if it is still a part of its partition."""
+        after = Offset(segment.last_offset - 1)
+        found = await self._control.segments(segment.topic_partition, after=after, limit=1)
+        same = found and found[0].segment_id == segment.segment_id
+        return found[0] if same and found[0].uploaded is not None else None
+
+
+def _judge(segment: Segment, objects: dict[str, ObjectInfo]) -> list[Problem]:
+    assert segment.uploaded is not None
+    name = f"object {segment.key_base}{MANIFEST_SUFFIX}, as its row has it"
+    try:
+        manifest = parse_manifest(segment.uploaded.manifest, name)
+    except DamagedError as error:
+        return [Problem(promise=Promise.OBJECTS, what=f"{name_of(segment)}: {error}")]
+    return [
+        *manifest_fits_row(segment, manifest),
+        *objects_fit_manifest(segment, manifest, objects),
+    ]
+
+
+def _by_folder(segments: Sequence[Segment]) -> dict[tuple[str, str], list[Segment]]:
+    groups: dict[tuple[str, str], list[Segment]] = defaultdict(list)
+    for segment in segments:
+        folder, slash, _ = segment.key_base.rpartition("/")
+        groups[segment.store_url, folder + slash].append(segment)
+    return groups

@@ -1,0 +1,64 @@
+"""Objects of segments that nobody knows, below the prefix of the cluster's own."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+
+from stratalog.checks.remote import RemoteTier
+from stratalog.checks.report import Problem, Promise, Severity
+from stratalog.control.plane import ControlPlane
+from stratalog.ids import SegmentId
+from stratalog.objects.store import ObjectInfo, ObjectNotFoundError, ObjectStore
+from stratalog.segment.keys import parse_segment_key
+
+_PAGE = 1000
+
+
+async def segment_orphans(
+    control: ControlPlane, tier: RemoteTier, counts: Counter[str], old_since_ms: int
+) -> AsyncIterator[tuple[str, Problem]]:
+    """Keys of old objects whose segments have no row. Brokers that live take them in their time."""
+    page: dict[SegmentId, list[ObjectInfo]] = {}
+    async for info in tier.stores.own.list(tier.prefix):
+        named = parse_segment_key(info.key, tier.prefix)
+        if named is None:
+            continue
+        counts["segment_objects"] += 1
+        counts["segment_bytes"] += info.size_bytes
+        if info.modified_ms <= old_since_ms:
+            page.setdefault(named.segment_id, []).append(info)
+        if len(page) == _PAGE:
+            async for orphan in _unknown(control, tier.stores.own, page):
+                yield orphan
+            page = {}
+    async for orphan in _unknown(control, tier.stores.own, page):
+        yield orphan
+
+
+async def _unknown(
+    control: ControlPlane, store: ObjectStore, page: Mapping[SegmentId, list[ObjectInfo]]
+) -> AsyncIterator[tuple[str, Problem]]:
+    # A row is there before its objects are, so one that is missing by now is missing for good.
+    known = await control.known_segments([*page]) if page else set()
+    for segment_id, objects in page.items():
+        if segment_id in known:
+            continue
+        for info in objects:
+            # A deletion that ended since the listing has taken the objects before the row.
+            if await _is_there(store, info.key):
+                yield info.key, _orphaned(info)
+
+
+async def _is_there(store: ObjectStore, key: str) -> bool:
+    try:
+        await store.head(key)
+    except ObjectNotFoundError:
+        return False
+    return True
+
+
+def _orphaned(info: ObjectInfo) -> Problem:
+    what = (
+        f"its {info.size_bytes} bytes belong to no segment; the sweeper takes such objects, so "
+        "if this one stays, see what the janitor logs"
+    )
+    return Problem(promise=Promise.OBJECTS, what=what, severity=Severity.WASTE)

@@ -1,0 +1,168 @@
+"""The promises about segments as predicates. Pure, as those of `promises.py`.
+
+Whether the segments of a partition make one chain is in `segment_walk.py`, because a chain is
+read piece by piece.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from stratalog.checks.report import Problem, Promise
+from stratalog.control.migration_state import check_state
+from stratalog.control.model import PartitionState
+from stratalog.control.segment_model import EpochStart, Segment, SegmentState
+from stratalog.ids import Offset
+from stratalog.objects.store import ObjectInfo
+from stratalog.segment.batch_walk import is_dense
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
+from stratalog.segment.manifest import Manifest
+from stratalog.segment.model import IndexKind
+
+
+def name_of(segment: Segment) -> str:
+    return f"segment {segment.base_offset} to {segment.last_offset}"
+
+
+def migration_holds(state: PartitionState) -> list[Problem]:
+    """Promise 4: the offsets fit one of the migration states."""
+    return [Problem(promise=Promise.BOUNDARIES, what=what) for what in check_state(state)]
+
+
+def sizes_add_up(state: PartitionState, segment_bytes: int, row_bytes: int) -> list[Problem]:
+    """Promise 4: a partition is as large as its segments and the rows that are served together.
+
+    Retention by size goes by it.
+    """
+    if state.size_bytes == segment_bytes + row_bytes:
+        return []
+    what = (
+        f"its size is {state.size_bytes} bytes, but its segments have {segment_bytes} and its "
+        f"rows {row_bytes}"
+    )
+    return [Problem(promise=Promise.BOUNDARIES, what=what)]
+
+
+def epochs_rise(
+    before: PartitionState, epochs: Sequence[EpochStart], after: PartitionState
+) -> list[Problem]:
+    """Promise 4: epochs and their starts rise, up to the partition's own epoch."""
+    problems = [
+        f"epoch {right.epoch} from offset {right.start_offset} cannot follow epoch {left.epoch} "
+        f"from offset {left.start_offset}"
+        for left, right in pairwise(epochs)
+        if right.epoch <= left.epoch or right.start_offset < left.start_offset
+    ]
+    if not epochs or not before.leader_epoch <= epochs[-1].epoch <= after.leader_epoch:
+        last = epochs[-1].epoch if epochs else "none"
+        problems.append(f"its last epoch is {last}, its leader's is {after.leader_epoch}")
+    return [Problem(promise=Promise.BOUNDARIES, what=what) for what in problems]
+
+
+def epochs_between(epochs: Sequence[EpochStart], first: int, last: int) -> list[EpochStart]:
+    """The epochs of the offsets from `first` to `last`. Those without an offset are left out."""
+    found: list[EpochStart] = []
+    for epoch, start in epochs:
+        if start > last:
+            break
+        start = Offset(max(start, first))
+        if found and found[-1].start_offset == start:
+            found.pop()
+        found.append(EpochStart(epoch, start))
+    return found
+
+
+def epochs_agree(segment: Segment, epochs: Sequence[EpochStart], whose: str) -> list[Problem]:
+    """Promise 2: the segment's records have the epochs that others say they have.
+
+    A lineage that was cut at its start, as Kafka's are, is not asked about what is below.
+    """
+    if not epochs or not segment.leader_epochs:
+        both = [*epochs, *segment.leader_epochs]
+        missing = whose if segment.leader_epochs else name_of(segment)
+        what = f"{name_of(segment)}: {missing} has no epochs, the other has {_told(both)}"
+        return [Problem(promise=Promise.ONE_VALUE, what=what)]
+    first = max(segment.base_offset, epochs[0].start_offset)
+    theirs = epochs_between(epochs, first, segment.last_offset)
+    own = epochs_between(segment.leader_epochs, first, segment.last_offset)
+    if own == theirs and own:
+        return []
+    what = f"{name_of(segment)} has epochs {_told(own)}, {whose} {_told(theirs)}"
+    return [Problem(promise=Promise.ONE_VALUE, what=what)]
+
+
+def _told(epochs: Sequence[EpochStart]) -> str:
+    return ", ".join(f"{epoch} from {start}" for epoch, start in epochs) or "none"
+
+
+def segment_is_legal(segment: Segment) -> list[Problem]:
+    """Promise 4: what is chained was finished, and its row makes sense."""
+    where = name_of(segment)
+    return [
+        Problem(promise=Promise.BOUNDARIES, what=f"{where}: {what}")
+        for what in _row_breaches(segment)
+    ]
+
+
+def _row_breaches(segment: Segment) -> Iterator[str]:
+    if segment.state is not SegmentState.COPY_FINISHED:
+        yield f"it is a part of its partition, although it is {segment.state.name}"
+    if segment.uploaded is None:
+        yield "it is a part of its partition, although its row has no manifest"
+    if segment.last_offset < segment.base_offset:
+        yield "it ends before it begins"
+    if segment.size_bytes <= 0:
+        yield f"its log has {segment.size_bytes} bytes"
+
+
+def manifest_fits_row(segment: Segment, manifest: Manifest) -> list[Problem]:
+    """Promise 5: the manifest in the row speaks of the segment of that row."""
+    uploaded = segment.uploaded
+    assert uploaded is not None, "a manifest comes from a row that has one"
+    problems: list[str] = []
+    original_bytes = manifest.chunks.original_bytes
+    if original_bytes != segment.size_bytes:
+        problems.append(
+            f"its manifest speaks of {original_bytes} bytes, its row of {segment.size_bytes}"
+        )
+    if uploaded.has_aborted != (IndexKind.TRANSACTION in manifest.indexes):
+        problems.append("its manifest and its row do not agree about aborted transactions")
+    return [
+        Problem(promise=Promise.OBJECTS, what=f"{name_of(segment)}: {what}") for what in problems
+    ]
+
+
+def objects_fit_manifest(
+    segment: Segment, manifest: Manifest, objects: Mapping[str, ObjectInfo]
+) -> list[Problem]:
+    """Promise 5: the segment's three objects are there, as large as its manifest says."""
+    problems: list[str] = []
+    for suffix, least, most in _expected_sizes(segment, manifest):
+        key = segment.key_base + suffix
+        info = objects.get(key)
+        if info is None:
+            problems.append(f"its object {key} is not in the store")
+        elif info.size_bytes < least or (most is not None and info.size_bytes > most):
+            problems.append(f"its object {key} has {info.size_bytes} bytes, not {least}")
+    return [
+        Problem(promise=Promise.OBJECTS, what=f"{name_of(segment)}: {what}") for what in problems
+    ]
+
+
+def _expected_sizes(segment: Segment, manifest: Manifest) -> Iterator[tuple[str, int, int | None]]:
+    """Suffix, least and greatest size of each object. No greatest, if nobody can know it."""
+    uploaded = segment.uploaded
+    assert uploaded is not None, "a manifest comes from a row that has one"
+    log_bytes, indexes_bytes = manifest.chunks.stored_bytes, manifest.indexes_bytes
+    manifest_bytes = len(uploaded.manifest.encode())
+    # Others may have written the same manifest in other words, and counted in other ways.
+    if is_dense(segment):
+        # With the seek table, which stands in no manifest.
+        log_bytes = max(log_bytes, uploaded.stored_bytes - indexes_bytes - manifest_bytes)
+    may_have_table = manifest.compressed and manifest.encryption is None
+    exact_log = is_dense(segment) or not may_have_table
+    yield LOG_SUFFIX, log_bytes, log_bytes if exact_log else None
+    yield INDEXES_SUFFIX, indexes_bytes, indexes_bytes
+    if is_dense(segment):
+        yield MANIFEST_SUFFIX, manifest_bytes, manifest_bytes
+    else:
+        yield MANIFEST_SUFFIX, 1, None

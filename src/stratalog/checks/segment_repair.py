@@ -1,0 +1,233 @@
+"""Making the indexes of damaged segments anew, from what is left of them.
+
+The log tells the offset and the time index, and with the producer snapshot of the segment before it
+also its own snapshot and its transactions; the control plane tells the epochs. Indexes with which
+nothing is wrong are kept as they are. Of a segment before which nothing is left, the snapshot
+forgets producers that did not write since; nobody can ask for what they wrote.
+
+1. Put the `.indexes` object. A crash leaves it beside a manifest that may not fit to it: the
+   segment is as damaged as it was, and the next repair begins anew.
+2. Put the manifest. A crash leaves a row that speaks of the old one, likewise.
+3. Replace what the row says. If the segment's deletion has begun meanwhile, this fails; what was
+   put here has no row then, and is the sweeper's.
+
+Between 1 and 3 a broker may find that indexes and row do not fit, and says so to its client; it
+could not have read the damaged index either. A log is never written to.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from stratalog.batch.frames import iter_batches
+from stratalog.checks.marker import MARKER_KEY, MarkerMissingError, check_marker, read_marker
+from stratalog.checks.remote import RemoteTier
+from stratalog.checks.report import Problem, Progress
+from stratalog.checks.segment_audit import Audited, audit_segment, open_whole, whole_batches
+from stratalog.checks.segment_check import chained_segments
+from stratalog.checks.segment_promises import epochs_between, name_of
+from stratalog.control.model import Topic
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segment_model import Segment, SegmentUploaded
+from stratalog.errors import DamagedError, RetriableError, StratalogError
+from stratalog.ids import Offset, PartitionIndex, TopicPartition
+from stratalog.segment.build import BuiltLog, SegmentBuilder
+from stratalog.segment.epoch_checkpoint import encode_checkpoint
+from stratalog.segment.model import IndexKind, SegmentIndexes, SourceRun
+from stratalog.segment.offload import offload
+from stratalog.segment.opened import OpenSegment
+from stratalog.segment.producer_state import PartitionTail, advance
+from stratalog.segment.txn_index import encode_aborted
+from stratalog.segment.upload import UploadedLog, upload_indexes
+
+_EVENT_TIME = "eventTimestampMs"
+
+
+class NotRepairedError(DamagedError):
+    """The indexes of this segment cannot be made anew. The message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """A segment whose indexes were damaged."""
+
+    where: str
+    segment: Segment
+    damage: Sequence[Problem]
+    failure: str | None = None
+    """Why its indexes are not made anew."""
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "where": self.where,
+            "segment": self.segment.key_base,
+            "damage": [problem.what for problem in self.damage],
+            "rebuilt": self.failure is None,
+            "failure": self.failure,
+        }
+
+    def __str__(self) -> str:
+        what = f"{self.where}: {name_of(self.segment)}"
+        return f"{what}: {self.failure}" if self.failure else what
+
+
+async def rebuild_indexes(
+    control: ControlPlane, tier: RemoteTier, progress: Progress | None = None
+) -> list[Repair]:
+    """Read all segments that are ours, and make the indexes of those that need it anew."""
+    await _check_claim(control, tier)
+    repairs: list[Repair] = []
+    done = 0
+    for topic in await control.topics():
+        for index in range(topic.partition_count):
+            partition = TopicPartition(topic.id, PartitionIndex(index))
+            rebuilding = _Rebuilding(control, tier, topic, partition)
+            async for repair in rebuilding.run():
+                repairs.append(repair)
+            done += rebuilding.read
+            if progress is not None:
+                progress("segments", done, None)
+    return repairs
+
+
+async def _check_claim(control: ControlPlane, tier: RemoteTier) -> None:
+    store = tier.stores.own
+    found = await read_marker(store)
+    if found is None:
+        raise MarkerMissingError(
+            f"{store.url} has no {MARKER_KEY}, so it may not be this cluster's store: nothing is "
+            "rebuilt in it. A broker writes the marker when it starts"
+        )
+    check_marker(found[0], await control.cluster())
+
+
+class _Rebuilding:
+    """Goes along one partition's segments: each one's producers continue those before it."""
+
+    def __init__(
+        self, control: ControlPlane, tier: RemoteTier, topic: Topic, partition: TopicPartition
+    ) -> None:
+        self.read = 0
+        self._control = control
+        self._tier = tier
+        self._topic = topic
+        self._partition = partition
+        self._snapshot = b""
+        """Of the segment before, if it is known."""
+        self._snapshot_at: Offset | None = None
+        """Where that segment ended."""
+
+    async def run(self) -> AsyncIterator[Repair]:
+        async for page in chained_segments(self._control, self._partition):
+            for segment in page:
+                if segment.uploaded is not None:
+                    repair = await self._visit(segment)
+                    if repair is not None:
+                        yield repair
+
+    async def _visit(self, segment: Segment) -> Repair | None:
+        audited = await audit_segment(segment, self._tier)
+        self.read += 1
+        snapshot = audited.good.get(IndexKind.PRODUCER_SNAPSHOT, b"")
+        repair = None
+        if audited.indexes:
+            repair = Repair(
+                where=f"{self._topic.name}-{self._partition.partition}",
+                segment=segment,
+                damage=audited.indexes,
+            )
+            try:
+                snapshot = await self._rebuild(segment, audited)
+            except RetriableError:
+                raise
+            except StratalogError as error:
+                repair = replace(repair, failure=str(error))
+        self._snapshot, self._snapshot_at = snapshot, segment.end_offset
+        return repair
+
+    async def _rebuild(self, segment: Segment, audited: Audited) -> bytes:
+        """Put the indexes anew; return the producer snapshot among them."""
+        if not segment.owned:
+            raise NotRepairedError("it belongs to somebody else")
+        if audited.log:
+            raise NotRepairedError(f"its log is damaged, too: {audited.log[0].what}")
+        opened = await open_whole(segment, self._tier)
+        indexes = await self._make(opened, audited)
+        uploaded = await self._upload(opened, indexes)
+        await self._control.replace_segment_upload(segment.segment_id, uploaded)
+        return indexes.producer_snapshot
+
+    async def _make(self, opened: OpenSegment, audited: Audited) -> SegmentIndexes:
+        segment, good = opened.segment, dict(audited.good)
+        if not {IndexKind.OFFSET, IndexKind.TIMESTAMP} <= good.keys():
+            # They note the same batches.
+            good.pop(IndexKind.OFFSET, None)
+            good.pop(IndexKind.TIMESTAMP, None)
+        built = await _build(opened)
+        tail, aborted = advance(self._tail_before(segment), built)
+        epochs = await self._control.epochs(self._partition)
+        return SegmentIndexes(
+            offset=good.get(IndexKind.OFFSET, built.offset_index),
+            timestamp=good.get(IndexKind.TIMESTAMP, built.time_index),
+            producer_snapshot=good.get(IndexKind.PRODUCER_SNAPSHOT) or tail.to_snapshot(),
+            leader_epoch=good.get(IndexKind.LEADER_EPOCH)
+            or encode_checkpoint(epochs_between(epochs, 0, segment.last_offset)),
+            transaction=good.get(IndexKind.TRANSACTION, encode_aborted(aborted)),
+        )
+
+    def _tail_before(self, segment: Segment) -> PartitionTail:
+        if self._snapshot and self._snapshot_at == segment.base_offset:
+            return PartitionTail.from_snapshot(self._snapshot)
+        return PartitionTail()
+
+    async def _upload(self, opened: OpenSegment, indexes: SegmentIndexes) -> SegmentUploaded:
+        segment, manifest = opened.segment, opened.manifest
+        log = UploadedLog(
+            chunks=manifest.chunks,
+            compressed=manifest.compressed,
+            encryption=manifest.encryption,
+            stored_bytes=(await opened.store.head(opened.log_key)).size_bytes,
+        )
+        told_ms = (manifest.segment or {}).get(_EVENT_TIME)
+        uploaded = await upload_indexes(
+            opened.store,
+            segment.key_base,
+            indexes,
+            log,
+            segment,
+            self._topic.name,
+            self._tier.keys,
+            event_ms=told_ms if isinstance(told_ms, int) else segment.changed_ms,
+        )
+        assert segment.uploaded is not None
+        return replace(uploaded, custom_metadata=segment.uploaded.custom_metadata)
+
+
+async def _build(opened: OpenSegment) -> BuiltLog:
+    builder = SegmentBuilder(opened.segment.base_offset)
+    runs = _epoch_runs(opened.segment)
+    async for buffer in whole_batches(opened):
+        for run, part in _split(buffer, runs):
+            await offload(len(part), builder.add, part, run)
+    return builder.finish()
+
+
+def _epoch_runs(segment: Segment) -> list[SourceRun]:
+    """The segment's records as one run for each epoch."""
+    epochs = epochs_between(segment.leader_epochs, segment.base_offset, segment.last_offset)
+    ends = [*(start for _, start in epochs[1:]), segment.end_offset]
+    return [
+        SourceRun(start, Offset(end - 1), epoch, stamped=True)
+        for (epoch, start), end in zip(epochs, ends, strict=True)
+    ]
+
+
+def _split(buffer: memoryview, runs: Sequence[SourceRun]) -> Iterator[tuple[SourceRun, memoryview]]:
+    """Whole batches by the run that they belong to."""
+    cuts: list[tuple[int, SourceRun]] = []
+    for position, header in iter_batches(buffer):
+        run = next(one for one in reversed(runs) if one.base_offset <= header.base_offset)
+        if not cuts or cuts[-1][1] != run:
+            cuts.append((position, run))
+    for (start, run), (end, _) in pairwise([*cuts, (len(buffer), runs[-1])]):
+        yield run, buffer[start:end]

@@ -1,0 +1,157 @@
+"""The end of segments: what nobody needs, and what never became a part of its partition.
+
+A segment is deleted in these steps. What a crash after each of them leaves:
+
+1. The control plane begins the deletion (retention, DeleteRecords, the end of a topic, or
+   `clear_unfinished`). From here on nobody is sent to the segment, and nobody can finish or chain
+   it. Those who still hold its row have the grace period to be done.
+2. Its manifest is deleted, before anything else: for a reader of Kafka's plugin the manifest is
+   the segment, so one that is half deleted is never taken for a whole one. (Our own readers keep
+   the manifest in the row, and are gone by now.) A crash leaves a log and indexes that the row
+   still names; the next run deletes the manifest again, which is a success, and goes on.
+3. Its log and its indexes are deleted. A crash leaves a row without objects, as before.
+4. The row is forgotten. The deletion is finished.
+
+Objects that are put under the same keys even later, by an upload that nobody waits for any more,
+have no row and are the sweeper's.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from stratalog.control.plane import BoundaryMovedError, ControlPlane, SegmentStateError
+from stratalog.control.segment_model import ChainOutcome, Segment, SegmentState
+from stratalog.errors import RetriableError, StratalogError
+from stratalog.ids import SegmentId
+from stratalog.janitor.deletion import HOPELESS, DeletionRefusedError
+from stratalog.objects.store import ObjectStore
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
+from stratalog.segment.stores import SegmentStores
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Chunk:
+    deleted: list[SegmentId] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+async def delete_doomed(
+    control: ControlPlane, stores: SegmentStores, *, grace_ms: int, chunk_rows: int
+) -> int:
+    """Delete the objects of segments whose grace is over, and forget them; return how many.
+
+    Raises `DeletionRefusedError` after all that could be deleted in the chunk is. What failed
+    is tried again by the next run.
+    """
+    deleted = 0
+    while segments := await control.doomed_segments(grace_ms=grace_ms, limit=chunk_rows):
+        chunk = _Chunk()
+        for store_url, neighbours in _by_store(segments).items():
+            await _delete_in(stores, store_url, neighbours, chunk)
+        await control.forget_segments(chunk.deleted)
+        deleted += len(chunk.deleted)
+        if chunk.failures:
+            raise DeletionRefusedError(
+                f"{len(chunk.failures)} segments could not be deleted and are tried again: "
+                f"{chunk.failures[0]}"
+            )
+    return deleted
+
+
+async def clear_unfinished(control: ControlPlane, *, older_than_ms: int, chunk_rows: int) -> int:
+    """Chain what only its last step kept from its partition; begin the deletion of the others.
+
+    Returns of how many the deletion began. Whoever was at work on one of them finds it gone and
+    builds another.
+    """
+    removed = 0
+    while segments := await control.unchained_segments(
+        older_than_ms=older_than_ms, limit=chunk_rows
+    ):
+        # In the order of their offsets, because the first may make room for the second.
+        for segment in sorted(segments, key=_place):
+            removed += await _settle(control, segment)
+    return removed
+
+
+async def _settle(control: ControlPlane, segment: Segment) -> bool:
+    """Chain the segment or begin its deletion; return whether it was the latter."""
+    if segment.state is SegmentState.COPY_FINISHED:
+        try:
+            outcome = await control.chain_segment(segment.segment_id)
+        except SegmentStateError:
+            # Somebody else has begun its deletion meanwhile.
+            return False
+        except BoundaryMovedError as error:
+            log.info("A segment that has no place any more is deleted: %s.", error)
+        else:
+            return outcome is ChainOutcome.OVERTAKEN
+    await control.delete_segments([segment.segment_id])
+    return True
+
+
+def _place(segment: Segment) -> tuple[object, ...]:
+    return (*segment.topic_partition, segment.base_offset, segment.added_ms)
+
+
+def _by_store(segments: Iterable[Segment]) -> dict[str, list[Segment]]:
+    groups: dict[str, list[Segment]] = defaultdict(list)
+    for segment in segments:
+        groups[segment.store_url].append(segment)
+    return groups
+
+
+async def _delete_in(
+    stores: SegmentStores, store_url: str, segments: Sequence[Segment], chunk: _Chunk
+) -> None:
+    """Delete the segments of one store. What is wrong with it does not concern the others."""
+    try:
+        store = stores.of(store_url)
+        if await _delete_at_once(store, segments):
+            chunk.deleted += [segment.segment_id for segment in segments]
+        else:
+            await _delete_singly(store, segments, chunk)
+    except StratalogError as error:
+        chunk.failures += [f"{segment.key_base}: {error}" for segment in segments]
+
+
+async def _delete_at_once(store: ObjectStore, segments: Sequence[Segment]) -> bool:
+    """False if the store refuses something among them."""
+    try:
+        await _delete_objects(store, segments)
+    except RetriableError:
+        raise
+    except StratalogError as error:
+        log.info("Deleting %d segments at once failed, now one by one: %s", len(segments), error)
+        return False
+    return True
+
+
+async def _delete_singly(store: ObjectStore, segments: Sequence[Segment], chunk: _Chunk) -> None:
+    """One refused object (say, under a legal hold) must not keep the others alive."""
+    refused = 0
+    for tried, segment in enumerate(segments, 1):
+        try:
+            await _delete_objects(store, [segment])
+        except StratalogError as error:
+            chunk.failures.append(f"{segment.key_base}: {error}")
+            refused += 1
+            if refused == tried == HOPELESS:
+                return
+        else:
+            chunk.deleted.append(segment.segment_id)
+
+
+async def _delete_objects(store: ObjectStore, segments: Sequence[Segment]) -> None:
+    # The control plane forgets segments of somebody else at once. Should it ever name one here,
+    # its objects are still not ours to delete.
+    keys = [segment.key_base for segment in segments if segment.owned]
+    if keys:
+        await store.delete([key + MANIFEST_SUFFIX for key in keys])
+        await store.delete(
+            [key + suffix for key in keys for suffix in (LOG_SUFFIX, INDEXES_SUFFIX)]
+        )

@@ -1,0 +1,81 @@
+"""Which transactions were aborted, for readers of committed records in the remote tier.
+
+An aborted transaction is noted in the segment that holds its marker, which may come long after
+its records. So the segments behind the answer are asked too. Most have no such notes, and that is
+remembered: a chain only grows at its end, so that each read looks at what is new since the last.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segment_model import Segment
+from stratalog.ids import Offset, TopicPartition
+from stratalog.objects.store import ObjectNotFoundError
+from stratalog.segment.model import AbortedTransaction
+from stratalog.segment.reader import SegmentReader
+
+_SEGMENTS_AT_ONCE = 500
+_MAX_PARTITIONS = 2000
+
+
+@dataclass(slots=True)
+class _Noted:
+    """The segments from `start` to `end` that have notes, in offset order."""
+
+    start: Offset
+    end: Offset
+    segments: list[Segment] = field(default_factory=list)
+
+
+class AbortedTransactions:
+    def __init__(self, *, control: ControlPlane, segments: SegmentReader) -> None:
+        self._control = control
+        self._segments = segments
+        self._noted: OrderedDict[TopicPartition, _Noted] = OrderedDict()
+
+    async def between(
+        self, partition: TopicPartition, first: Offset, end: Offset, *, remote_end: Offset
+    ) -> Sequence[AbortedTransaction]:
+        """The aborted transactions with records from `first` to below `end`, by first offset."""
+        try:
+            return await self._search(partition, first, end, remote_end)
+        except ObjectNotFoundError:
+            # A remembered segment may be gone although what it held is still there.
+            self._noted.pop(partition, None)
+            return await self._search(partition, first, end, remote_end)
+
+    async def _search(
+        self, partition: TopicPartition, first: Offset, end: Offset, remote_end: Offset
+    ) -> list[AbortedTransaction]:
+        noted = await self._with_notes(partition, first, remote_end)
+        behind = [segment for segment in noted if segment.last_offset >= first]
+        found = await self._segments.aborted(behind, first, end) if behind else []
+        # Adopted segments may overlap, and a client takes a second mention for another transaction.
+        once = {(one.producer_id, one.first_offset): one for one in found}
+        return sorted(once.values(), key=lambda one: one.first_offset)
+
+    async def _with_notes(
+        self, partition: TopicPartition, first: Offset, remote_end: Offset
+    ) -> Sequence[Segment]:
+        noted = self._noted.get(partition)
+        if noted is None or first < noted.start:
+            noted = self._remember(partition, _Noted(first, first))
+        self._noted.move_to_end(partition)
+        while noted.end < remote_end:
+            page = await self._control.segments(
+                partition, after=Offset(noted.end - 1), limit=_SEGMENTS_AT_ONCE
+            )
+            if not page:
+                break
+            fresh = [segment for segment in page if segment.last_offset >= noted.end]
+            noted.segments += [one for one in fresh if one.uploaded and one.uploaded.has_aborted]
+            noted.end = max(noted.end, page[-1].end_offset)
+        return noted.segments
+
+    def _remember(self, partition: TopicPartition, noted: _Noted) -> _Noted:
+        self._noted[partition] = noted
+        while len(self._noted) > _MAX_PARTITIONS:
+            self._noted.popitem(last=False)
+        return noted

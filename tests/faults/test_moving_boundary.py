@@ -1,0 +1,222 @@
+"""Readers run through the boundary between the tiers while it moves under them.
+
+Every reader sees every offset once, in order, with the value that was written there.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from time import monotonic
+
+import pytest
+from confluent_kafka import TopicPartition as Place
+from tests.compat.clusters import BASE, create, folder_storage, one_broker
+from tests.compat.confluent_client import confluent_consumer, confluent_producer
+from tests.faults.moving_boundary import (
+    CLOCK,
+    GRACE_MS,
+    PARTITIONS,
+    Run,
+    Scene,
+    Watching,
+    convert,
+    delete,
+    read_everything,
+    readers,
+    value_at,
+    write,
+)
+from tests.tiering import Converter, Step
+
+from stratalog.control.open import open_control_plane
+from stratalog.objects.open import open_store
+from stratalog.settings import JanitorSettings
+
+SEED = int(os.environ.get("STRATALOG_SEED", "4"))
+CROSSINGS = 2000
+LIMIT_SECONDS = 90.0
+"""An idle machine needs a fifth of it."""
+KILLS = 6
+CONSUMED = 2000
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def quick_folder(tmp_path: Path) -> Iterator[Path]:
+    """In memory where there is such a place: processes die here, machines do not, and waiting for
+    a disk would leave time for a tenth of the crossings."""
+    if not Path("/dev/shm").is_dir():
+        yield tmp_path
+        return
+    with TemporaryDirectory(prefix="stratalog-", dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+async def scene(quick_folder: Path) -> AsyncIterator[Scene]:
+    control = await open_control_plane(f"sqlite:{quick_folder / 'control.db'}")
+    reading = Watching(await open_control_plane(f"sqlite:{quick_folder / 'control.db'}"))
+    store = open_store(f"file:{quick_folder / 'objects'}", clock=CLOCK)
+    topic = await control.create_topic("moving", partition_count=PARTITIONS, configs={})
+    yield Scene(quick_folder, control, reading, store, topic)
+    await store.close()
+    await reading.inner.close()
+    await control.close()
+
+
+async def together(*work: Run) -> None:
+    """Do it all at once, until it is over."""
+    try:
+        async with asyncio.timeout(LIMIT_SECONDS), asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each)
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+
+
+def check_outcome(scene: Scene, crossings: int) -> None:
+    seen = scene.seen
+    assert seen["crossings"] >= crossings, seen
+    assert seen["looks across the boundary"] > crossings // 4, seen
+    assert seen["segments deleted"] > 0, seen
+    assert seen["blocks deleted"] > 0, seen
+    assert seen["objects gone"] > 0, seen
+    assert seen["failed reads"] <= seen["objects gone"] // 40, seen
+
+
+async def test_readers_cross_a_moving_boundary_thousands_of_times(scene: Scene) -> None:
+    def enough() -> bool:
+        died = all(scene.seen[f"crashes after {step}"] for step in Step)
+        return died and scene.seen["crossings"] >= CROSSINGS
+
+    async with scene.topic_reader(caches=True) as cached, scene.topic_reader(caches=False) as bare:
+        scene.enough = enough
+        await together(
+            write(scene, Random(SEED + 1)),
+            convert(scene, Random(SEED + 2), crash_chance=0.3),
+            delete(scene),
+            *readers(scene, SEED, cached, bare),
+        )
+    async with scene.topic_reader(caches=False) as fresh:
+        await read_everything(scene, fresh)
+    check_outcome(scene, CROSSINGS)
+    assert all(scene.seen[f"crashes after {step}"] for step in Step), scene.seen
+
+
+async def kill_converters(scene: Scene, random: Random) -> None:
+    """Let one convert for a moment, kill it, start the next."""
+    for _ in range(KILLS):
+        before = (await scene.state(0)).remote_end
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.faults.doomed_converter",
+            str(scene.folder),
+            scene.topic.name,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        assert process.stdout is not None
+        assert (await process.stdout.readline()).strip() == b"ready"
+        while (await scene.state(0)).remote_end == before:
+            assert process.returncode is None, "the converter ended by itself"
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(random.random() / 2)
+        process.send_signal(signal.SIGKILL)
+        assert await process.wait() == -signal.SIGKILL
+        scene.seen["kills"] += 1
+    scene.over.set()
+
+
+async def test_readers_see_every_offset_once_while_converters_are_killed(scene: Scene) -> None:
+    async with scene.topic_reader(caches=True) as cached, scene.topic_reader(caches=False) as bare:
+        await together(
+            kill_converters(scene, Random(SEED)),
+            write(scene, Random(SEED + 1)),
+            delete(scene),
+            *readers(scene, SEED, cached, bare),
+        )
+    async with scene.topic_reader(caches=False) as fresh:
+        await read_everything(scene, fresh)
+    check_outcome(scene, 100)
+    assert scene.seen["kills"] == KILLS
+
+
+# The same with a broker and a client of Kafka's.
+
+
+def test_a_kafka_client_reads_through_the_moving_boundary(quick_folder: Path) -> None:
+    janitor = JanitorSettings(interval_ms=50, grace_ms=GRACE_MS)
+    settings = replace(BASE, storage=folder_storage(quick_folder), janitor=janitor)
+    over = threading.Event()
+    with one_broker(quick_folder, base=settings) as cluster, ThreadPoolExecutor() as threads:
+        create(cluster, "moving")
+        try:
+            converting = threads.submit(convert_until, quick_folder, over)
+            writing = threads.submit(produce, cluster.bootstrap)
+            consumed = [
+                threads.submit(consume, cluster.bootstrap, fetch_bytes)
+                for fetch_bytes in (1, 20_000)
+            ]
+            for each in consumed:
+                assert each.result(LIMIT_SECONDS) == CONSUMED
+            writing.result(LIMIT_SECONDS)
+        finally:
+            over.set()
+        assert converting.result(LIMIT_SECONDS) > 10
+
+
+def produce(bootstrap: str) -> None:
+    producer = confluent_producer(bootstrap)
+    for offset in range(CONSUMED):
+        producer.produce("moving", value_at(0, offset), partition=0)
+        if offset % 10 == 9:
+            producer.flush(LIMIT_SECONDS)
+
+
+def consume(bootstrap: str, fetch_bytes: int) -> int:
+    """Read all of it, and after each step some of it again."""
+    consumer = confluent_consumer(bootstrap, **{"fetch.message.max.bytes": fetch_bytes})
+    consumer.assign([Place("moving", 0, 0)])
+    position, steps = 0, 0
+    deadline = monotonic() + LIMIT_SECONDS
+    while position < CONSUMED:
+        assert monotonic() < deadline, f"only {position} records came"
+        message = consumer.poll(0.2)
+        if message is None:
+            continue
+        assert message.error() is None, message.error()
+        assert (message.offset(), message.value()) == (position, value_at(0, position))
+        position += 1
+        if position % 100 == 0 and steps < position // 100:
+            steps += 1
+            position = max(0, position - 60)
+            consumer.seek(Place("moving", 0, position))
+    consumer.close()
+    return position
+
+
+def convert_until(folder: Path, over: threading.Event) -> int:
+    async def work() -> int:
+        control = await open_control_plane(f"sqlite:{folder / 'control.db'}")
+        store = open_store(f"file:{folder / 'objects'}", clock=CLOCK)
+        [topic] = await control.topics_named(["moving"])
+        converter = Converter(control=control, store=store)
+        made = 0
+        while not over.is_set():
+            made += await converter.convert(topic, max_rows=4) is not None
+            await asyncio.sleep(0.01)
+        await store.close()
+        await control.close()
+        return made
+
+    return asyncio.run(work())
