@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from tests.servers import PostgresServer, S3Server, run_postgres, run_s3_server
-from tests.spark import SharedSpark, run_connect_server, run_spark_cluster
+from tests.spark import SharedSpark, run_spark_cluster
 
-from stratalog.pipeline.session import OpenSpark
+from stratalog.pipeline.session import OpenSpark, open_session
 from stratalog.pipeline.spark_conf import SparkOptions
 
 
@@ -46,18 +46,18 @@ def shared_spark() -> Iterator[SharedSpark]:
 @pytest.fixture
 def local_spark(shared_spark: SharedSpark) -> OpenSpark:
     """Spark on two cores of this machine. It stays open for the next test that asks for it."""
-    return shared_spark.open(SparkOptions(master="local[2]"))
+    return shared_spark.open_local()
+
+
+@pytest.fixture
+def connect_spark(local_spark: OpenSpark, shared_spark: SharedSpark) -> Iterator[OpenSpark]:
+    """A Spark Connect session, on a server with two cores."""
+    with open_session(SparkOptions(master=shared_spark.connect_url)) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")
 def spark_cluster() -> Iterator[str]:
     """The master's URL of a cluster of two workers with one core each."""
     with run_spark_cluster() as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
-def spark_connect_server() -> Iterator[str]:
-    """The URL of a Spark Connect server with two cores."""
-    with run_connect_server() as url:
         yield url

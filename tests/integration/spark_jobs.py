@@ -26,7 +26,7 @@ def scripted(folder: Path) -> RunTask:
         import signal
         import time
 
-        word, last_bad_attempt, name = given.segments  # type: ignore[union-attr,misc]
+        word, last_bad_attempt, name = given.segments  # type: ignore[union-attr]
         attempt = 1
         while True:
             try:

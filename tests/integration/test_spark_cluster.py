@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from tests.integration.spark_jobs import attempts, run_bins, scripted
-from tests.spark import SMALL_JVM, SharedSpark
+from tests.spark import SharedSpark
 from tests.unit.pipeline.spark_tasks import task
 
 from stratalog.pipeline.bins import Bin
 from stratalog.pipeline.session import OpenSpark
-from stratalog.pipeline.spark_conf import SparkOptions
+from stratalog.pipeline.spark_conf import SMALL_JVM, SparkOptions
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -1,11 +1,11 @@
 """Spark Connect: a session without a JVM, without RDDs and without a Spark context."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.integration.spark_jobs import attempts, error_of, run_bins, scripted
+from tests.spark import SharedSpark
 from tests.unit.pipeline.spark_tasks import task
 
 from stratalog.pipeline.bins import Bin, BinDone
@@ -16,10 +16,9 @@ from stratalog.pipeline.spark_conf import SparkOptions
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module")
-def spark(spark_connect_server: str) -> Iterator[OpenSpark]:
-    with open_session(SparkOptions(master=spark_connect_server)) as opened:
-        yield opened
+@pytest.fixture
+def spark(connect_spark: OpenSpark) -> OpenSpark:
+    return connect_spark
 
 
 async def test_bins_are_done_fail_and_are_repeated_as_elsewhere(
@@ -62,7 +61,9 @@ async def test_cancelling_a_run_interrupts_its_operations(spark: OpenSpark, tmp_
     assert isinstance(outcomes["x"], BinDone)
 
 
-def test_a_setting_that_only_the_server_can_make_is_refused(spark_connect_server: str) -> None:
-    options = SparkOptions(master=spark_connect_server, conf={"spark.sql.warehouse.dir": "x"})
+def test_a_setting_that_only_the_server_can_make_is_refused(
+    spark: OpenSpark, shared_spark: SharedSpark
+) -> None:
+    conf = {"spark.sql.warehouse.dir": "x"}
     with pytest.raises(SparkStartError, match=r"spark\.sql\.warehouse\.dir"):
-        open_session(options)
+        open_session(SparkOptions(master=shared_spark.connect_url, conf=conf))

@@ -1,19 +1,19 @@
-"""The sweeper of the remote tier: takes the objects of segments that nobody knows.
+"""The sweeper of the remote tier: finds the objects of segments that nobody knows.
 
-They come from uploads that went on after their segment was given up and deleted. Unlike blocks
-they need no tombstone before they are deleted: the row of a segment is there before anything of it
-is uploaded, and ids are never used again. So an object that is in the store and whose id has no row
-*afterwards* had one once. That row is gone for good: no `finish_segment` finds it, and nothing can
-ever point at the object. This is why the rows are asked about after the listing, and never
-listed before it.
+They come from uploads whose segment was given up, and from the pipeline: its workers upload a log
+before the segment is added, and die, or finish when nobody waits for them any more.
 
 1. Renew the claim on the store, as the sweeper of blocks does and for the same reasons.
 2. List all that lies below the prefix of the cluster's own segments. Names that are not exactly
    those of segments are left alone, and so is what is young by the store's time.
-3. Ask, a page at a time, which of their ids are known, in whatever state: also what waits for its
-   deletion, or was adopted, has a row and is not the sweeper's.
-4. Check the claim once more and delete the rest. A crash at any point leaves some of them to the
-   next sweep.
+3. Check the claim once more, because the listing may have taken long, and bar the segments, a page
+   at a time. In one transaction the control plane leaves out those that it knows, in whatever
+   state, and puts tombstones under the others: whoever is about to add one of them is refused.
+   A tombstone is a segment whose deletion has begun, so the rest is `delete_doomed`'s, which
+   finds it whatever becomes of us.
+
+Nothing is deleted here. A segment that was added after the listing is known, and left alone; one
+that is added after the deletion finds, on its second look, that its log is gone.
 """
 
 import logging
@@ -22,6 +22,7 @@ from stratalog.block.keys import BLOCKS_PREFIX
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import CallError
+from stratalog.control.segment_model import SegmentToBar
 from stratalog.ids import SegmentId
 from stratalog.janitor.marker import check_claim, renew_claim
 from stratalog.janitor.sweeper import Swept
@@ -31,11 +32,10 @@ from stratalog.segment.keys import parse_segment_key
 log = logging.getLogger(__name__)
 
 _PAGE = 1000
-"""Objects asked about and deleted at once. S3 deletes a thousand in one request."""
+"""Segments asked about at once."""
 _EVERY = 60
 """One sweep in so many does something. The keys of segments tell no time, so that only a complete
-listing finds anything, at a request for every thousand objects. Orphans are rare: it takes an
-upload that was given up a day before it ended."""
+listing finds anything, at a request for every thousand objects."""
 
 
 class SegmentPrefixError(CallError):
@@ -71,7 +71,7 @@ class SegmentSweeper:
         self._calls = 0
 
     async def sweep(self) -> Swept:
-        """Take all orphans, now and then; else do nothing."""
+        """Bar all orphans, now and then; else do nothing. Answers barred ones as deleted."""
         swept = Swept(examined=0, deleted=0, foreign=0)
         if self._calls % _EVERY == 0:
             swept = await self._sweep()
@@ -81,8 +81,8 @@ class SegmentSweeper:
     async def _sweep(self) -> Swept:
         await renew_claim(self._control, self._store)
         horizon_ms = self._clock.now_ms() - self._orphan_age_ms
-        examined = foreign = deleted = 0
-        page: dict[str, SegmentId] = {}
+        examined = foreign = barred = 0
+        page: dict[SegmentId, SegmentToBar] = {}
         async for info in self._store.list(self._prefix):
             named = parse_segment_key(info.key, self._prefix)
             if named is None:
@@ -90,21 +90,26 @@ class SegmentSweeper:
                 continue
             examined += 1
             if info.modified_ms <= horizon_ms:
-                page[info.key] = named.segment_id
+                page[named.segment_id] = SegmentToBar(
+                    topic_id=named.topic_id,
+                    partition=named.partition,
+                    base_offset=named.base_offset,
+                    key_base=info.key.removesuffix(named.suffix),
+                )
             if len(page) == _PAGE:
-                deleted += await self._take(page)
-        deleted += await self._take(page)
-        if deleted:
-            log.info("Deleted %d objects of segments that nobody knows.", deleted)
-        return Swept(examined=examined, deleted=deleted, foreign=foreign)
+                barred += await self._bar(page)
+        barred += await self._bar(page)
+        if barred:
+            log.info("The deletion of %d segments that nobody knows has begun.", barred)
+        return Swept(examined=examined, deleted=barred, foreign=foreign)
 
-    async def _take(self, page: dict[str, SegmentId]) -> int:
-        """Empty the page, and delete those of its objects whose segments have no row."""
+    async def _bar(self, page: dict[SegmentId, SegmentToBar]) -> int:
+        """Empty the page, and put tombstones under those of its segments that have no row."""
         candidates = dict(page)
         page.clear()
-        known = await self._control.known_segments([*candidates.values()]) if candidates else set()
-        orphans = [key for key, segment_id in candidates.items() if segment_id not in known]
-        if orphans:
-            await check_claim(self._control, self._store)
-            await self._store.delete(orphans)
-        return len(orphans)
+        known = await self._control.known_segments([*candidates]) if candidates else set()
+        orphans = {key: segment for key, segment in candidates.items() if key not in known}
+        if not orphans:
+            return 0
+        await check_claim(self._control, self._store)
+        return len(await self._control.bar_segments(orphans))

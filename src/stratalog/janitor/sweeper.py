@@ -1,13 +1,14 @@
 """The sweeper: takes the objects that no row has ever referred to.
 
-They come from uploads whose commit never happened: a broker died, or gave the commit up. Order of
-the steps, and what a crash after each of them leaves:
+They are blocks and split files whose commit never happened: a broker or a run of the pipeline
+died, or gave the commit up. Order of the steps, and what a crash after each of them leaves:
 
 1. Renew the claim on the store. It stops the sweep if the store is another cluster's, or if the
    control plane was restored from a backup and does not know what is newer. A crash leaves a
    higher generation, which means nothing.
-2. List the blocks in key order and go through the control plane's rows beside them, in id order.
-   What has no row and is old, by the id's time and by the store's, is a candidate.
+2. List the blocks in key order and go through the control plane's rows beside them, in id order;
+   then the split files likewise. What has no row and is old, by the id's time and by the store's,
+   is a candidate.
 3. Bar the candidates. In one transaction the control plane leaves out those that were committed
    meanwhile and puts tombstones under the others, so that a commit that is still on its way fails
    instead of pointing at nothing. A crash leaves barred objects; the next sweep finds them again,
@@ -19,10 +20,18 @@ A put that arrives even later makes a barred object; a complete sweep takes it i
 """
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from stratalog.block.keys import BLOCKS_PREFIX, block_key, parse_block_key
+from stratalog.block.keys import (
+    BLOCKS_PREFIX,
+    SPLITS_PREFIX,
+    block_key,
+    parse_block_key,
+    parse_split_key,
+    split_key,
+)
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import ObjectId, uuid7, uuid7_time_ms
@@ -36,6 +45,20 @@ _PAGE = 1000
 _COMPLETE_EVERY = 60
 """One sweep in so many lists everything, the others only what grew old since the last. Listing
 costs money: a million blocks are a thousand requests."""
+
+
+class _Kind(NamedTuple):
+    """Objects of one kind, by their keys."""
+
+    prefix: str
+    key_of: Callable[[ObjectId], str]
+    parse: Callable[[str], ObjectId | None]
+
+
+_KINDS = (
+    _Kind(BLOCKS_PREFIX, block_key, parse_block_key),
+    _Kind(SPLITS_PREFIX, split_key, parse_split_key),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +110,19 @@ class _Sweep:
         self._deleted = 0
 
     async def run(self) -> Swept:
+        swept = [await self._sweep(kind) for kind in _KINDS]
+        await self._take()
+        return Swept(
+            examined=sum(each.examined for each in swept),
+            deleted=self._deleted,
+            foreign=sum(each.foreign for each in swept),
+        )
+
+    async def _sweep(self, kind: _Kind) -> Swept:
         examined = foreign = 0
         rows = _RowIds(self._control, self._start)
-        async for info in self._listing():
-            object_id = parse_block_key(info.key)
+        async for info in self._listing(kind):
+            object_id = kind.parse(info.key)
             if object_id is None:
                 foreign += 1
                 continue
@@ -99,12 +131,11 @@ class _Sweep:
             examined += 1
             if info.modified_ms <= self._horizon_ms and not await rows.holds(object_id):
                 await self._add(object_id, info.key)
-        await self._take()
-        return Swept(examined=examined, deleted=self._deleted, foreign=foreign)
+        return Swept(examined=examined, deleted=0, foreign=foreign)
 
-    def _listing(self) -> AsyncIterator[ObjectInfo]:
-        after = block_key(self._start) if self._start is not None else None
-        return self._store.list(BLOCKS_PREFIX, start_after=after)
+    def _listing(self, kind: _Kind) -> AsyncIterator[ObjectInfo]:
+        after = kind.key_of(self._start) if self._start is not None else None
+        return self._store.list(kind.prefix, start_after=after)
 
     async def _add(self, object_id: ObjectId, key: str) -> None:
         self._candidates[object_id] = key

@@ -18,11 +18,13 @@ Segments of one partition are finished in the order of their offsets, because a 
 and a transaction index tell of the partition up to the segment's end.
 """
 
+from contextlib import suppress
+
 from stratalog.clock import Clock
 from stratalog.control.pipeline_model import ClaimToken
-from stratalog.control.plane import ControlPlane
+from stratalog.control.plane import ControlPlane, ControlUnavailableError
 from stratalog.control.segment_model import ChainOutcome, EpochStart, SegmentToAdd
-from stratalog.errors import OutcomeUnknownError, StaleError
+from stratalog.errors import OutcomeUnknownError, StaleError, StratalogError
 from stratalog.ids import Offset, SegmentId, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError
 from stratalog.pipeline.tasks import LogMade, SegmentPlan
@@ -36,7 +38,7 @@ from stratalog.segment.stores import SegmentStores
 from stratalog.segment.txn_index import encode_aborted
 from stratalog.segment.upload import upload_indexes
 
-_CHAIN_ATTEMPTS = 5
+_ATTEMPTS = 5
 
 
 class LogGoneError(StaleError):
@@ -75,10 +77,15 @@ class SegmentFinisher:
             # Chained or not: the janitor finds out, and deletes nothing that is chained.
             raise
         except Exception:
-            await self._control.delete_segments([made.segment_id])
+            with suppress(StratalogError):
+                await self._control.delete_segments([made.segment_id])
             raise
         self._tails[segment.topic_partition] = (Offset(plan.last_offset + 1), tail)
         return outcome
+
+    def forget(self, partition: TopicPartition) -> None:
+        """No more segments of this partition will come for now."""
+        self._tails.pop(partition, None)
 
     async def _check_log(self, made: LogMade) -> None:
         key = made.key_base + LOG_SUFFIX
@@ -136,11 +143,9 @@ class SegmentFinisher:
 
     async def _chain(self, segment_id: SegmentId, claim: ClaimToken) -> ChainOutcome:
         """Chain it. To repeat that is harmless, so doubt about it is settled by repeating it."""
-        for _ in range(_CHAIN_ATTEMPTS - 1):
-            try:
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(OutcomeUnknownError, ControlUnavailableError):
                 return await self._control.chain_segment(segment_id, claim=claim)
-            except OutcomeUnknownError:
-                continue
         return await self._control.chain_segment(segment_id, claim=claim)
 
 

@@ -60,10 +60,11 @@ def plan_segments(
     """
     pieces = list(_cut(claimed.rows, segment_target_bytes(facts, settings)))
     least = least_segment_bytes(facts, settings)
-    if pieces and _bytes(pieces[-1]) < least and not _is_old(pieces[-1], facts, now_ms):
-        # There is more of it than a run may take: without this one nothing would ever be done.
-        if not (claimed.is_cut and len(pieces) == 1):
-            pieces.pop()
+    too_little = bool(pieces) and _bytes(pieces[-1]) < least
+    # A run may not take more of it: if that is too little, nothing would ever be done.
+    is_all = claimed.is_cut and len(pieces) == 1
+    if too_little and not is_all and not _is_old(pieces[-1], facts, now_ms):
+        pieces.pop()
     return [_segment(claimed.claim, facts, rows) for rows in pieces]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from stratalog.clock import Clock, SystemClock
 from stratalog.ids import Entropy
-from stratalog.pipeline.memory import keep_freed_memory
+from stratalog.memory import keep_freed_memory
 from stratalog.pipeline.merge_task import run_merge
 from stratalog.pipeline.split_task import run_split
 from stratalog.pipeline.tasks import MergeTask, SplitTask, Task, TaskDone, Workplace
@@ -15,7 +15,7 @@ from stratalog.pipeline.workplace import opened
 
 def run_task(task: Task, workplace: Workplace) -> TaskDone:
     """Read, check, sort and write what the task says. It raises only if nothing can be done."""
-    keep_freed_memory()
+    keep_freed_memory(one_pool=True)
     return asyncio.run(run_in_loop(task, workplace))
 
 

@@ -2,8 +2,8 @@
 
 There is at most one session with a JVM of its own in a process: Spark allows no more. Everything
 that the JVM and the Python workers below it print goes to a file, so that a run prints nothing;
-the file's end is a part of the error if Spark does not start. Closing a session ends its JVM, and
-with it every process that it had started, before it returns.
+the file's end is a part of the error if Spark does not start. Closing a session returns when its
+JVM has ended; the Python workers, which the JVM tells to end first, follow within a moment.
 """
 
 import logging
@@ -33,6 +33,7 @@ from stratalog.pipeline.java import find_java
 from stratalog.pipeline.jobs import ClassicJobs, ConnectJobs, Jobs
 from stratalog.pipeline.spark_conf import (
     LOG4J,
+    SMALL_JVM,
     Place,
     SparkOptions,
     classic_conf,
@@ -93,6 +94,11 @@ class OpenSpark:
         self.close()
 
 
+def is_submitted() -> bool:
+    """Whether spark-submit has started this program, and with it the JVM. Then the master is None."""
+    return _GATEWAY_VARIABLE in os.environ
+
+
 def open_session(options: SparkOptions) -> OpenSpark:
     """Open a session as the master says. It blocks for seconds: call it in a thread."""
     place = place_of(options.master)
@@ -128,9 +134,12 @@ def _start(options: SparkOptions, place: Place) -> OpenSpark:
         raise SparkStartError("this process has a Spark session already: close it first")
     folder = Path(tempfile.mkdtemp(prefix="stratalog-spark-"))
     try:
-        conf = _written_conf(options, folder)
         with _environment(_variables(options, place)):
-            process = None if place is Place.SUBMITTED else _launch_jvm(conf, folder)
+            if place is Place.SUBMITTED:
+                process, conf = None, _submitted_conf(options, folder)
+            else:
+                conf = SparkConf(loadDefaults=False).setAll(list(_conf(options, folder).items()))
+                process = _launch_jvm(conf, folder)
             session = _start_context(conf, process, folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -140,12 +149,19 @@ def _start(options: SparkOptions, place: Place) -> OpenSpark:
     )
 
 
-def _written_conf(options: SparkOptions, folder: Path) -> SparkConf:
+def _conf(options: SparkOptions, folder: Path) -> dict[str, str]:
     log4j = folder / "log4j2.properties"
     log4j.write_text(LOG4J)
-    return SparkConf(loadDefaults=options.master is None).setAll(
-        list(classic_conf(options, log4j).items())
-    )
+    return classic_conf(options, log4j)
+
+
+def _submitted_conf(options: SparkOptions, folder: Path) -> SparkConf:
+    """What spark-submit was told goes before what we think best."""
+    SparkContext._ensure_initialized()
+    conf = SparkConf(_jvm=SparkContext._jvm)
+    for key, value in _conf(options, folder).items():
+        conf.setIfMissing(key, value)
+    return conf.setAll(list(options.conf.items()))
 
 
 def _variables(options: SparkOptions, place: Place) -> dict[str, str | None]:
@@ -154,6 +170,7 @@ def _variables(options: SparkOptions, place: Place) -> dict[str, str | None]:
     python = options.python or options.conf.get("spark.pyspark.python")
     if place is not Place.SUBMITTED:
         variables["JAVA_HOME"] = str(find_java().home)
+        variables["SPARK_LAUNCHER_OPTS"] = os.environ.get("SPARK_LAUNCHER_OPTS", SMALL_JVM)
         variables[_GATEWAY_VARIABLE] = None
     if place is Place.LOCAL:
         python = python or sys.executable

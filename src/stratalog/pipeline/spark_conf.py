@@ -40,7 +40,7 @@ _LOOPBACK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-_SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 LOG4J = """\
 status = off
@@ -120,7 +120,7 @@ def classic_conf(options: SparkOptions, log4j: Path) -> dict[str, str]:
         conf["spark.master"] = options.master
     if place is Place.LOCAL:
         conf |= _LOOPBACK | {"spark.master": _with_attempts(options.master or "")}
-        java_options.append(_SMALL_JVM)
+        java_options.append(SMALL_JVM)
     if options.preload or (options.preload is None and place is Place.LOCAL):
         conf["spark.python.daemon.module"] = DAEMON_MODULE
     if options.archives:

@@ -132,9 +132,7 @@ def _scattered(
     return [run for _, run in sorted(runs.items()) if len(run) * _SOME_PART > settings.max_rows]
 
 
-def _files(
-    groups: Iterable[Sequence[Coordinates]], file_bytes: int
-) -> Iterator[list[Coordinates]]:
+def _files(groups: Iterable[Sequence[Coordinates]], file_bytes: int) -> Iterator[list[Coordinates]]:
     """Consecutive groups of rows, as many as fit into a file."""
     file: list[Coordinates] = []
     size_bytes = 0

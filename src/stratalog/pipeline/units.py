@@ -40,8 +40,8 @@ class Unit:
             self.error, self.counts = error, counts
 
     def ready(self) -> tuple[LogMade, SegmentPlan] | None:
-        """The next segment, if its log is there."""
-        if self.is_broken or not self.segments or self.segments[0].base_offset not in self.made:
+        """The next segment, if its log is there. Also if a later one has failed."""
+        if self.overtaken or not self.segments or self.segments[0].base_offset not in self.made:
             return None
         plan = self.segments.pop(0)
         return self.made.pop(plan.base_offset), plan

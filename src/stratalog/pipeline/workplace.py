@@ -79,7 +79,10 @@ async def opened(
 def _open(
     url: str, workplace: Workplace, clock: Clock, entropy: Entropy, metrics: Metrics
 ) -> ObjectStore:
-    return open_store(url, workplace.object_options, clock=clock, entropy=entropy, metrics=metrics)
+    # The options are the objects' store's. Another kind of store would not understand them.
+    same_kind = url.partition(":")[0] == workplace.objects_url.partition(":")[0]
+    options = workplace.object_options if same_kind else {}
+    return open_store(url, options, clock=clock, entropy=entropy, metrics=metrics)
 
 
 def _key_ring(workplace: Workplace, entropy: Entropy) -> KeyRing:

@@ -1,3 +1,4 @@
+import asyncio
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -6,6 +7,7 @@ import pytest
 from tests.unit.pipeline.world import WatchedStore, World, merge_of, sent, swapped
 
 from stratalog.clock import SystemClock
+from stratalog.objects.folder import THREADS
 from stratalog.objects.open import open_store
 from stratalog.pipeline.run_task import run_in_loop, run_task
 from stratalog.pipeline.tasks import Workplace
@@ -66,6 +68,18 @@ async def test_segments_may_have_a_store_of_their_own(tmp_path: Path) -> None:
     assert all((tmp_path / "cold" / f"{log.key_base}.log").is_file() for log in done.logs)
     assert done.effort.requests == 3 + 5
     assert done.effort.bytes_written == sum(log.built.size_bytes for log in done.logs)
+
+
+async def test_more_segments_than_threads_are_written_at_the_same_time(tmp_path: Path) -> None:
+    """The folder's threads both read and write: none may wait for another one."""
+    world = World(store=WatchedStore(open_store(f"file:{tmp_path}", clock=SystemClock())))
+    for _ in range(4):
+        await world.commit(*(sent(each, 1, 2000) for each in range(2 * THREADS + 1)))
+    async with asyncio.timeout(60):
+        done = await run_in_loop(merge_of(world.segments(at=2)), workplace(tmp_path))
+    assert len(done.logs) == 2 * (2 * THREADS + 1)
+    assert not done.failed
+    await world.store.close()
 
 
 async def test_keys_come_with_the_workplace(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 import pickle
+from collections.abc import Callable
 
 import pyarrow as pa
-from pyspark.serializers import CloudPickleSerializer
+from pyspark import cloudpickle
 from tests.unit.pipeline.spark_tasks import SECRET, WORKPLACE, task, words_of
 
 from stratalog.pipeline.task_rows import answers, plan_table, row_function
@@ -31,7 +32,8 @@ def test_answers_have_the_types_that_spark_was_told() -> None:
 
 def test_credentials_are_in_the_function_and_not_in_the_rows() -> None:
     function = row_function(counting, WORKPLACE)
-    again = pickle.loads(CloudPickleSerializer().dumps(function))
+    dumps: Callable[[object], bytes] = cloudpickle.dumps
+    again = pickle.loads(dumps(function))
     assert list(again(plan_table([task(1)]).to_batches()))
     assert SECRET not in repr(function)
     assert SECRET not in repr(WORKPLACE)

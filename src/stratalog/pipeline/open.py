@@ -1,0 +1,123 @@
+"""From settings to a driver. Needs the control plane and the object store, and no broker."""
+
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from stratalog.clock import Clock, SystemClock
+from stratalog.control.open import open_control_plane
+from stratalog.control.plane import ControlPlane
+from stratalog.objects.open import open_store
+from stratalog.objects.store import ObjectStore
+from stratalog.pipeline.driver import Driver
+from stratalog.pipeline.finish import SegmentFinisher
+from stratalog.pipeline.tasks import Workplace
+from stratalog.pipeline.work import OpenJobs
+from stratalog.pipeline.workplace import OpenWorkplace, opened
+from stratalog.segment.errors import KeyFileError, KeyMissingError
+from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.reader import SegmentReader
+from stratalog.segment.stores import SegmentStores
+from stratalog.settings import RemoteSettings, Settings
+
+
+def workplace_of(settings: Settings) -> Workplace:
+    """What executors must know, with the text of the key that they encrypt for."""
+    storage, remote = settings.storage, settings.remote
+    return Workplace(
+        objects_url=_absolute(storage.objects),
+        segments_url=_absolute(remote.objects or ""),
+        segments_prefix=remote.prefix,
+        chunk_bytes=remote.chunk_bytes,
+        compress=remote.compression,
+        encryption_key=remote.encryption_key,
+        object_options=dict(storage.object_options),
+        public_keys_pem=_public_keys(remote),
+    )
+
+
+@asynccontextmanager
+async def opened_driver(
+    settings: Settings,
+    open_jobs: OpenJobs,
+    *,
+    clock: Clock | None = None,
+    control: ControlPlane | None = None,
+    holder: str | None = None,
+) -> AsyncIterator[Driver]:
+    """A driver, ready to run. A control plane that is given is used instead of opened."""
+    clock = clock or SystemClock()
+    async with AsyncExitStack() as closing:
+        if control is None:
+            control = await open_control_plane(settings.storage.control)
+            closing.push_async_callback(control.close)
+        place = await closing.enter_async_context(opened(workplace_of(settings), clock=clock))
+        finisher = await _finisher(settings, control, place, closing)
+        yield Driver(
+            control=control,
+            finisher=finisher,
+            open_jobs=open_jobs,
+            settings=settings,
+            clock=clock,
+            holder=holder or here(),
+            effort=lambda: place.effort(0),
+        )
+
+
+def here() -> str:
+    """Host and process, for people."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+async def _finisher(
+    settings: Settings, control: ControlPlane, place: OpenWorkplace, closing: AsyncExitStack
+) -> SegmentFinisher:
+    remote = settings.remote
+
+    def open_other(url: str) -> ObjectStore:
+        same_kind = url.partition(":")[0] == settings.storage.objects.partition(":")[0]
+        options = settings.storage.object_options if same_kind else {}
+        return open_store(url, options, clock=place.clock)
+
+    keys = KeyRing.load(remote.public_keys, remote.private_keys, remote.encryption_key)
+    if keys.active is not None and not keys.can_open(keys.active):
+        raise KeyMissingError(
+            f"the pipeline needs the private key {keys.active!r}, too: it encrypts the indexes of a"
+            " segment for the key that its records were encrypted for; add it to"
+            " remote.private_keys"
+        )
+    stores = SegmentStores(place.segments, open_other)
+    closing.push_async_callback(stores.close)
+    reader = SegmentReader(stores=stores, keys=keys, settings=remote)
+    closing.push_async_callback(reader.close)
+    return SegmentFinisher(
+        control=control,
+        stores=stores,
+        reader=reader,
+        keys=keys,
+        clock=place.clock,
+        producer_expiry_ms=settings.janitor.producer_expiry_ms,
+    )
+
+
+def _absolute(url: str) -> str:
+    """Executors have working folders of their own."""
+    scheme, _, path = url.partition(":")
+    if scheme != "file" or path.startswith("//"):
+        return url
+    return f"file:{Path(path).absolute()}"
+
+
+def _public_keys(remote: RemoteSettings) -> dict[str, str]:
+    active = remote.encryption_key
+    if active is None or active not in remote.public_keys:
+        return {}
+    path = Path(remote.public_keys[active])
+    try:
+        return {active: path.read_text()}
+    except OSError as error:
+        raise KeyFileError(
+            f"cannot read {path}, the public key {active!r}: {error.strerror}"
+        ) from None

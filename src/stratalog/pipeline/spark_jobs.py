@@ -1,0 +1,55 @@
+"""Spark for a driver that may or may not need it: started by the first job, kept for the next."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from stratalog.clock import Clock
+from stratalog.pipeline.progress import ProgressListener
+from stratalog.pipeline.spark_conf import SparkOptions
+from stratalog.pipeline.tasks import Workplace
+
+if TYPE_CHECKING:
+    from stratalog.pipeline.execute import JobRunner
+    from stratalog.pipeline.session import OpenSpark
+
+
+class SparkJobs:
+    def __init__(
+        self,
+        options: SparkOptions,
+        workplace: Workplace,
+        *,
+        clock: Clock,
+        listener: ProgressListener | None = None,
+    ) -> None:
+        self._options = options
+        self._workplace = workplace
+        self._clock = clock
+        self._listener = listener
+        self._spark: OpenSpark | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._spark is not None
+
+    @asynccontextmanager
+    async def open(self) -> "AsyncIterator[JobRunner]":
+        """A runner of jobs. The session outlives it."""
+        # Imported late: Spark alone takes a second, and most looks for work find none.
+        from stratalog.pipeline.execute import JobRunner
+        from stratalog.pipeline.run_task import run_task
+        from stratalog.pipeline.session import open_session
+
+        if self._spark is None:
+            self._spark = await asyncio.to_thread(open_session, self._options)
+        yield JobRunner(
+            self._spark, run_task, self._workplace, clock=self._clock, listener=self._listener
+        )
+
+    async def close(self) -> None:
+        """End the session, if there is one. The next job starts another."""
+        spark, self._spark = self._spark, None
+        if spark is not None:
+            await asyncio.to_thread(spark.close)

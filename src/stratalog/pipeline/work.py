@@ -1,0 +1,304 @@
+"""The claimed units of a run, while they are worked on: bins go out, what comes back is committed.
+
+A unit costs only itself. What goes wrong with it ends it, and is counted unless waiting may help;
+the others go on. A bin that failed as a whole says nothing about its units: its tasks are done
+once more, each in a bin of its own, and whoever fails alone while others succeed has itself to
+blame.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from typing import Protocol
+
+from stratalog.clock import Clock
+from stratalog.control.pipeline_model import (
+    ClaimToken,
+    Run,
+    SplitOutcome,
+    SplitPart,
+    SplitToCommit,
+    UnitKind,
+)
+from stratalog.control.plane import BarredObjectError, ControlPlane
+from stratalog.control.segment_model import ChainOutcome
+from stratalog.errors import OutcomeUnknownError, RetriableError, StaleError, StratalogError
+from stratalog.ids import TopicPartition
+from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
+from stratalog.pipeline.finish import SegmentFinisher
+from stratalog.pipeline.loading import has_moved
+from stratalog.pipeline.merge_plan import ClaimedRows, HoleError, check_rows
+from stratalog.pipeline.report import Report
+from stratalog.pipeline.tasks import MergeTask, SplitMade, Task, TaskDone
+from stratalog.pipeline.units import Unit, Units, tokens_of
+from stratalog.settings import TieringSettings
+
+log = logging.getLogger(__name__)
+
+_COMMIT_ATTEMPTS = 5
+_RENEWALS_PER_CLAIM = 3
+_BIN_TASKS = 4
+_FINISHED_AT_ONCE = 16
+"""Segments of different partitions: to finish one is a few small requests, one after another."""
+
+
+class Jobs(Protocol):
+    def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]: ...
+
+
+OpenJobs = Callable[[], AbstractAsyncContextManager[Jobs]]
+"""Starts Spark. Called only when there is work."""
+
+
+class Work:
+    def __init__(
+        self,
+        *,
+        control: ControlPlane,
+        finisher: SegmentFinisher,
+        settings: TieringSettings,
+        clock: Clock,
+        run: Run,
+        units: Sequence[Unit],
+        report: Report,
+    ) -> None:
+        self._control = control
+        self._finisher = finisher
+        self._settings = settings
+        self._clock = clock
+        self._run = run
+        self._report = report
+        self._units = Units(units)
+        self._settled: set[ClaimToken] = set()
+        self._finishing = asyncio.Semaphore(_FINISHED_AT_ONCE)
+
+    # Claims.
+
+    @asynccontextmanager
+    async def claims_kept(self) -> AsyncIterator[None]:
+        """Renew the claims meanwhile, and give back in the end what was not settled."""
+        renewing = asyncio.create_task(self._renew_forever(), name="renewing claims")
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            with suppress(asyncio.CancelledError):
+                await renewing
+            left = [unit.claim.token for unit in self._units.unsettled(self._settled)]
+            if left:
+                with suppress(StratalogError):
+                    await self._control.release_claims(left, succeeded=False)
+
+    async def _renew_forever(self) -> None:
+        duration_ms = self._settings.splitter_claim_duration_ms
+        while True:
+            await self._clock.sleep(duration_ms / 1000 / _RENEWALS_PER_CLAIM)
+            try:
+                kept = await self._control.renew_claims(self._run.run_id, duration_ms=duration_ms)
+            except StratalogError as error:
+                log.warning("The claims of this run could not be renewed: %s", error)
+                continue
+            for unit in self._units.unsettled(self._settled | kept):
+                # The control plane would refuse what we do for it: stop now.
+                unit.overtaken = True
+
+    async def sound(self, claimed: Sequence[ClaimedRows]) -> list[ClaimedRows]:
+        """Those whose rows are as the claims say. The others were changed, or have a hole."""
+        sound = []
+        for one in claimed:
+            unit = self._units[one.claim.token]
+            try:
+                check_rows(one)
+            except HoleError as error:
+                if await has_moved(self._control, one):
+                    unit.overtaken = True
+                else:
+                    unit.fail(str(error), counts=True)
+                await self._settle([unit])
+            else:
+                sound.append(one)
+        return sound
+
+    # Execution.
+
+    async def execute(self, tasks: Sequence[Task], open_jobs: OpenJobs) -> None:
+        self._units.plan(tasks)
+        idle = [unit for unit in self._units.idle() if unit.claim.token not in self._settled]
+        await self._settle(idle)
+        if not tasks:
+            return
+        async with open_jobs() as jobs:
+            failed, done = await self._run_bins(jobs, make_bins(tasks))
+            alone = [_alone(task, one) for one in failed for task in one.work.tasks]
+            if done and alone:
+                log.info("%d bins failed; their tasks are repeated one by one.", len(failed))
+                failed, _ = await self._run_bins(jobs, alone)
+            for one in failed:
+                await self._give_up(one, counts=bool(done))
+
+    async def _run_bins(self, jobs: Jobs, bins: Sequence[Bin]) -> tuple[list[BinFailed], int]:
+        """Commit what bins bring as they come; return those that failed, and how many did not."""
+        failed, done = [], 0
+        async with aclosing(jobs.run(bins)) as outcomes:
+            async for outcome in outcomes:
+                if isinstance(outcome, BinDone):
+                    done += 1
+                    await self._take(outcome)
+                else:
+                    failed.append(outcome)
+        return failed, done
+
+    async def _take(self, outcome: BinDone) -> None:
+        """Commit what a bin brought, and settle the units that wait for nothing else."""
+        for task, answer in zip(outcome.work.tasks, outcome.answers, strict=True):
+            await self._commit(answer)
+            await self._settle(self._units.task_ended(task))
+
+    async def _give_up(self, outcome: BinFailed, *, counts: bool) -> None:
+        for task in outcome.work.tasks:
+            for token in tokens_of(task):
+                self._units[token].fail(str(outcome.error), counts=counts)
+            await self._settle(self._units.task_ended(task))
+
+    # Commits.
+
+    async def _commit(self, done: TaskDone) -> None:
+        self._report.add(done.effort)
+        for failed in done.failed:
+            self._units[failed.token].fail(failed.error, counts=not failed.retriable)
+        for made in done.logs:
+            self._units[made.token].made[made.built.base_offset] = made
+        tokens = dict.fromkeys(made.token for made in done.logs)
+        await asyncio.gather(*(self._finish_ready(self._units[token]) for token in tokens))
+        for split in done.splits:
+            await self._commit_split(split)
+
+    async def _finish_ready(self, unit: Unit) -> None:
+        async with self._finishing:
+            while (ready := unit.ready()) is not None:
+                made, plan = ready
+                try:
+                    outcome = await self._finisher.finish(made, plan)
+                except Exception as error:
+                    self._note_error(unit, error)
+                    unit.segments.clear()
+                else:
+                    if outcome is ChainOutcome.CHAINED:
+                        unit.commits += 1
+                        self._report.segments += 1
+                        self._report.merged_bytes += plan.size_bytes
+                        self._report.rows_removed += len(plan.rows)
+
+    def _note_error(self, unit: Unit, error: Exception) -> None:
+        """Somebody else's change ends a unit quietly; what waiting may cure is not counted."""
+        if isinstance(error, StaleError):
+            log.info("%s was overtaken: %s", unit.name, error)
+            unit.overtaken = True
+        elif isinstance(error, RetriableError | OutcomeUnknownError):
+            unit.fail(str(error), counts=False)
+        elif isinstance(error, StratalogError):
+            unit.fail(str(error), counts=True)
+        else:
+            log.error("%s failed unexpectedly", unit.name, exc_info=error)
+            unit.fail(f"{type(error).__name__}: {error}", counts=True)
+
+    async def _commit_split(self, split: SplitMade) -> None:
+        commit = SplitToCommit(
+            object_id=split.object_id,
+            key=split.key,
+            size_bytes=split.size_bytes,
+            parts=[
+                SplitPart(token=part.token, old_rows=part.old_rows, new_rows=part.new_rows)
+                for part in split.parts
+            ],
+        )
+        try:
+            outcomes = await self._repeated(commit)
+        except BarredObjectError:
+            outcomes = [SplitOutcome.ROWS_CHANGED] * len(split.parts)
+        except Exception as error:
+            for part in split.parts:
+                self._note_error(self._units[part.token], error)
+            return
+        self._report.split_files += SplitOutcome.SWAPPED in outcomes
+        for part, outcome in zip(split.parts, outcomes, strict=True):
+            unit = self._units[part.token]
+            if outcome is SplitOutcome.SWAPPED:
+                unit.commits += 1
+                self._report.split_bytes += sum(row.byte_size for row in part.new_rows)
+                self._report.rows_removed += len(part.old_rows) - len(part.new_rows)
+            else:
+                unit.overtaken = True
+
+    async def _repeated(self, commit: SplitToCommit) -> list[SplitOutcome]:
+        """To commit a split file again is harmless: doubt about it is settled by doing so."""
+        for _ in range(_COMMIT_ATTEMPTS - 1):
+            try:
+                return await self._control.commit_split(commit)
+            except (RetriableError, OutcomeUnknownError) as error:
+                log.info("A split file is committed again: %s", error)
+        return await self._control.commit_split(commit)
+
+    # The end of units.
+
+    async def _settle(self, units: Sequence[Unit]) -> None:
+        tokens = {unit.claim.token for unit in units}
+        self._settled |= tokens
+        try:
+            parked = await self._give_back(units)
+        except BaseException:
+            self._settled -= tokens
+            raise
+        for unit in units:
+            self._finisher.forget(unit.claim.partition)
+            self._tell(unit, parked=unit.claim.partition in parked)
+
+    async def _give_back(self, units: Sequence[Unit]) -> set[TopicPartition]:
+        """Release the claims as it befits their units, and return the partitions now parked."""
+        good = [unit for unit in units if not unit.is_broken and unit.commits]
+        failed = [unit for unit in units if unit.error is not None and unit.counts]
+        done = {unit.claim.token for unit in (*good, *failed)}
+        others = [unit for unit in units if unit.claim.token not in done]
+        if good:
+            await self._control.release_claims(_tokens(good))
+        if others:
+            await self._control.release_claims(_tokens(others), succeeded=False)
+        if not failed:
+            return set()
+        errors = {unit.claim.token: unit.error or "" for unit in failed}
+        max_attempts = self._settings.max_attempts
+        return set(await self._control.fail_claims(errors, max_attempts=max_attempts))
+
+    def _tell(self, unit: Unit, *, parked: bool) -> None:
+        report = self._report
+        if unit.commits and unit.claim.kind is UnitKind.MERGE:
+            report.merged_partitions += 1
+        elif unit.commits:
+            report.split_partitions += 1
+        report.overtaken += unit.overtaken
+        if unit.error is not None:
+            report.failed[unit.name] = unit.error
+        if parked:
+            report.parked.append(unit.name)
+
+
+def make_bins(tasks: Sequence[Task]) -> list[Bin]:
+    """Enough tasks that Spark's price for a job is small, few enough that units settle early."""
+    merges = [task for task in tasks if isinstance(task, MergeTask)]
+    splits = [task for task in tasks if not isinstance(task, MergeTask)]
+    return [*_named(UnitKind.MERGE, merges), *_named(UnitKind.SPLIT, splits)]
+
+
+def _named(kind: UnitKind, tasks: Sequence[Task]) -> Iterable[Bin]:
+    groups = [tasks[at : at + _BIN_TASKS] for at in range(0, len(tasks), _BIN_TASKS)]
+    for number, group in enumerate(groups, 1):
+        yield Bin(name=f"{kind.value} {number} of {len(groups)}", tasks=group)
+
+
+def _alone(task: Task, failed: BinFailed) -> Bin:
+    return Bin(name=f"{failed.work.name}, again", tasks=[task])
+
+
+def _tokens(units: Iterable[Unit]) -> list[ClaimToken]:
+    return [unit.claim.token for unit in units]

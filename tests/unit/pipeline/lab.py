@@ -1,0 +1,372 @@
+"""A cluster without brokers: a real control plane, a real store, drivers whose jobs run in the
+test's own process, and a dictionary of what was written."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import cast
+
+from stratalog.batch.build import build_batch
+from stratalog.batch.frames import check_crc, iter_batches
+from stratalog.batch.header import TimestampType, parse_header
+from stratalog.batch.records import Record, decode_records
+from stratalog.block.block import EntryBatch, OpenBlock, SealedBlock, seal
+from stratalog.block.cache import FreshBlocks
+from stratalog.block.reader import BlockReader
+from stratalog.clock import Clock, SystemClock
+from stratalog.control.model import CommitOutcome, PartitionState, Span, Topic
+from stratalog.control.open import open_control_plane
+from stratalog.control.pipeline_model import UnitKind
+from stratalog.control.plane import ControlPlane
+from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicPartition, uuid7
+from stratalog.janitor.marker import claim_store
+from stratalog.janitor.retention import Retention
+from stratalog.janitor.service import Janitor, StepOutcome
+from stratalog.objects.open import open_store
+from stratalog.objects.store import ObjectStore
+from stratalog.pipeline.bins import Bin, BinDone, BinOutcome
+from stratalog.pipeline.driver import BOTH, Driver
+from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.report import Report
+from stratalog.pipeline.run_task import run_in_loop
+from stratalog.pipeline.tasks import Task, TaskDone, Workplace
+from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.reader import SegmentReader
+from stratalog.segment.stores import SegmentStores
+from stratalog.settings import (
+    DAY_MS,
+    JanitorSettings,
+    RemoteSettings,
+    Settings,
+    StorageSettings,
+    TieringSettings,
+)
+from stratalog.topic.tiers import Look, Tiers
+
+MERGE, SPLIT = [UnitKind.MERGE], [UnitKind.SPLIT]
+EAGER = TieringSettings(age_ms=0, min_segment_bytes=1, max_rows=4, task_bytes=2000)
+"""All that is there has aged and is worth a segment."""
+PATIENT = replace(EAGER, min_segment_bytes=1 << 20)
+"""All that is there has aged, and nothing is worth a segment."""
+
+Hook = Callable[[Task], Awaitable[None]]
+
+
+async def nothing(_: Task) -> None:
+    """What happens before and after a task, if nobody says otherwise."""
+
+
+@dataclass
+class LocalJobs:
+    """Runs tasks where Spark would: one after the other, in the event loop of the test."""
+
+    workplace: Workplace
+    before: Hook = nothing
+    after: Hook = nothing
+    fail: Callable[[Bin], BinOutcome | None] = lambda work: None
+    bins: list[Bin] = field(default_factory=list)
+    opened: int = 0
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["LocalJobs"]:
+        self.opened += 1
+        yield self
+
+    async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
+        for work in bins:
+            self.bins.append(work)
+            failure = self.fail(work)
+            if failure is not None:
+                yield failure
+                continue
+            yield BinDone(work=work, answers=[await self._do(task) for task in work.tasks])
+
+    async def _do(self, task: Task) -> TaskDone:
+        await self.before(task)
+        done = await run_in_loop(task, self.workplace)
+        await self.after(task)
+        return done
+
+
+class Lab:
+    def __init__(self, settings: Settings, control: ControlPlane, store: ObjectStore) -> None:
+        self.settings = settings
+        self.control = control
+        self.store = store
+        self.written: dict[TopicPartition, list[bytes]] = defaultdict(list)
+        """The value of every record that was ever committed, by offset."""
+        self.deleted: dict[TopicPartition, int] = defaultdict(int)
+        """Below which offset records are deleted."""
+        self._numbers = count()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        folder: Path,
+        *,
+        control_url: str | None = None,
+        tiering: TieringSettings = EAGER,
+        remote: RemoteSettings | None = None,
+    ) -> AsyncIterator["Lab"]:
+        settings = Settings(
+            storage=StorageSettings(
+                objects=f"file:{folder / 'objects'}",
+                control=control_url or f"sqlite:{folder / 'control.db'}",
+            ),
+            tiering=tiering,
+            remote=remote or RemoteSettings(),
+            janitor=JanitorSettings(
+                interval_ms=0, grace_ms=0, orphan_age_ms=0, unfinished_age_ms=0, answers_ms=0
+            ),
+        )
+        control = await open_control_plane(settings.storage.control)
+        store = open_store(settings.storage.objects, clock=SystemClock())
+        await claim_store(control, store)
+        yield cls(settings, control, store)
+        await store.close()
+        await control.close()
+
+    async def topic(self, partitions: int = 2, name: str = "orders", **configs: str) -> Topic:
+        given = {name.replace("_", "."): value for name, value in configs.items()}
+        return await self.control.create_topic(name, partition_count=partitions, configs=given)
+
+    # Writing.
+
+    async def write(self, topic: Topic, counts: Mapping[int, Sequence[int]]) -> SealedBlock:
+        """Commit a block with batches of so many records per partition."""
+        return await self.write_both([(topic, counts)])
+
+    async def write_both(
+        self, wanted: Sequence[tuple[Topic, Mapping[int, Sequence[int]]]]
+    ) -> SealedBlock:
+        """Commit a block with batches of several topics."""
+        values = [
+            (topic, partition, [b"value %d" % next(self._numbers) for _ in range(records)])
+            for topic, counts in wanted
+            for partition, batches in counts.items()
+            for records in batches
+        ]
+        block = OpenBlock()
+        block.add([_entry(*one) for one in values])
+        now_ms = SystemClock().now_ms()
+        sealed = seal(
+            block, object_id=ObjectId(uuid7(now_ms)), broker_id=BrokerId(1), created_ms=now_ms
+        )
+        await self.store.put(sealed.commit.key, sealed.parts)
+        [answers] = await self.control.commit_blocks([sealed.commit])
+        assert all(answer.outcome is CommitOutcome.ACCEPTED for answer in answers)
+        for topic, partition, batch in values:
+            self.written[_key(topic, partition)].extend(batch)
+        return sealed
+
+    async def fill(self, topic: Topic, blocks: int = 6, records: int = 3) -> None:
+        for _ in range(blocks):
+            await self.write(topic, {p: [records, 1] for p in range(topic.partition_count)})
+
+    async def delete_records(self, topic: Topic, partition: int, offset: int) -> None:
+        await self.control.delete_records({_key(topic, partition): Offset(offset)})
+        key = _key(topic, partition)
+        self.deleted[key] = max(self.deleted[key], offset)
+
+    # Converting.
+
+    def jobs(self) -> LocalJobs:
+        return LocalJobs(workplace_of(self.settings))
+
+    @asynccontextmanager
+    async def driver(
+        self,
+        jobs: LocalJobs | None = None,
+        *,
+        control: ControlPlane | None = None,
+        clock: Clock | None = None,
+    ) -> AsyncIterator[Driver]:
+        opened = opened_driver(
+            self.settings,
+            (jobs or self.jobs()).open,
+            control=control or self.control,
+            clock=clock,
+            holder="test",
+        )
+        async with opened as driver:
+            yield driver
+
+    async def run(
+        self, jobs: LocalJobs | None = None, kinds: Sequence[UnitKind] = BOTH, **rest: ControlPlane
+    ) -> Report:
+        async with self.driver(jobs, **rest) as driver:
+            return await driver.run(kinds)
+
+    async def clean(self) -> list[StepOutcome]:
+        """The janitor, to whom everything is old."""
+        janitor = Janitor(
+            control=self.control,
+            store=self.store,
+            retention_of=lambda _: Retention(ms=None, bytes=None),
+            settings=self.settings.janitor,
+            offsets_retention_ms=DAY_MS,
+            clock=SystemClock(),
+            segment_prefix=self.settings.remote.prefix,
+        )
+        outcomes = []
+        for _ in range(2):  # What the first round marks or bars, the second takes.
+            outcomes += await janitor.run_once()
+        assert [outcome.error for outcome in outcomes if outcome.error] == []
+        return outcomes
+
+    # Looking.
+
+    async def state(self, topic: Topic, partition: int) -> PartitionState:
+        key = _key(topic, partition)
+        return (await self.control.partitions([key]))[key]
+
+    async def rows(self, topic: Topic, partition: int) -> int:
+        return len(await self.control.all_coordinates(_key(topic, partition), limit=100_000))
+
+    async def segments(self, topic: Topic, partition: int) -> list[tuple[int, int]]:
+        found = await self.control.segments(_key(topic, partition), limit=1000)
+        return [(segment.base_offset, segment.end_offset) for segment in found]
+
+    async def keys(self, prefix: str = "") -> list[str]:
+        found = [info.key async for info in self.store.list(prefix)]
+        return [key for key in found if "/" in key]
+
+    async def check(self, topic: Topic) -> None:
+        """Every record that was not deleted is there, once, at its offset, whatever holds it."""
+        stores = SegmentStores(self.store, lambda url: self.store)
+        remote = self.settings.remote
+        keys = KeyRing.load(remote.public_keys, remote.private_keys, remote.encryption_key)
+        reader = SegmentReader(stores=stores, keys=keys, settings=remote)
+        blocks = BlockReader(store=self.store, cache=FreshBlocks(0))
+        tiers = Tiers(blocks=blocks, segments=reader)
+        for partition in range(topic.partition_count):
+            key = _key(topic, partition)
+            state = (await self.control.partitions([key]))[key]
+            assert state.high_watermark == len(self.written[key])
+            assert state.log_start == self.deleted[key]
+            found = await self._read(tiers, state)
+            wanted = dict(enumerate(self.written[key]))
+            assert found == {o: v for o, v in wanted.items() if o >= self.deleted[key]}
+        await reader.close()
+
+    async def _read(self, tiers: Tiers, state: PartitionState) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        offset = state.log_start
+        while offset < state.high_watermark:
+            span = Span(
+                topic_id=state.topic_id,
+                partition=state.partition,
+                offset=offset,
+                max_bytes=300,
+            )
+            [answer] = await self.control.find_batches([span])
+            [read] = await tiers.read(
+                [Look(span=span, found=answer, end=state.high_watermark)], 300
+            )
+            assert read.error is None
+            data = b"".join(read.parts)
+            for position, header in iter_batches(data):
+                check_crc(memoryview(data), position, header)
+                for record in decode_records(data, position):
+                    if record.offset >= state.log_start:
+                        assert found.setdefault(record.offset, record.value or b"") == record.value
+                offset = Offset(header.last_offset + 1)
+            assert data
+        return found
+
+    async def check_clean(self) -> None:
+        """After the janitor: objects in the store are those that rows and segments name."""
+        await self.clean()
+        named: set[str] = set()
+        for topic in await self.control.topics():
+            for partition in range(topic.partition_count):
+                key = _key(topic, partition)
+                rows = await self.control.all_coordinates(key, limit=100_000)
+                named |= {row.object_key for row in rows}
+        for segment in await self.control.all_segments(limit=100_000):
+            assert segment.chained
+            suffixes = (".log", ".indexes", ".rsm-manifest")
+            named |= {segment.key_base + suffix for suffix in suffixes}
+        assert set(await self.keys()) == named
+
+
+def _key(topic: Topic, partition: int) -> TopicPartition:
+    return TopicPartition(topic.id, PartitionIndex(partition))
+
+
+def _entry(topic: Topic, partition: int, values: Sequence[bytes]) -> EntryBatch:
+    now_ms = SystemClock().now_ms()
+    data = build_batch([Record(n, now_ms, b"key", value) for n, value in enumerate(values)])
+    return EntryBatch(
+        topic_id=topic.id,
+        topic_name=topic.name,
+        partition=PartitionIndex(partition),
+        timestamp_type=TimestampType.CREATE_TIME,
+        header=parse_header(data),
+        data=memoryview(data),
+    )
+
+
+def path_of(lab: Lab, key: str) -> Path:
+    """Where the folder store keeps an object."""
+    return Path(lab.settings.storage.objects.removeprefix("file:")) / key
+
+
+def spoil(lab: Lab, sealed: SealedBlock, partition: int) -> None:
+    """Change a byte in the middle of a partition's batches in a block."""
+    path = path_of(lab, sealed.commit.key)
+    data = bytearray(path.read_bytes())
+    batch = next(b for b in sealed.commit.batches if b.partition == partition)
+    data[batch.byte_offset + batch.byte_size - 2] ^= 0xFF
+    path.chmod(0o644)
+    path.write_bytes(data)
+
+
+class Crash(BaseException):
+    """The process ends here: nothing catches it, and nothing that comes after has any effect."""
+
+
+class Interposed:
+    """A control plane that can be made to fail at one of its calls, and tells what was called.
+
+    `crash_at` is a method and whether it has taken effect. After a crash every call crashes, as
+    those of a dead process have no effect.
+    """
+
+    def __init__(self, inner: ControlPlane) -> None:
+        self.inner = inner
+        self.crash_at: tuple[str, str] | None = None
+        self.errors: dict[str, Exception] = {}
+        """Raised once, by the next call of a method, which then has no effect."""
+        self.calls: list[str] = []
+        self.answered: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._dead = False
+
+    def __getattr__(self, name: str) -> object:
+        method = getattr(self.inner, name)
+        if not callable(method):
+            return method
+
+        async def call(*args: object, **rest: object) -> object:
+            self.calls.append(name)
+            if self._dead or self.crash_at == (name, "before"):
+                self._dead = True
+                raise Crash(name)
+            if name in self.errors:
+                raise self.errors.pop(name)
+            answer = await method(*args, **rest)
+            if self.crash_at == (name, "after"):
+                self._dead = True
+                raise Crash(name)
+            self.answered[name].set()
+            return answer
+
+        return call
+
+    def as_control(self) -> ControlPlane:
+        return cast(ControlPlane, self)
