@@ -6,16 +6,19 @@ A block in a folder store is read by ranges, its batches pass through the builde
 checked, offsets and epochs are stamped, indexes are made), and the segment is streamed back into
 the store, which syncs it. `cp` of the same file into the same folder takes turns with that, once
 as it is and once followed by `sync` of the copy, because the store's promise is durability. What
-reading and building take by themselves, with nothing written, is a fourth figure.
-The source is in the page cache for all of them, and every target is a new file. The whole size is
+reading and building take by themselves, with nothing written, is a fourth figure, and what the
+disk takes with one write at a time (`dd oflag=direct`, synced) a fifth.
+The source is in the page cache for all of them, and every target is a new file. `cp` comes after
+`cp` with `sync`, so that it finds pages that were just freed: fresh ones cost it three times the
+processor time where this was measured, and the builder uses none. The whole size is
 built of batches of 16 KiB, a quarter of it of batches of 4 KiB and of 64 KiB.
+On a machine that has other work, compare the processor time, which is told of each side, too.
 """
 
 import argparse
 import asyncio
 import os
 import resource
-import shutil
 import statistics
 import subprocess
 import tempfile
@@ -30,6 +33,7 @@ from stratalog.batch.build import build_batch
 from stratalog.batch.records import Record
 from stratalog.clock import SystemClock
 from stratalog.ids import LeaderEpoch, Offset
+from stratalog.memory import keep_freed_memory
 from stratalog.objects.folder import FolderStore
 from stratalog.objects.store import Buffer, ObjectStore, Range
 from stratalog.segment.build import BuiltLog, SegmentBuilder
@@ -110,47 +114,79 @@ async def build_in_memory(store: ObjectStore, source: Source) -> BuiltLog:
     return builder.finish()
 
 
-async def copy(folder: Path, *, synced: bool) -> None:
-    source, target = folder / SOURCE, folder / "copy"
-    command = f"cp {source} {target}" + (f" && sync {target}" if synced else "")
+async def shell(command: str) -> None:
     await asyncio.to_thread(subprocess.run, command, shell=True, check=True)
 
 
-async def timed(work: Callable[[], Awaitable[object]]) -> float:
-    start = time.perf_counter()
+def warm(path: Path) -> None:
+    """Have the bytes pass through the processor, too: in a virtual machine that is their first
+    touch, even of pages that are in the cache already."""
+    with path.open("rb", buffering=0) as file:
+        while file.read(RUN_BYTES):
+            pass
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    mb_per_second: float
+    processor_seconds: float
+
+
+def processor_seconds() -> float:
+    """Of this process and of the commands that it has run."""
+    return sum(os.times()[:4])
+
+
+async def timed(work: Callable[[], Awaitable[object]], size_bytes: int) -> Turn:
+    start, start_processor = time.perf_counter(), processor_seconds()
     await work()
-    return time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    return Turn(size_bytes / 1e6 / seconds, processor_seconds() - start_processor)
 
 
 async def measure(folder: Path, batch_kib: int, size_bytes: int, rounds: int) -> None:
     store = FolderStore(folder, clock=SystemClock(), entropy=os.urandom)
     source = await make_source(store, batch_kib, size_bytes)
-    shutil.copyfile(folder / SOURCE, os.devnull)
+    path, target = folder / SOURCE, folder / "copy"
+    warm(path)
     sides: dict[str, Callable[[], Awaitable[object]]] = {
         "build": lambda: build(store, source),
         "unwritten": lambda: build_in_memory(store, source),
-        "cp": lambda: copy(folder, synced=False),
-        "cp, sync": lambda: copy(folder, synced=True),
+        "cp, sync": lambda: shell(f"cp {path} {target} && sync {target}"),
+        "cp": lambda: shell(f"cp {path} {target}"),
+        "dd": lambda: shell(f"dd if={path} of={target} bs=4M oflag=direct conv=fsync status=none"),
     }
-    rates: dict[str, list[float]] = {name: [] for name in sides}
+    turns: dict[str, list[Turn]] = {name: [] for name in sides}
     for number in range(rounds):
         for name, work in sides.items():
             os.sync()
-            rates[name].append(source.size_bytes / 1e6 / await timed(work))
-            (folder / "copy").unlink(missing_ok=True)
+            turns[name].append(await timed(work, source.size_bytes))
+            target.unlink(missing_ok=True)
             await store.delete([TARGET])
-            print(f"round {number + 1}: {name:9} {rates[name][-1]:6.0f} MB/s", flush=True)
+            print(f"round {number + 1}: {told(name, turns[name][-1])}", flush=True)
     await store.close()
-    report(source, rates)
+    report(source, turns)
 
 
-def report(source: Source, rates: dict[str, list[float]]) -> None:
-    medians = {name: statistics.median(values) for name, values in rates.items()}
-    print(f"{source.size_bytes / MIB:.0f} MiB in batches of {source.batch_kib} KiB")
+def told(name: str, turn: Turn) -> str:
+    return f"{name:9} {turn.mb_per_second:6.0f} MB/s {turn.processor_seconds:5.2f} s of processor"
+
+
+def report(source: Source, turns: dict[str, list[Turn]]) -> None:
+    print(f"{source.size_bytes / MIB:.0f} MiB in batches of {source.batch_kib} KiB, medians:")
+    medians = {name: median_of(each) for name, each in turns.items()}
     for name, median in medians.items():
-        print(f"  {name:9} {median:6.0f} MB/s   build is {medians['build'] / median:5.2f} of it")
+        ratio = medians["build"].mb_per_second / median.mb_per_second
+        print(f"  {told(name, median)}   build is {ratio:5.2f} of its speed")
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"  most memory that the process ever had: {peak_mib:.0f} MiB", flush=True)
+
+
+def median_of(turns: list[Turn]) -> Turn:
+    return Turn(
+        statistics.median(turn.mb_per_second for turn in turns),
+        statistics.median(turn.processor_seconds for turn in turns),
+    )
 
 
 async def run(folder: Path | None, size_mib: int, rounds: int) -> None:
@@ -169,6 +205,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where to write; otherwise a temporary one")
     options = parser.parse_args()
+    keep_freed_memory(one_pool=True)
     uvloop.run(run(options.folder, options.size_mib, options.rounds))
 
 

@@ -17,7 +17,7 @@ from stratalog.control.segment_model import Segment, SegmentState, SegmentToAdd,
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicPartition
 from stratalog.objects.store import Buffer, ObjectStore, Range
 from stratalog.segment.build import BuiltLog, SegmentBuilder
-from stratalog.segment.epoch_checkpoint import encode_checkpoint
+from stratalog.segment.epoch_checkpoint import encode_checkpoint, epochs_between
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import segment_key_base
 from stratalog.segment.model import IndexKind, SegmentIndexes, SourceRun
@@ -153,9 +153,7 @@ class Converter:
             offset=built.offset_index,
             timestamp=built.time_index,
             producer_snapshot=tail.to_snapshot(),
-            leader_epoch=encode_checkpoint(
-                [one for one in epochs if one.start_offset <= segment.last_offset]
-            ),
+            leader_epoch=encode_checkpoint(epochs_between(epochs, 0, segment.last_offset)),
             transaction=encode_aborted(aborted),
         )
         return await upload_indexes(

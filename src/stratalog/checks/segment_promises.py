@@ -11,9 +11,9 @@ from stratalog.checks.report import Problem, Promise
 from stratalog.control.migration_state import check_state
 from stratalog.control.model import PartitionState
 from stratalog.control.segment_model import EpochStart, Segment, SegmentState
-from stratalog.ids import Offset
 from stratalog.objects.store import ObjectInfo
 from stratalog.segment.batch_walk import is_dense
+from stratalog.segment.epoch_checkpoint import epochs_between
 from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.manifest import Manifest
 from stratalog.segment.model import IndexKind
@@ -56,19 +56,6 @@ def epochs_rise(
         last = epochs[-1].epoch if epochs else "none"
         problems.append(f"its last epoch is {last}, its leader's is {after.leader_epoch}")
     return [Problem(promise=Promise.BOUNDARIES, what=what) for what in problems]
-
-
-def epochs_between(epochs: Sequence[EpochStart], first: int, last: int) -> list[EpochStart]:
-    """The epochs of the offsets from `first` to `last`. Those without an offset are left out."""
-    found: list[EpochStart] = []
-    for epoch, start in epochs:
-        if start > last:
-            break
-        start = Offset(max(start, first))
-        if found and found[-1].start_offset == start:
-            found.pop()
-        found.append(EpochStart(epoch, start))
-    return found
 
 
 def epochs_agree(segment: Segment, epochs: Sequence[EpochStart], whose: str) -> list[Problem]:

@@ -25,14 +25,14 @@ from stratalog.checks.remote import RemoteTier
 from stratalog.checks.report import Problem, Progress
 from stratalog.checks.segment_audit import Audited, audit_segment, open_whole, whole_batches
 from stratalog.checks.segment_check import chained_segments
-from stratalog.checks.segment_promises import epochs_between, name_of
+from stratalog.checks.segment_promises import name_of
 from stratalog.control.model import Topic
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segment_model import Segment, SegmentUploaded
 from stratalog.errors import DamagedError, RetriableError, StratalogError
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
 from stratalog.segment.build import BuiltLog, SegmentBuilder
-from stratalog.segment.epoch_checkpoint import encode_checkpoint
+from stratalog.segment.epoch_checkpoint import encode_checkpoint, epochs_between
 from stratalog.segment.model import IndexKind, SegmentIndexes, SourceRun
 from stratalog.segment.offload import offload
 from stratalog.segment.opened import OpenSegment

@@ -43,7 +43,7 @@ class SegmentWalk:
         if segment.base_offset > self._expected:
             self._gaps.append((self._expected, segment.base_offset))
         elif self._previous is not None and segment.base_offset < self._expected:
-            self._keep([_in_two(self._previous, segment)])
+            self._keep(_overlap(self._previous, segment))
         self._previous = segment
         self._expected = max(self._expected, segment.end_offset)
 
@@ -77,10 +77,14 @@ class SegmentWalk:
         self._problems += problems[: max(0, _MAX_PROBLEMS - len(self._problems))]
 
 
-def _in_two(left: Segment, right: Segment) -> Problem:
+def _overlap(left: Segment, right: Segment) -> list[Problem]:
+    """Segments of another cluster may begin inside each other: after a change of leaders, Kafka's
+    do. Each offset is read from the one that ends first."""
+    if left.store_url and right.store_url and left.last_offset < right.last_offset:
+        return []
     last = min(left.last_offset, right.last_offset)
     what = (
         f"offsets {right.base_offset} to {last} are in two segments, {left.key_base} and "
         f"{right.key_base}"
     )
-    return Problem(promise=Promise.ONE_VALUE, what=what)
+    return [Problem(promise=Promise.ONE_VALUE, what=what)]

@@ -114,7 +114,7 @@ class KafkaCluster:
 
     def _topic_id(self, name: str) -> TopicId:
         [future] = self._admin.client.describe_topics(TopicCollection([name])).values()
-        found = parse_uuid_text(str(self._admin.answer(future).topic_id))
+        found = parse_client_uuid(str(self._admin.answer(future).topic_id))
         if found is None or found == UUID(int=0):
             raise BrokerRefusedError(
                 f"{self._bootstrap} does not tell the id of {name}: tiered storage needs a broker"
@@ -168,3 +168,8 @@ class KafkaCluster:
                 f"no Kafka broker answers at {self._bootstrap}: check --kafka-bootstrap, and give"
                 " what the cluster asks for with --kafka-option"
             ) from error
+
+
+def parse_client_uuid(text: str) -> UUID | None:
+    """An id as librdkafka writes it: in the other alphabet of base 64 than Kafka's."""
+    return parse_uuid_text(text.replace("+", "-").replace("/", "_"))

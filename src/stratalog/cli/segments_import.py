@@ -340,15 +340,13 @@ async def _import(
 
 
 def open_foreign(settings: Settings, url: str) -> "ObjectStore":
-    """As brokers will open it. The options are the main store's, if it is of the same kind."""
-    from stratalog.objects.open import open_store
+    """As brokers will open it, except that a folder is not made."""
+    from stratalog.segment.stores import open_other_store
 
     scheme, _, rest = url.partition(":")
     if scheme == "file" and not Path(rest.removeprefix("//")).is_dir():
         raise BadOptionError(f"--objects {url}: there is no such folder")
-    storage = settings.storage
-    same_kind = scheme == storage.objects.partition(":")[0]
-    return open_store(url, storage.object_options if same_kind else {}, clock=SystemClock())
+    return open_other_store(url, settings.storage, SystemClock())
 
 
 def _report(plan: "AdoptionPlan", wanted: Wanted, *, json: bool) -> None:

@@ -1,6 +1,7 @@
 """A local folder as an object store: durable, exclusive, and readable with any tool."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -32,7 +33,10 @@ THREADS = 16
 LIST_CHUNK = 500
 
 STREAM_RUN_BYTES = 4 * 1024 * 1024
-"""A stream holds two runs in memory: one is being written, one is being gathered."""
+
+RUNS_UNDER_WAY = 4
+"""A disk took 1.3 GB/s of one write at a time, 2.0 of two, 2.2 of three or four. With the one that
+is being gathered a stream holds five runs in memory."""
 
 
 class FolderStore:
@@ -62,7 +66,7 @@ class FolderStore:
         return await self._run("put", key, self._files.put, key, parts, mode, metadata or {})
 
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
-        """One run is written while the next one is made.
+        """Some runs are written while the next one is made.
 
         A thread is held only as long as it writes, never while it would wait for `parts`: their
         maker may be reading from this very store.
@@ -79,16 +83,21 @@ class FolderStore:
     async def _write_stream(
         self, key: str, streamed: StreamedFile, parts: AsyncIterable[Buffer]
     ) -> None:
-        writing = asyncio.ensure_future(asyncio.sleep(0))
+        writing: deque[asyncio.Future[None]] = deque()
+        position = 0
         try:
             async with aclosing(gathered(parts, STREAM_RUN_BYTES)) as runs:
                 async for run in runs:
-                    await settled(writing)
-                    writing = asyncio.ensure_future(self._run("put", key, streamed.write, run))
+                    if len(writing) == RUNS_UNDER_WAY:
+                        await settled(writing.popleft())
+                    write = self._run("put", key, streamed.write, run, position)
+                    writing.append(asyncio.ensure_future(write))
+                    position += STREAM_RUN_BYTES
+            while writing:
+                await settled(writing.popleft())
         except BaseException:
-            await ended(writing)
+            await ended(asyncio.gather(*writing, return_exceptions=True))
             raise
-        await settled(writing)
 
     async def get(self, key: str) -> StoredObject:
         check_key(key)

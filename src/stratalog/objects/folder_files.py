@@ -355,5 +355,6 @@ def _explain(error: OSError, what: str) -> StratalogError:
 
 
 def _write_object(descriptor: int, parts: Sequence[Buffer]) -> None:
-    if not (wants_direct(parts) and write_direct(descriptor, parts)):
+    size_bytes = sum(len(part) for part in parts)
+    if not (wants_direct(size_bytes) and write_direct(descriptor, parts)):
         write_parts(descriptor, parts)

@@ -80,9 +80,6 @@ def _open_bare(
         return FolderStore(_folder_path(rest), clock=clock, entropy=entropy)
     bucket, prefix = _bucket_and_prefix(scheme, rest)
     client = _connect(scheme, bucket, prefix, options, _CLIENT_RETRIES)
-    # A stream cannot be replayed, so its client has all the patience itself.
-    patient = _client_retries(policy)
-    streaming = client if scheme == "memory" else _connect(scheme, bucket, prefix, options, patient)
     shown = "memory:" if scheme == "memory" else f"{scheme}://{bucket}/{prefix}".rstrip("/")
     traits = _TRAITS[scheme]
     if scheme == "memory":

@@ -14,6 +14,19 @@ from stratalog.segment.errors import EpochCheckpointDamagedError, SegmentRefused
 VERSION = "0"
 
 
+def epochs_between(epochs: Sequence[EpochStart], first: int, last: int) -> list[EpochStart]:
+    """The epochs of the offsets from `first` to `last`. Those without an offset are left out."""
+    found: list[EpochStart] = []
+    for epoch, start in epochs:
+        if start > last:
+            break
+        start = Offset(max(start, first))
+        if found and found[-1].start_offset == start:
+            found.pop()
+        found.append(EpochStart(epoch, start))
+    return found
+
+
 def encode_checkpoint(epochs: Sequence[EpochStart]) -> bytes:
     fault = _fault(epochs)
     if fault is not None:

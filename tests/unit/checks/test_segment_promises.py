@@ -9,7 +9,6 @@ from stratalog.checks.promises import acknowledged_is_readable
 from stratalog.checks.report import Problem, Promise, Severity
 from stratalog.checks.segment_promises import (
     epochs_agree,
-    epochs_between,
     epochs_rise,
     migration_holds,
     objects_fit_manifest,
@@ -22,6 +21,7 @@ from stratalog.control.segment_model import EpochStart, Segment, SegmentState, S
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.objects.store import ObjectInfo
 from stratalog.segment.chunks import FixedChunks, VariableChunks
+from stratalog.segment.epoch_checkpoint import epochs_between
 from stratalog.segment.key_ring import EncryptionHeader
 from stratalog.segment.manifest import IndexPlace, Manifest
 from stratalog.segment.model import IndexKind
@@ -121,6 +121,14 @@ def test_an_offset_in_two_segments_is_found() -> None:
     assert texts(problems, Promise.ONE_VALUE) == [
         "offsets 9 to 9 are in two segments, segments/0 and segments/9"
     ]
+
+
+def test_segments_of_another_cluster_may_begin_inside_each_other() -> None:
+    theirs = [segment(0, 9), segment(9, 19), segment(20, 29)]
+    theirs = [replace(each, store_url="file:/theirs") for each in theirs]
+    assert walked(theirs) == []
+    inside = replace(segment(12, 15), store_url="file:/theirs")
+    assert texts(walked([*theirs[:2], inside, theirs[2]]), Promise.ONE_VALUE)
 
 
 def test_a_chain_beyond_the_remote_end_is_found() -> None:

@@ -8,12 +8,13 @@ from tests.golden_topic import metadata_values, write_dump
 from tests.unit.segment.layout_golden import TOPIC
 from typer.testing import CliRunner, Result
 
-from stratalog.cli.kafka_cluster import KafkaCluster
+from stratalog.cli.kafka_cluster import KafkaCluster, parse_client_uuid
 from stratalog.cli.main import app
 from stratalog.cli.metadata_dump import DumpError, dump_line, read_dump
 from stratalog.cli.record_json import record_from_json
 from stratalog.cli.segments_import import BadOptionError, open_foreign, parse_starts
 from stratalog.errors import CallError
+from stratalog.ids import kafka_base64
 from stratalog.settings import Settings, StorageSettings
 
 runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
@@ -170,3 +171,12 @@ def test_a_dump_that_is_not_there_is_told(tmp_path: Path) -> None:
     result = invoke("segments", "import", TOPIC, "--objects", "file:x", *arguments)
     assert result.exit_code == 1
     assert str(tmp_path / "none") in result.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["4AcsIHzNT0i6U+v2aAK69g", "4AcsIHzNT0i6U-v2aAK69g", "lZ6vvmajTWKDBUTV6SQAtQ"]
+)
+def test_an_id_is_understood_in_either_alphabet_of_base_64(text: str) -> None:
+    found = parse_client_uuid(text)
+    assert found is not None
+    assert kafka_base64(found) == text.replace("+", "-")

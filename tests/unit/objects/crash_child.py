@@ -25,8 +25,8 @@ def call(files: FolderFiles, name: str) -> None:
             files.put("a/b/old", [b"new", b"data"], Overwrite(), {"version": "new"})
         case "stream":
             streamed = files.start_stream()
-            streamed.write([b"new"])
-            streamed.write([b"data"])
+            streamed.write([b"new"], 0)
+            streamed.write([b"data"], 3)
             files.finish_stream("a/b/old", streamed)
         case "delete":
             files.delete("a/b/old")

@@ -5,7 +5,7 @@ import errno
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tests.unit.objects.fake_clock import FakeClock
 
 from stratalog.clock import SystemClock
 from stratalog.objects import (
+    Buffer,
     Create,
     ObjectChangedError,
     ObjectNotFoundError,
@@ -25,8 +26,9 @@ from stratalog.objects import (
     StoreUnavailableError,
 )
 from stratalog.objects.durable import DurableFolders, read_exactly, write_parts
-from stratalog.objects.folder import STREAM_RUN_BYTES, FolderStore
+from stratalog.objects.folder import RUNS_UNDER_WAY, STREAM_RUN_BYTES, FolderStore
 from stratalog.objects.folder_files import LEFTOVER_AGE_MS
+from stratalog.objects.streamed_file import StreamedFile
 
 NOW_MS = SystemClock().now_ms()
 
@@ -118,7 +120,7 @@ class FailingCalls:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int, error: int) -> None:
         self._countdown = number
         self._error = error
-        for name in ("open", "write", "writev", "utime", "fsync", "link", "replace", "mkdir"):
+        for name in ("open", "pwrite", "writev", "utime", "fsync", "link", "replace", "mkdir"):
             monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
 
     @property
@@ -193,6 +195,30 @@ async def test_a_full_disk_leaves_nothing_of_a_stream(
             assert number > 5
             return
     pytest.fail("it never succeeded")
+
+
+async def test_several_runs_of_a_stream_are_written_at_once_but_not_more(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_at_once = threading.Barrier(RUNS_UNDER_WAY)
+    under_way: set[int] = set()
+    real = StreamedFile.write
+
+    def met(self: StreamedFile, run: Sequence[Buffer], position: int) -> None:
+        under_way.add(position)
+        assert len(under_way) <= RUNS_UNDER_WAY
+        all_at_once.wait(30)
+        real(self, run, position)
+        under_way.remove(position)
+
+    async def parts() -> AsyncIterator[bytes]:
+        for number in range(2 * RUNS_UNDER_WAY):
+            yield bytes([number]) * STREAM_RUN_BYTES
+
+    monkeypatch.setattr(StreamedFile, "write", met)
+    size_bytes = 2 * RUNS_UNDER_WAY * STREAM_RUN_BYTES
+    assert await store.put_stream("x", parts()) == size_bytes
+    assert (await store.get("x")).data == b"".join([part async for part in parts()])
 
 
 async def test_a_cancelled_stream_waits_for_the_thread_that_writes(
