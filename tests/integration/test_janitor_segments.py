@@ -289,8 +289,24 @@ async def test_a_segment_that_is_added_during_a_sweep_is_kept(cluster: SegmentCl
     assert await cluster.objects(added) == ALL
 
 
+async def test_a_segment_that_is_added_before_it_is_barred_is_kept(
+    cluster: SegmentCluster,
+) -> None:
+    class AddsAtTheLastMoment:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cluster.control, name)
+
+        async def known_segments(self, ids: Sequence[SegmentId]) -> set[SegmentId]:
+            return set()
+
+    kept = await cluster.segment_objects()
+    assert (await sweeper_of(cluster, control=AddsAtTheLastMoment()).sweep()).deleted == 0
+    assert await cluster.segment_objects() == kept
+    await assert_healthy(cluster)
+
+
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("method", ["next_generation", "known_segments", "delete"])
+@pytest.mark.parametrize("method", ["next_generation", "known_segments", "bar_segments", "delete"])
 async def test_a_crash_of_the_sweeper_is_made_good(
     cluster: SegmentCluster, method: str, after: bool
 ) -> None:
@@ -301,6 +317,8 @@ async def test_a_crash_of_the_sweeper_is_made_good(
     with pytest.raises(DiesError):
         await sweeper_of(cluster, store=store, control=control).sweep()
     await sweeper_of(cluster).sweep()
+    # What was barred already is as good as any other segment whose deletion has begun.
+    await delete(cluster)
     assert await cluster.segment_objects() == kept
     await assert_healthy(cluster)
 

@@ -1,6 +1,7 @@
-"""Comparing three sorted lists: the rows' references, the control plane's objects, the store's.
+"""Comparing sorted lists: the rows' references, the control plane's objects, and what the store has
+of blocks and of split files.
 
-All three are read while the cluster may live, so that a problem is looked at again before it is
+All are read while the cluster may live, so that a problem is looked at again before it is
 believed. Objects are marked before they are deleted and deleted before they are forgotten; the
 second look therefore asks the store first and the control plane second.
 """
@@ -9,7 +10,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from uuid import UUID
 
-from stratalog.block.keys import BLOCKS_PREFIX, block_key, parse_block_key
+from stratalog.block.keys import (
+    BLOCKS_PREFIX,
+    SPLITS_PREFIX,
+    block_key,
+    parse_block_key,
+    parse_split_key,
+)
 from stratalog.checks.merge import Sorted, lowest_id
 from stratalog.checks.partition_check import find_row
 from stratalog.checks.promises import object_is_accounted_for, object_is_whole, row_is_backed
@@ -45,12 +52,13 @@ class ObjectCheck:
         """Hand each object's key and problems to `found`."""
         references = Sorted(self._references.sorted())
         rows = Sorted(self._rows())
-        listed = Sorted(self._listing())
-        while (object_id := await lowest_id(references, rows, listed)) is not None:
+        blocks = Sorted(self._listing(BLOCKS_PREFIX, parse_block_key))
+        splits = Sorted(self._listing(SPLITS_PREFIX, parse_split_key))
+        while (object_id := await lowest_id(references, rows, blocks, splits)) is not None:
             reference = await references.take(object_id)
             row = await rows.take(object_id)
-            info = await listed.take(object_id)
-            if info is None and row is not None and parse_block_key(row.key) is None:
+            info = await blocks.take(object_id) or await splits.take(object_id)
+            if info is None and row is not None and not _is_listed(row.key):
                 info = await self._head(row.key)
             if row is not None and row.marked_ms is None and reference is None:
                 self._counts["objects_without_references"] += 1
@@ -100,9 +108,11 @@ class ObjectCheck:
         page = await self._control.objects(after=before, limit=1)
         return page[0] if page and page[0].object_id == object_id else None
 
-    async def _listing(self) -> AsyncIterator[tuple[ObjectId, ObjectInfo]]:
-        async for info in self._store.list(BLOCKS_PREFIX):
-            object_id = parse_block_key(info.key)
+    async def _listing(
+        self, prefix: str, parse: Callable[[str], ObjectId | None]
+    ) -> AsyncIterator[tuple[ObjectId, ObjectInfo]]:
+        async for info in self._store.list(prefix):
+            object_id = parse(info.key)
             if object_id is None:
                 self._counts["foreign_objects"] += 1
                 continue
@@ -115,6 +125,10 @@ class ObjectCheck:
             return await self._store.head(key)
         except ObjectNotFoundError:
             return None
+
+
+def _is_listed(key: str) -> bool:
+    return (parse_block_key(key) or parse_split_key(key)) is not None
 
 
 def _key_of(object_id: ObjectId, info: ObjectInfo | None) -> str:

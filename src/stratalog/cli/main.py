@@ -6,7 +6,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from stratalog.cli import bench, consume, fsck, group, inspect, produce, segments, topic, up
+from stratalog.cli import (
+    bench,
+    consume,
+    fsck,
+    group,
+    inspect,
+    pipeline,
+    produce,
+    segments,
+    topic,
+    up,
+)
 from stratalog.cli.options import examples, prose
 from stratalog.cli.output import print_error
 from stratalog.errors import StratalogError
@@ -64,6 +75,7 @@ app.command(help=prose(up.up), epilog=up.EPILOG)(up.up)
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(segments.app, name="segments")
+app.add_typer(pipeline.app, name="pipeline")
 app.command(help=prose(produce.produce), epilog=produce.EPILOG)(produce.produce)
 app.command(help=prose(consume.consume), epilog=consume.EPILOG)(consume.consume)
 app.command(help=prose(inspect.inspect), epilog=inspect.EPILOG)(inspect.inspect)

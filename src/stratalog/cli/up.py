@@ -45,6 +45,10 @@ def up(
     partitions: Annotated[
         int | None, typer.Option(min=1, help="Partitions of topics created without a number.")
     ] = None,
+    pipeline: Annotated[
+        bool,
+        typer.Option(help="Convert aged records into segments beside the broker (Spark)."),
+    ] = True,
     config: Config = None,
     overrides: Set = None,
 ) -> None:
@@ -56,6 +60,8 @@ def up(
     flags = [f"broker.listen={listen}"] if listen is not None else []
     if partitions is not None:
         flags.append(f"broker.default_partitions={partitions}")
+    if not pipeline:
+        flags.append("tiering.enabled=false")
     settings = settings_from(
         config, overrides, data=data, objects=objects, control=control, flags=flags
     )
@@ -70,6 +76,7 @@ def up(
 async def _serve(settings: Settings) -> None:
     # Imported late, because the broker pulls in all the rooms below it.
     from stratalog.kafka.broker import Broker
+    from stratalog.pipeline.service import PipelineService
 
     stop = asyncio.Event()
     stop_on_signals(stop)
@@ -86,10 +93,12 @@ async def _serve(settings: Settings) -> None:
         return
     finally:
         giving_up.cancel()
+    service = PipelineService(settings)
+    service.start()
     _greet(broker.address, broker.broker_id, settings)
     await stop.wait()
     say("Stopping: writing out what was accepted. Ctrl-C again stops at once.")
-    await broker.stop()
+    await asyncio.gather(broker.stop(), service.stop())
     say("Stopped.")
 
 

@@ -1,4 +1,4 @@
-"""The sweeper of the remote tier: finds the objects of segments that nobody knows.
+"""The sweeper of the remote tier: takes the objects of segments that nobody knows.
 
 They come from uploads whose segment was given up, and from the pipeline: its workers upload a log
 before the segment is added, and die, or finish when nobody waits for them any more.
@@ -6,33 +6,34 @@ before the segment is added, and die, or finish when nobody waits for them any m
 1. Renew the claim on the store, as the sweeper of blocks does and for the same reasons.
 2. List all that lies below the prefix of the cluster's own segments. Names that are not exactly
    those of segments are left alone, and so is what is young by the store's time.
-3. Check the claim once more, because the listing may have taken long, and bar the segments, a page
-   at a time. In one transaction the control plane leaves out those that it knows, in whatever
-   state, and puts tombstones under the others: whoever is about to add one of them is refused.
-   A tombstone is a segment whose deletion has begun, so the rest is `delete_doomed`'s, which
-   finds it whatever becomes of us.
+3. Bar the segments, a page at a time. In one transaction the control plane leaves out those that
+   it knows, in whatever state, and puts tombstones under the others: whoever is about to add one
+   of them is refused. A tombstone is a segment whose deletion has begun, so that a crash from
+   here on leaves the rest to `delete_doomed`.
+4. Check the claim once more, because the listing may have taken long, and delete what was barred.
 
-Nothing is deleted here. A segment that was added after the listing is known, and left alone; one
-that is added after the deletion finds, on its second look, that its log is gone.
+With their objects gone, tombstones are forgotten like any other segment. Whoever adds one even
+later finds, on a second look, that its log is gone.
 """
 
 import logging
+from collections.abc import Mapping
 
-from stratalog.block.keys import BLOCKS_PREFIX
+from stratalog.block.keys import BLOCKS_PREFIX, SPLITS_PREFIX
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
-from stratalog.errors import CallError
 from stratalog.control.segment_model import SegmentToBar
+from stratalog.errors import CallError
 from stratalog.ids import SegmentId
 from stratalog.janitor.marker import check_claim, renew_claim
 from stratalog.janitor.sweeper import Swept
 from stratalog.objects.store import ObjectStore
-from stratalog.segment.keys import parse_segment_key
+from stratalog.segment.keys import SegmentKey, parse_segment_key
 
 log = logging.getLogger(__name__)
 
 _PAGE = 1000
-"""Segments asked about at once."""
+"""Objects asked about and deleted at once. S3 deletes a thousand in one request."""
 _EVERY = 60
 """One sweep in so many does something. The keys of segments tell no time, so that only a complete
 listing finds anything, at a request for every thousand objects."""
@@ -44,11 +45,12 @@ class SegmentPrefixError(CallError):
 
 def check_segment_prefix(prefix: str) -> None:
     """Raise if a store that also holds blocks cannot have its segments below this prefix."""
-    if prefix.startswith(BLOCKS_PREFIX) or BLOCKS_PREFIX.startswith(prefix):
-        raise SegmentPrefixError(
-            f"remote.prefix {prefix!r} overlaps with {BLOCKS_PREFIX!r}, where the same store has "
-            "its blocks: choose another, or give segments a store of their own (remote.objects)"
-        )
+    for taken, what in ((BLOCKS_PREFIX, "blocks"), (SPLITS_PREFIX, "split files")):
+        if prefix.startswith(taken) or taken.startswith(prefix):
+            raise SegmentPrefixError(
+                f"remote.prefix {prefix!r} overlaps with {taken!r}, where the same store has its "
+                f"{what}: choose another, or give segments a store of their own (remote.objects)"
+            )
 
 
 class SegmentSweeper:
@@ -71,7 +73,7 @@ class SegmentSweeper:
         self._calls = 0
 
     async def sweep(self) -> Swept:
-        """Bar all orphans, now and then; else do nothing. Answers barred ones as deleted."""
+        """Take all orphans, now and then; else do nothing."""
         swept = Swept(examined=0, deleted=0, foreign=0)
         if self._calls % _EVERY == 0:
             swept = await self._sweep()
@@ -81,35 +83,48 @@ class SegmentSweeper:
     async def _sweep(self) -> Swept:
         await renew_claim(self._control, self._store)
         horizon_ms = self._clock.now_ms() - self._orphan_age_ms
-        examined = foreign = barred = 0
-        page: dict[SegmentId, SegmentToBar] = {}
+        examined = foreign = deleted = 0
+        page: dict[str, SegmentKey] = {}
+        last: SegmentId | None = None
         async for info in self._store.list(self._prefix):
             named = parse_segment_key(info.key, self._prefix)
             if named is None:
                 foreign += 1
                 continue
             examined += 1
+            # The objects of one segment follow each other, and must come into the same page: once
+            # it is barred it is known.
+            if len(page) >= _PAGE and named.segment_id != last:
+                deleted += await self._take(page)
             if info.modified_ms <= horizon_ms:
-                page[named.segment_id] = SegmentToBar(
-                    topic_id=named.topic_id,
-                    partition=named.partition,
-                    base_offset=named.base_offset,
-                    key_base=info.key.removesuffix(named.suffix),
-                )
-            if len(page) == _PAGE:
-                barred += await self._bar(page)
-        barred += await self._bar(page)
-        if barred:
-            log.info("The deletion of %d segments that nobody knows has begun.", barred)
-        return Swept(examined=examined, deleted=barred, foreign=foreign)
+                page[info.key] = named
+                last = named.segment_id
+        deleted += await self._take(page)
+        if deleted:
+            log.info("Deleted %d objects of segments that nobody knows.", deleted)
+        return Swept(examined=examined, deleted=deleted, foreign=foreign)
 
-    async def _bar(self, page: dict[SegmentId, SegmentToBar]) -> int:
-        """Empty the page, and put tombstones under those of its segments that have no row."""
+    async def _take(self, page: dict[str, SegmentKey]) -> int:
+        """Empty the page, and delete those of its objects whose segments have no row."""
         candidates = dict(page)
         page.clear()
-        known = await self._control.known_segments([*candidates]) if candidates else set()
-        orphans = {key: segment for key, segment in candidates.items() if key not in known}
-        if not orphans:
-            return 0
-        await check_claim(self._control, self._store)
-        return len(await self._control.bar_segments(orphans))
+        ids = {named.segment_id for named in candidates.values()}
+        known = await self._control.known_segments([*ids]) if ids else set()
+        barred = await self._bar({k: n for k, n in candidates.items() if n.segment_id not in known})
+        orphans = [key for key, named in candidates.items() if named.segment_id in barred]
+        if orphans:
+            await check_claim(self._control, self._store)
+            await self._store.delete(orphans)
+        return len(orphans)
+
+    async def _bar(self, unknown: Mapping[str, SegmentKey]) -> set[SegmentId]:
+        tombstones = {
+            named.segment_id: SegmentToBar(
+                topic_id=named.topic_id,
+                partition=named.partition,
+                base_offset=named.base_offset,
+                key_base=key.removesuffix(named.suffix),
+            )
+            for key, named in unknown.items()
+        }
+        return await self._control.bar_segments(tombstones) if tombstones else set()

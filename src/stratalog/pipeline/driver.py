@@ -28,7 +28,7 @@ from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.loading import load_rows
 from stratalog.pipeline.merge_plan import ClaimedRows, plan_merges
 from stratalog.pipeline.report import Report
-from stratalog.pipeline.select import Reason, Selection, TopicFacts, select
+from stratalog.pipeline.selection import Reason, Selection, TopicFacts, select
 from stratalog.pipeline.split_plan import plan_rewrites, plan_splits
 from stratalog.pipeline.tasks import Effort, Task
 from stratalog.pipeline.units import Unit
@@ -89,6 +89,16 @@ class Driver:
             with suppress(StratalogError):
                 await self._control.save_run(run.run_id, report.to_json(), finished=finished)
         return report
+
+    async def run_until_idle(
+        self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None
+    ) -> Report:
+        """Run again and again, until a run has found nothing to do."""
+        last = total = await self.run(kinds, topics)
+        while not last.did_nothing:
+            last = await self.run(kinds, topics)
+            total.include(last)
+        return total
 
     async def select(
         self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None

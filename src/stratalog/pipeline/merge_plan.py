@@ -7,7 +7,7 @@ from stratalog.control.model import Coordinates
 from stratalog.control.pipeline_model import Claim
 from stratalog.errors import DamagedError
 from stratalog.ids import Offset, TopicId
-from stratalog.pipeline.select import TopicFacts, least_segment_bytes, segment_target_bytes
+from stratalog.pipeline.selection import TopicFacts, least_segment_bytes, segment_target_bytes
 from stratalog.pipeline.tasks import MergeTask, SegmentPlan
 from stratalog.settings import TieringSettings
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from stratalog.clock import Clock, SystemClock
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
+from stratalog.errors import CallError
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
+from stratalog.pipeline.clean import Cleaner
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.tasks import Workplace
@@ -21,6 +23,10 @@ from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import RemoteSettings, Settings
+
+
+class PrivateStoreError(CallError):
+    """The object store cannot be shared with other processes."""
 
 
 def workplace_of(settings: Settings) -> Workplace:
@@ -46,22 +52,49 @@ async def opened_driver(
     clock: Clock | None = None,
     control: ControlPlane | None = None,
     holder: str | None = None,
+    clean: bool = False,
 ) -> AsyncIterator[Driver]:
-    """A driver, ready to run. A control plane that is given is used instead of opened."""
+    """A driver, ready to run. A control plane that is given is used instead of opened; `clean`
+    is for those beside whom no broker's janitor runs."""
     clock = clock or SystemClock()
+    if settings.storage.objects.startswith("memory:"):
+        raise PrivateStoreError(
+            "storage.objects is in the memory of one process, where the pipeline's workers cannot"
+            " reach it: use a folder or a bucket"
+        )
     async with AsyncExitStack() as closing:
         if control is None:
             control = await open_control_plane(settings.storage.control)
             closing.push_async_callback(control.close)
         place = await closing.enter_async_context(opened(workplace_of(settings), clock=clock))
-        finisher = await _finisher(settings, control, place, closing)
+        stores = _segment_stores(settings, place)
+        closing.push_async_callback(stores.close)
+        keys = _key_ring(settings.remote)
+        reader = SegmentReader(stores=stores, keys=keys, settings=settings.remote)
+        closing.push_async_callback(reader.close)
+        cleaner = Cleaner(
+            control=control,
+            store=place.objects,
+            segments=stores,
+            segment_prefix=settings.remote.prefix,
+            settings=settings.janitor,
+            clock=clock,
+        )
         yield Driver(
             control=control,
-            finisher=finisher,
+            finisher=SegmentFinisher(
+                control=control,
+                stores=stores,
+                reader=reader,
+                keys=keys,
+                clock=clock,
+                producer_expiry_ms=settings.janitor.producer_expiry_ms,
+            ),
             open_jobs=open_jobs,
             settings=settings,
             clock=clock,
             holder=holder or here(),
+            clean=cleaner.clean if clean else None,
             effort=lambda: place.effort(0),
         )
 
@@ -71,35 +104,24 @@ def here() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-async def _finisher(
-    settings: Settings, control: ControlPlane, place: OpenWorkplace, closing: AsyncExitStack
-) -> SegmentFinisher:
-    remote = settings.remote
+def _segment_stores(settings: Settings, place: OpenWorkplace) -> SegmentStores:
+    storage = settings.storage
 
     def open_other(url: str) -> ObjectStore:
-        same_kind = url.partition(":")[0] == settings.storage.objects.partition(":")[0]
-        options = settings.storage.object_options if same_kind else {}
-        return open_store(url, options, clock=place.clock)
+        same_kind = url.partition(":")[0] == storage.objects.partition(":")[0]
+        return open_store(url, storage.object_options if same_kind else {}, clock=place.clock)
 
+    return SegmentStores(place.segments, open_other)
+
+
+def _key_ring(remote: RemoteSettings) -> KeyRing:
     keys = KeyRing.load(remote.public_keys, remote.private_keys, remote.encryption_key)
     if keys.active is not None and not keys.can_open(keys.active):
         raise KeyMissingError(
-            f"the pipeline needs the private key {keys.active!r}, too: it encrypts the indexes of a"
-            " segment for the key that its records were encrypted for; add it to"
-            " remote.private_keys"
+            f"the pipeline needs the private key {keys.active!r}, too: the indexes of a segment are"
+            " encrypted with the data key of its records; add it to remote.private_keys"
         )
-    stores = SegmentStores(place.segments, open_other)
-    closing.push_async_callback(stores.close)
-    reader = SegmentReader(stores=stores, keys=keys, settings=remote)
-    closing.push_async_callback(reader.close)
-    return SegmentFinisher(
-        control=control,
-        stores=stores,
-        reader=reader,
-        keys=keys,
-        clock=place.clock,
-        producer_expiry_ms=settings.janitor.producer_expiry_ms,
-    )
+    return keys
 
 
 def _absolute(url: str) -> str:

@@ -5,6 +5,22 @@ from dataclasses import asdict, dataclass, field
 from stratalog.pipeline.tasks import Effort
 
 _SHOWN_ERRORS = 3
+_SUMS = (
+    "merged_partitions",
+    "segments",
+    "merged_bytes",
+    "split_partitions",
+    "split_files",
+    "split_bytes",
+    "rows_removed",
+    "bytes_read",
+    "bytes_written",
+    "requests",
+    "seconds",
+    "elsewhere",
+    "overtaken",
+    "objects_deleted",
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,12 +53,21 @@ class Report:
         self.bytes_written += effort.bytes_written
         self.requests += effort.requests
 
+    def include(self, later: "Report") -> None:
+        """Add what a later run did. What waits is what waited then."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        self.waiting = later.waiting
+        self.failed |= later.failed
+        self.parked += later.parked
+
     def to_json(self) -> dict[str, object]:
         return asdict(self)
 
     @property
     def did_nothing(self) -> bool:
-        return not (self.segments or self.split_files or self.failed)
+        """Whether another run, now, would only do the same again."""
+        return not (self.segments or self.split_files)
 
     def lines(self) -> list[str]:
         """Five lines at the most, plus one for each of the first failures."""

@@ -1,8 +1,9 @@
 """What an executor does with a task. Plain and synchronous, for any Python worker process."""
 
-import asyncio
 import os
 from dataclasses import replace
+
+import uvloop
 
 from stratalog.clock import Clock, SystemClock
 from stratalog.ids import Entropy
@@ -16,7 +17,7 @@ from stratalog.pipeline.workplace import opened
 def run_task(task: Task, workplace: Workplace) -> TaskDone:
     """Read, check, sort and write what the task says. It raises only if nothing can be done."""
     keep_freed_memory(one_pool=True)
-    return asyncio.run(run_in_loop(task, workplace))
+    return uvloop.run(run_in_loop(task, workplace))
 
 
 async def run_in_loop(

@@ -8,6 +8,7 @@ JVM has ended; the Python workers, which the JVM tells to end first, follow with
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,7 @@ from stratalog.pipeline.spark_conf import (
     Place,
     SparkOptions,
     classic_conf,
+    jvm_conf,
     place_of,
     runtime_conf,
 )
@@ -44,7 +46,8 @@ from stratalog.pipeline.spark_conf import (
 log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 20.0
-_TAIL_LINES = 15
+_SAID_LINES = 8
+_TELLING = re.compile(r"error|exception", re.I)
 _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit for the program that it starts."""
 _CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
@@ -95,7 +98,7 @@ class OpenSpark:
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit has started this program, and with it the JVM. Then the master is None."""
+    """Whether spark-submit has started this program, and its JVM. Then the master is None."""
     return _GATEWAY_VARIABLE in os.environ
 
 
@@ -132,15 +135,21 @@ def _connect(options: SparkOptions) -> OpenSpark:
 def _start(options: SparkOptions, place: Place) -> OpenSpark:
     if SparkContext._active_spark_context is not None:
         raise SparkStartError("this process has a Spark session already: close it first")
-    folder = Path(tempfile.mkdtemp(prefix="stratalog-spark-"))
+    with _environment(_variables(options, place)):
+        if place is Place.SUBMITTED:
+            session = _start_context(_submitted_conf(options), None, None)
+            return OpenSpark(session=session, jobs=ClassicJobs(session), place=place)
+        return _start_jvm(options, place, Path(tempfile.mkdtemp(prefix="stratalog-spark-")))
+
+
+def _start_jvm(options: SparkOptions, place: Place, folder: Path) -> OpenSpark:
     try:
-        with _environment(_variables(options, place)):
-            if place is Place.SUBMITTED:
-                process, conf = None, _submitted_conf(options, folder)
-            else:
-                conf = SparkConf(loadDefaults=False).setAll(list(_conf(options, folder).items()))
-                process = _launch_jvm(conf, folder)
-            session = _start_context(conf, process, folder)
+        log4j = folder / "log4j2.properties"
+        log4j.write_text(LOG4J)
+        settings = classic_conf(options) | jvm_conf(options, log4j)
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        process = _launch_jvm(conf, folder)
+        session = _start_context(conf, process, folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -149,17 +158,11 @@ def _start(options: SparkOptions, place: Place) -> OpenSpark:
     )
 
 
-def _conf(options: SparkOptions, folder: Path) -> dict[str, str]:
-    log4j = folder / "log4j2.properties"
-    log4j.write_text(LOG4J)
-    return classic_conf(options, log4j)
-
-
-def _submitted_conf(options: SparkOptions, folder: Path) -> SparkConf:
+def _submitted_conf(options: SparkOptions) -> SparkConf:
     """What spark-submit was told goes before what we think best."""
     SparkContext._ensure_initialized()
     conf = SparkConf(_jvm=SparkContext._jvm)
-    for key, value in _conf(options, folder).items():
+    for key, value in classic_conf(options).items():
         conf.setIfMissing(key, value)
     return conf.setAll(list(options.conf.items()))
 
@@ -204,25 +207,25 @@ def _launch_jvm(conf: SparkConf, folder: Path) -> subprocess.Popen[bytes]:
             launch = cast(Any, launch_gateway)  # Spark gives no types for it.
             gateway = launch(conf, {"stdout": printed, "stderr": printed})
         except PySparkException as error:
-            raise SparkStartError(f"Spark's JVM ended at once: {_tail(folder)}") from error
+            raise SparkStartError(f"Spark's JVM ended at once: {_said(folder)}") from error
     SparkContext._ensure_initialized(gateway=gateway)
     process: subprocess.Popen[bytes] = gateway.proc
     return process
 
 
 def _start_context(
-    conf: SparkConf, process: subprocess.Popen[bytes] | None, folder: Path
+    conf: SparkConf, process: subprocess.Popen[bytes] | None, folder: Path | None
 ) -> SparkSession:
     try:
         return SparkSession(SparkContext(conf=conf))
     except BaseException as error:
-        reason = _tail(folder) if process is not None else ""
+        said = f"\n{_said(folder)}" if folder is not None else ""
         if process is not None:
             _end_jvm(process)
         if not isinstance(error, Exception):
             raise
         log.debug("Spark did not start", exc_info=True)
-        raise SparkStartError(f"Spark did not start: {_first_line(error)}\n{reason}") from error
+        raise SparkStartError(f"Spark did not start: {_first_line(error)}{said}") from error
 
 
 def _stop_context(context: SparkContext) -> None:
@@ -256,9 +259,11 @@ def _log_file(folder: Path) -> Path:
     return folder / "spark.log"
 
 
-def _tail(folder: Path) -> str:
+def _said(folder: Path) -> str:
+    """What matters of what was printed: Spark follows some of its errors by pages of usage."""
     lines = _log_file(folder).read_text(errors="replace").splitlines()
-    return "\n".join(lines[-_TAIL_LINES:]) or "it printed nothing"
+    telling = [line for line in lines if _TELLING.search(line)][:_SAID_LINES]
+    return "\n".join(telling or lines[-_SAID_LINES:]) or "it printed nothing"
 
 
 def _first_line(error: Exception) -> str:

@@ -110,28 +110,30 @@ def runtime_conf(options: SparkOptions) -> dict[str, str]:
     return conf
 
 
-def classic_conf(options: SparkOptions, log4j: Path) -> dict[str, str]:
-    """All settings of a session with a JVM on this side."""
+def classic_conf(options: SparkOptions) -> dict[str, str]:
+    """The settings of a session with a JVM on this side."""
     place = place_of(options.master)
     conf = {**_RUNTIME, **_CLASSIC, "spark.app.name": options.app_name}
     conf["spark.ui.enabled"] = str(options.ui).lower()
-    java_options = [f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
     if options.master is not None:
         conf["spark.master"] = options.master
     if place is Place.LOCAL:
         conf |= _LOOPBACK | {"spark.master": _with_attempts(options.master or "")}
-        java_options.append(SMALL_JVM)
     if options.preload or (options.preload is None and place is Place.LOCAL):
         conf["spark.python.daemon.module"] = DAEMON_MODULE
     if options.archives:
         conf["spark.archives"] = ",".join(options.archives)
     if options.py_files:
         conf["spark.submit.pyFiles"] = ",".join(options.py_files)
-    conf |= options.conf
-    if place is not Place.SUBMITTED:
-        theirs = options.conf.get(_JAVA_OPTIONS, "")
-        conf[_JAVA_OPTIONS] = " ".join([*java_options, theirs]).rstrip()
-    return conf
+    return conf | dict(options.conf)
+
+
+def jvm_conf(options: SparkOptions, log4j: Path) -> dict[str, str]:
+    """The settings of a JVM that we start ourselves. The user's own options come after ours."""
+    ours = [f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
+    if place_of(options.master) is Place.LOCAL:
+        ours.append(SMALL_JVM)
+    return {_JAVA_OPTIONS: " ".join([*ours, options.conf.get(_JAVA_OPTIONS, "")]).rstrip()}
 
 
 def _with_attempts(master: str) -> str:

@@ -4,13 +4,15 @@ Two kinds of objects hold such rows, and they are read differently:
 
 - Small ones, most of them blocks, each with rows of many partitions. They are read whole, one
   after the other in the order of their commits, until they make up one split file: a request per
-  object. One that is larger than all that came after it stays, so that whatever is copied again
-  ends up in a file of at least twice its size.
+  object.
 - Large ones, split files all of them. A partition gets some rows in each. Where those become many,
   the files are read together and cut by ranges of partitions, each of which makes a new one: a
   request per old and new file. Then every partition has one run of rows, in one file.
 
-What a pass leaves behind has few rows or large ones, so the passes come to an end.
+Either way an old piece stays until several times its size has come after it. So the pieces of a
+partition are few of each size, and a byte is copied once for each size that its piece had: as
+often as the logarithm of what comes together. What a pass leaves behind has few rows or large
+ones, so the passes come to an end.
 """
 
 from collections import defaultdict
@@ -22,12 +24,14 @@ from stratalog.control.model import Coordinates
 from stratalog.control.pipeline_model import ClaimToken
 from stratalog.ids import ObjectId, TopicId, TopicPartition
 from stratalog.pipeline.merge_plan import ClaimedRows
-from stratalog.pipeline.select import SMALL_PART, TopicFacts
+from stratalog.pipeline.selection import SMALL_PART, TopicFacts
 from stratalog.pipeline.tasks import SplitPlan, SplitTask
 from stratalog.settings import TieringSettings
 
 _LARGE_PART = 8
 """An object is large if the rows to be moved out of it make more than this part of a file."""
+_FAN_IN = 4
+"""A piece is copied again when so many times its size has come after it."""
 _MANY_PART = 2
 """Rows in large objects are many if they make more than this part of what a partition may have:
 the rest is for rows in small ones."""
@@ -53,7 +57,7 @@ def plan_splits(
     objects, parts = _by_object(claimed, topics)
     small = [rows for rows in objects if not _is_large(rows, settings)]
     large = [rows for rows in objects if _is_large(rows, settings)]
-    groups = _newer_than_large(small)[: settings.splitter_max_files_per_run]
+    groups = _outgrown(small)[: settings.splitter_max_files_per_run]
     files = [
         *_files(groups, settings.split_file_bytes),
         *_files(_scattered(large, settings), settings.split_file_bytes),
@@ -109,14 +113,14 @@ def _is_large(rows: Sequence[Coordinates], settings: TieringSettings) -> bool:
     return _bytes(rows) * _LARGE_PART > settings.split_file_bytes
 
 
-def _newer_than_large(objects: Sequence[list[Coordinates]]) -> Sequence[list[Coordinates]]:
-    """Without those at the front that are larger than all behind them."""
-    behind_bytes = sum(_bytes(rows) for rows in objects)
-    for at, rows in enumerate(objects):
+def _outgrown(pieces: Sequence[list[Coordinates]]) -> Sequence[list[Coordinates]]:
+    """Without those at the front behind which there is not enough yet."""
+    behind_bytes = sum(_bytes(rows) for rows in pieces)
+    for at, rows in enumerate(pieces):
         size_bytes = _bytes(rows)
         behind_bytes -= size_bytes
-        if size_bytes <= behind_bytes:
-            return objects[at:]
+        if size_bytes * _FAN_IN <= behind_bytes:
+            return pieces[at:]
     return ()
 
 
@@ -124,12 +128,24 @@ def _scattered(
     objects: Iterable[Sequence[Coordinates]], settings: TieringSettings
 ) -> list[list[Coordinates]]:
     """The rows in large objects of each partition that has many, and of those that come along."""
-    by_partition = _by_partition(row for rows in objects for row in rows)
-    runs = {key: _longest_run(rows) for key, rows in by_partition.items()}
-    runs = {key: run for key, run in runs.items() if len(run) >= SMALL_PART * rows_needed(run)}
-    if not any(len(run) * _MANY_PART > settings.max_rows for run in runs.values()):
+    found = _by_partition(row for rows in objects for row in rows)
+    if not any(len(rows) * _MANY_PART > settings.max_rows for rows in found.values()):
         return []
-    return [run for _, run in sorted(runs.items()) if len(run) * _SOME_PART > settings.max_rows]
+    runs = [_newest_pieces(rows) for _, rows in sorted(found.items())]
+    return [
+        run
+        for run in runs
+        if len(run) * _SOME_PART > settings.max_rows and len(run) >= SMALL_PART * rows_needed(run)
+    ]
+
+
+def _newest_pieces(rows: Iterable[Coordinates]) -> list[Coordinates]:
+    """Of a partition's rows those that are worth another copy: without the full ones at their
+    front, and those behind which there is not enough yet."""
+    run = _longest_run(rows)
+    full = [at for at, row in enumerate(run) if row.byte_size * SMALL_PART > MAX_ROW_BYTES]
+    pieces = _outgrown([[row] for row in run[full[-1] + 1 if full else 0 :]])
+    return [row for [row] in pieces]
 
 
 def _files(groups: Iterable[Sequence[Coordinates]], file_bytes: int) -> Iterator[list[Coordinates]]:

@@ -22,7 +22,15 @@ from stratalog.control.model import CommitOutcome, PartitionState, Span, Topic
 from stratalog.control.open import open_control_plane
 from stratalog.control.pipeline_model import UnitKind
 from stratalog.control.plane import ControlPlane
-from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicPartition, uuid7
+from stratalog.ids import (
+    NO_PRODUCER,
+    BrokerId,
+    ObjectId,
+    Offset,
+    PartitionIndex,
+    TopicPartition,
+    uuid7,
+)
 from stratalog.janitor.marker import claim_store
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor, StepOutcome
@@ -137,12 +145,17 @@ class Lab:
 
     # Writing.
 
-    async def write(self, topic: Topic, counts: Mapping[int, Sequence[int]]) -> SealedBlock:
+    async def write(
+        self, topic: Topic, counts: Mapping[int, Sequence[int]], *, producer: int = NO_PRODUCER
+    ) -> SealedBlock:
         """Commit a block with batches of so many records per partition."""
-        return await self.write_both([(topic, counts)])
+        return await self.write_both([(topic, counts)], producer=producer)
 
     async def write_both(
-        self, wanted: Sequence[tuple[Topic, Mapping[int, Sequence[int]]]]
+        self,
+        wanted: Sequence[tuple[Topic, Mapping[int, Sequence[int]]]],
+        *,
+        producer: int = NO_PRODUCER,
     ) -> SealedBlock:
         """Commit a block with batches of several topics."""
         values = [
@@ -152,7 +165,7 @@ class Lab:
             for records in batches
         ]
         block = OpenBlock()
-        block.add([_entry(*one) for one in values])
+        block.add([_entry(*one, producer) for one in values])
         now_ms = SystemClock().now_ms()
         sealed = seal(
             block, object_id=ObjectId(uuid7(now_ms)), broker_id=BrokerId(1), created_ms=now_ms
@@ -185,6 +198,7 @@ class Lab:
         *,
         control: ControlPlane | None = None,
         clock: Clock | None = None,
+        clean: bool = False,
     ) -> AsyncIterator[Driver]:
         opened = opened_driver(
             self.settings,
@@ -192,14 +206,19 @@ class Lab:
             control=control or self.control,
             clock=clock,
             holder="test",
+            clean=clean,
         )
         async with opened as driver:
             yield driver
 
     async def run(
-        self, jobs: LocalJobs | None = None, kinds: Sequence[UnitKind] = BOTH, **rest: ControlPlane
+        self,
+        jobs: LocalJobs | None = None,
+        kinds: Sequence[UnitKind] = BOTH,
+        *,
+        control: ControlPlane | None = None,
     ) -> Report:
-        async with self.driver(jobs, **rest) as driver:
+        async with self.driver(jobs, control=control) as driver:
             return await driver.run(kinds)
 
     async def clean(self) -> list[StepOutcome]:
@@ -238,10 +257,7 @@ class Lab:
 
     async def check(self, topic: Topic) -> None:
         """Every record that was not deleted is there, once, at its offset, whatever holds it."""
-        stores = SegmentStores(self.store, lambda url: self.store)
-        remote = self.settings.remote
-        keys = KeyRing.load(remote.public_keys, remote.private_keys, remote.encryption_key)
-        reader = SegmentReader(stores=stores, keys=keys, settings=remote)
+        reader = self.segment_reader()
         blocks = BlockReader(store=self.store, cache=FreshBlocks(0))
         tiers = Tiers(blocks=blocks, segments=reader)
         for partition in range(topic.partition_count):
@@ -253,6 +269,12 @@ class Lab:
             wanted = dict(enumerate(self.written[key]))
             assert found == {o: v for o, v in wanted.items() if o >= self.deleted[key]}
         await reader.close()
+
+    def segment_reader(self) -> SegmentReader:
+        stores = SegmentStores(self.store, lambda url: self.store)
+        remote = self.settings.remote
+        keys = KeyRing.load(remote.public_keys, remote.private_keys, remote.encryption_key)
+        return SegmentReader(stores=stores, keys=keys, settings=remote)
 
     async def _read(self, tiers: Tiers, state: PartitionState) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
@@ -299,9 +321,15 @@ def _key(topic: Topic, partition: int) -> TopicPartition:
     return TopicPartition(topic.id, PartitionIndex(partition))
 
 
-def _entry(topic: Topic, partition: int, values: Sequence[bytes]) -> EntryBatch:
+def _entry(topic: Topic, partition: int, values: Sequence[bytes], producer: int) -> EntryBatch:
     now_ms = SystemClock().now_ms()
-    data = build_batch([Record(n, now_ms, b"key", value) for n, value in enumerate(values)])
+    idempotent = producer != NO_PRODUCER
+    data = build_batch(
+        [Record(n, now_ms, b"key", value) for n, value in enumerate(values)],
+        producer_id=producer,
+        producer_epoch=0 if idempotent else -1,
+        base_sequence=0 if idempotent else -1,
+    )
     return EntryBatch(
         topic_id=topic.id,
         topic_name=topic.name,

@@ -28,8 +28,14 @@ from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.pipeline import workplace
 from stratalog.pipeline.bins import Bin, BinFailed, BinOutcome
+from stratalog.pipeline.cost import cost_of
 from stratalog.pipeline.job_errors import JobFailedError
+from stratalog.pipeline.open import PrivateStoreError
 from stratalog.pipeline.tasks import MergeTask, Task
+from stratalog.segment.epoch_checkpoint import decode_checkpoint
+from stratalog.segment.errors import KeyMissingError
+from stratalog.segment.model import IndexKind
+from stratalog.segment.producer_snapshot import decode_snapshot
 from stratalog.settings import HOUR_MS, RemoteSettings, TieringSettings
 from stratalog.testing.clock import ManualClock
 
@@ -135,7 +141,8 @@ async def test_partitions_with_few_pieces_come_along_only_if_another_has_many(la
     for _ in range(PATIENT.max_rows):
         await lab.write(topic, {0: [1], 1: [1]})
     assert (await lab.run()).split_files == 0
-    await lab.write(topic, {0: [1]})
+    for _ in range(3):
+        await lab.write(topic, {0: [1]})
     assert (await lab.run()).split_partitions == 2
 
 
@@ -184,6 +191,73 @@ async def test_a_plan_claims_and_changes_nothing(lab: Lab) -> None:
     assert set(watched.calls) == {"topics", "aged_partitions", "partitions", "find_batches"}
 
 
+@pytest.mark.parametrize("tiering", [EAGER, PATIENT])
+async def test_the_cost_of_a_plan_is_what_the_run_then_costs(
+    lab: Lab, tiering: TieringSettings
+) -> None:
+    using(lab, tiering)
+    topic = await lab.topic(3)
+    await lab.fill(topic)
+    async with lab.driver() as driver:
+        cost = cost_of((await driver.plan()).tasks)
+        report = await driver.run()
+    assert cost.bytes == report.merged_bytes + report.split_bytes
+    assert (cost.segments, cost.split_files) == (report.segments, report.split_files)
+    assert cost.rows_removed == report.rows_removed
+    assert cost.read_requests + cost.write_requests == report.requests
+    assert cost.merged_partitions == report.merged_partitions
+    assert cost.split_partitions == report.split_partitions
+
+
+async def test_a_run_without_brokers_deletes_what_nobody_needs_any_more(lab: Lab) -> None:
+    topic = await lab.topic()
+    await lab.fill(topic)
+    async with lab.driver(clean=True) as driver:
+        report = await driver.run()
+    assert report.objects_deleted == 6
+    assert await lab.keys("blocks/") == []
+    await lab.check(topic)
+
+
+async def test_to_clean_in_vain_does_not_fail_a_run(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = await lab.topic()
+    await lab.fill(topic)
+    watched = Interposed(lab.control)
+    watched.errors["marked_objects"] = ControlUnavailableError("made to fail")
+    async with lab.driver(control=watched.as_control(), clean=True) as driver:
+        assert (await driver.run()).segments == 2
+    assert "keep their space" in caplog.text
+
+
+async def test_a_store_in_memory_is_refused(lab: Lab) -> None:
+    storage = replace(lab.settings.storage, objects="memory:")
+    lab.settings = replace(lab.settings, storage=storage)
+    with pytest.raises(PrivateStoreError):
+        await lab.run()
+
+
+async def test_a_key_that_opens_nothing_is_told_before_anything_is_done(lab: Lab) -> None:
+    keys = {"key": str(GOLDEN / "test-only-public.pem")}
+    remote = RemoteSettings(encryption_key="key", public_keys=keys)
+    lab.settings = replace(lab.settings, remote=remote)
+    with pytest.raises(KeyMissingError, match="private key 'key'"):
+        await lab.run()
+    assert await lab.control.runs(limit=1) == []
+
+
+async def test_runs_go_on_until_nothing_is_left(lab: Lab) -> None:
+    using(lab, replace(EAGER, max_batches_per_run=6))
+    topic = await lab.topic(3)
+    await lab.fill(topic)
+    async with lab.driver() as driver:
+        report = await driver.run_until_idle()
+    assert report.segments == 3
+    assert report.waiting == {}
+    assert len(await lab.control.runs(limit=10)) == 4
+
+
 async def test_a_run_is_in_the_history_with_its_report(lab: Lab) -> None:
     topic = await lab.topic()
     await lab.fill(topic)
@@ -211,6 +285,29 @@ async def test_compressed_and_encrypted_segments_are_finished_and_read(lab: Lab)
         await lab.fill(topic)
         assert (await lab.run()).segments == 2
     await lab.check(topic)
+
+
+async def test_each_segment_knows_the_epochs_and_producers_up_to_its_end(lab: Lab) -> None:
+    topic = await lab.topic(1, segment_bytes="400")
+    for producer in (7, 8):
+        await lab.write(topic, {0: [4]}, producer=producer)
+        await lab.write(topic, {0: [4]})
+    for producer in (9, 10):
+        await lab.run()
+        await lab.write(topic, {0: [4]}, producer=producer)
+    segments = await lab.control.segments(TopicPartition(topic.id, PartitionIndex(0)), limit=10)
+    assert len(segments) > 2
+    reader = lab.segment_reader()
+    known = []
+    for segment in segments:
+        snapshot = await reader.index(segment, IndexKind.PRODUCER_SNAPSHOT)
+        known.append([entry.producer_id for entry in decode_snapshot(snapshot)])
+        epochs = await reader.index(segment, IndexKind.LEADER_EPOCH)
+        assert decode_checkpoint(epochs) == [(0, 0)]
+    await reader.close()
+    assert known[0][0] == 7
+    assert known[-1] == [7, 8, 9]
+    assert known == sorted(known, key=len)
 
 
 async def test_a_partition_that_starts_inside_a_row_is_converted(lab: Lab) -> None:
@@ -313,6 +410,7 @@ async def test_a_control_plane_that_fails_once_parks_nobody(lab: Lab, method: st
     watched.errors[method] = ControlUnavailableError("made to fail")
     report = await lab.run(control=watched.as_control())
     assert report.parked == []
+    assert await lab.control.unchained_segments(older_than_ms=0, limit=10) == []
     await lab.run()
     assert [await lab.segments(topic, p) for p in range(2)] == [[(0, 24)]] * 2
     await lab.check_clean()

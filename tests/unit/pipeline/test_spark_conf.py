@@ -4,10 +4,12 @@ import pytest
 
 from stratalog.pipeline.spark_conf import (
     DAEMON_MODULE,
+    SMALL_JVM,
     BadMasterError,
     Place,
     SparkOptions,
     classic_conf,
+    jvm_conf,
     place_of,
     runtime_conf,
 )
@@ -53,46 +55,52 @@ def test_a_master_that_leads_nowhere_is_refused(master: str) -> None:
 def test_local_tasks_are_tried_twice_unless_the_master_says_how_often(
     master: str, given_to_spark: str
 ) -> None:
-    assert classic_conf(SparkOptions(master=master), LOG4J)["spark.master"] == given_to_spark
+    assert classic_conf(SparkOptions(master=master))["spark.master"] == given_to_spark
 
 
 def test_a_local_session_is_private_quiet_and_quick() -> None:
-    conf = classic_conf(SparkOptions(master="local[2]"), LOG4J)
+    conf = classic_conf(SparkOptions(master="local[2]"))
     assert conf["spark.driver.bindAddress"] == "127.0.0.1"
     assert conf["spark.ui.enabled"] == "false"
     assert conf["spark.python.unix.domain.socket.enabled"] == "true"
     assert conf["spark.python.daemon.module"] == DAEMON_MODULE
-    assert "-Dlog4j2.configurationFile=file:///tmp/log4j2.properties" in conf[JAVA_OPTIONS]
+
+
+def test_a_jvm_of_ours_logs_where_it_is_told_and_starts_small_if_local() -> None:
+    local = jvm_conf(SparkOptions(master="local[2]"), LOG4J)[JAVA_OPTIONS]
+    cluster = jvm_conf(SparkOptions(master="spark://h:1"), LOG4J)[JAVA_OPTIONS]
+    assert cluster == "-Dlog4j2.configurationFile=file:///tmp/log4j2.properties"
+    assert local == f"{cluster} {SMALL_JVM}"
 
 
 def test_a_cluster_is_not_told_to_listen_on_the_loopback_interface() -> None:
-    conf = classic_conf(SparkOptions(master="spark://host:7077"), LOG4J)
+    conf = classic_conf(SparkOptions(master="spark://host:7077"))
     assert "spark.driver.bindAddress" not in conf
     assert "spark.python.daemon.module" not in conf
 
 
 @pytest.mark.parametrize(("master", "preload"), [("local[2]", False), ("spark://h:1", True)])
 def test_preloading_can_be_switched(master: str, preload: bool) -> None:
-    conf = classic_conf(SparkOptions(master=master, preload=preload), LOG4J)
+    conf = classic_conf(SparkOptions(master=master, preload=preload))
     assert ("spark.python.daemon.module" in conf) is preload
 
 
 def test_what_the_user_sets_wins() -> None:
     wish = {"spark.ui.enabled": "true", "spark.sql.adaptive.enabled": "true"}
     options = SparkOptions(master="local[2]", conf=wish)
-    assert wish.items() <= classic_conf(options, LOG4J).items()
+    assert wish.items() <= classic_conf(options).items()
     assert wish.items() <= runtime_conf(options).items()
 
 
 def test_java_options_of_the_user_come_after_ours() -> None:
     options = SparkOptions(master="local[2]", conf={JAVA_OPTIONS: "-XX:+UseG1GC"})
-    given = classic_conf(options, LOG4J)[JAVA_OPTIONS]
+    given = jvm_conf(options, LOG4J)[JAVA_OPTIONS]
     assert given.startswith("-Dlog4j2")
     assert given.endswith(" -XX:+UseG1GC")
 
 
 def test_under_spark_submit_the_master_and_the_jvm_are_not_ours_to_set() -> None:
-    conf = classic_conf(SparkOptions(master=None), LOG4J)
+    conf = classic_conf(SparkOptions(master=None))
     assert "spark.master" not in conf
     assert JAVA_OPTIONS not in conf
 
@@ -101,7 +109,7 @@ def test_what_executors_need_is_shipped() -> None:
     options = SparkOptions(
         master="spark://h:1", archives=["a.tar.gz#environment"], py_files=["b.zip", "c.py"]
     )
-    conf = classic_conf(options, LOG4J)
+    conf = classic_conf(options)
     assert conf["spark.archives"] == "a.tar.gz#environment"
     assert conf["spark.submit.pyFiles"] == "b.zip,c.py"
 

@@ -1,0 +1,379 @@
+"""`stratalog pipeline`: convert aged records into segments, see how far that is, and steer it.
+
+It needs the control plane and the object store, and no broker.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from stratalog.cli.control import opened_control, topic_named
+from stratalog.cli.options import (
+    Config,
+    Control,
+    Data,
+    Json,
+    Objects,
+    Set,
+    examples,
+    settings_from,
+)
+from stratalog.cli.output import counted, note, print_json, say
+from stratalog.cli.topic import Topic, parse_pairs
+from stratalog.clock import SystemClock
+from stratalog.ids import PartitionIndex
+from stratalog.settings import Settings
+
+if TYPE_CHECKING:
+    from stratalog.control.pipeline_model import Run, UnitKind
+    from stratalog.control.plane import ControlPlane
+    from stratalog.ids import TopicId
+    from stratalog.pipeline.report import Report
+    from stratalog.pipeline.spark_conf import SparkOptions
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Convert aged records into segments, see how far that is, and steer it.",
+    epilog=examples(
+        "stratalog pipeline run",
+        "stratalog pipeline run --dry-run",
+        "stratalog pipeline status orders",
+        "stratalog pipeline trigger orders",
+        "stratalog pipeline history --limit 5",
+    ),
+)
+
+
+class Only(StrEnum):
+    MERGE = "merge"
+    SPLIT = "split"
+
+
+@app.command(
+    epilog=examples(
+        "stratalog pipeline run",
+        "stratalog pipeline run --until-idle --topic orders",
+        "stratalog pipeline run --dry-run",
+        "stratalog pipeline run --master spark://host:7077 --archive env.tar.gz#env",
+        "stratalog pipeline run --master sc://host:15002 --config broker.toml",
+    )
+)
+def run(
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic. Repeatable."),
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where the jobs run: local[*], spark://host:port, sc://host:port, yarn. Not given:"
+            " tiering.master.",
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark. Repeatable."),
+    ] = None,
+    archives: Annotated[
+        list[str] | None,
+        typer.Option("--archive", metavar="FILE", help="A packed environment for executors."),
+    ] = None,
+    py_files: Annotated[
+        list[str] | None,
+        typer.Option("--py-file", metavar="FILE", help="A Python file, zip or wheel for them."),
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option("--python", metavar="PATH", help="The Python of executors.")
+    ] = None,
+    only: Annotated[
+        Only | None, typer.Option(help="Only merge into segments, or only split.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be done, and its cost.")
+    ] = False,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="Run again until there is nothing left to do.")
+    ] = False,
+    clean: Annotated[
+        bool,
+        typer.Option(
+            help="Delete what nobody needs any more. Brokers do that, too, in their time."
+        ),
+    ] = True,
+    data: Data = None,
+    objects: Objects = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
+    json: Json = False,
+) -> None:
+    """Convert what has aged, once: plan, claim, execute, commit, clean.
+
+    Any number of runs may go on at the same time, beside brokers or without: they share the work.
+    One that is ended anywhere costs nothing but its time.
+    """
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
+    options = _spark_options(settings, master, conf, archives, py_files, python)
+    kinds = _kinds(only)
+    if dry_run:
+        asyncio.run(_show_plan(settings, kinds, topics, json=json))
+        return
+    report = asyncio.run(
+        run_pipeline(settings, options, kinds, topics, until_idle=until_idle, clean=clean)
+    )
+    print_report(report, json=json)
+
+
+def print_report(report: "Report", *, json: bool) -> None:
+    if json:
+        print_json(report.to_json())
+    else:
+        for line in report.lines():
+            say(escape(line))
+    if report.failed:
+        raise typer.Exit(1)
+
+
+def _kinds(only: Only | None) -> "Sequence[UnitKind]":
+    from stratalog.control.pipeline_model import UnitKind
+
+    return tuple(UnitKind) if only is None else [UnitKind(only.value)]
+
+
+def _spark_options(
+    settings: Settings,
+    master: str | None,
+    conf: Sequence[str] | None,
+    archives: Sequence[str] | None,
+    py_files: Sequence[str] | None,
+    python: str | None,
+) -> "SparkOptions":
+    from stratalog.pipeline.spark_conf import SparkOptions, place_of
+
+    master = master or settings.tiering.master
+    place_of(master)  # A wrong one is told before anything is claimed.
+    return SparkOptions(
+        master=master,
+        app_name="stratalog pipeline",
+        conf=dict(parse_pairs(conf, "--conf")),
+        archives=archives or (),
+        py_files=py_files or (),
+        python=python,
+    )
+
+
+async def run_pipeline(
+    settings: Settings,
+    options: "SparkOptions",
+    kinds: "Sequence[UnitKind]",
+    topics: Sequence[str] | None,
+    *,
+    until_idle: bool = False,
+    clean: bool = True,
+) -> "Report":
+    # Imported late: --help should not wait for databases and object stores.
+    from stratalog.cli.pipeline_bars import Bars
+    from stratalog.pipeline.open import opened_driver, workplace_of
+    from stratalog.pipeline.spark_jobs import SparkJobs
+
+    bars = Bars()
+    spark = SparkJobs(options, workplace_of(settings), clock=SystemClock(), listener=bars)
+    async with opened_control(settings) as control:
+        for topic in topics or ():
+            await topic_named(control, topic)
+        opened = opened_driver(
+            settings, lambda: bars.announced(spark.open), control=control, clean=clean
+        )
+        try:
+            async with opened as driver:
+                with bars.shown():
+                    runs = driver.run_until_idle if until_idle else driver.run
+                    return await runs(kinds, topics)
+        finally:
+            await spark.close()
+
+
+async def _show_plan(
+    settings: Settings, kinds: "Sequence[UnitKind]", topics: Sequence[str] | None, *, json: bool
+) -> None:
+    from stratalog.pipeline.cost import cost_of
+    from stratalog.pipeline.open import opened_driver, workplace_of
+    from stratalog.pipeline.spark_conf import SparkOptions
+    from stratalog.pipeline.spark_jobs import SparkJobs
+
+    spark = SparkJobs(SparkOptions(master=None), workplace_of(settings), clock=SystemClock())
+    async with opened_control(settings) as control:
+        for topic in topics or ():
+            await topic_named(control, topic)
+        async with opened_driver(settings, spark.open, control=control) as driver:
+            plan = await driver.plan(kinds, topics)
+    cost = cost_of(plan.tasks)
+    waiting = {reason.value: len(found) for reason, found in plan.selection.waiting.items()}
+    if json:
+        print_json({**cost.to_json(), "waiting": waiting})
+        return
+    for line in cost.lines():
+        say(escape(line))
+    left = [f"{counted(count, 'partition')} {reason}" for reason, count in waiting.items()]
+    say(escape(f"leave   {', '.join(left) or 'nothing'}"))
+    note("Nothing is changed: this was a dry run.")
+
+
+@app.command(
+    epilog=examples("stratalog pipeline status", "stratalog pipeline status orders --json")
+)
+def status(
+    topic: Annotated[
+        str | None, typer.Argument(help="Only this topic, partition by partition.")
+    ] = None,
+    data: Data = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
+    json: Json = False,
+) -> None:
+    """Show what is converted, what waits for how long, and what is parked."""
+    from stratalog.cli.pipeline_status import print_statuses
+
+    settings = settings_from(config, overrides, data=data, control=control)
+    statuses = asyncio.run(_statuses(settings, topic))
+    if json:
+        print_json(statuses)
+    else:
+        print_statuses(statuses, partitions=topic is not None)
+
+
+async def _statuses(settings: Settings, topic: str | None) -> list[dict[str, object]]:
+    from stratalog.cli.pipeline_status import status_json
+    from stratalog.pipeline.driver import topic_facts
+
+    async with opened_control(settings) as control:
+        topics = await control.topics() if topic is None else [await topic_named(control, topic)]
+        facts = {each.id: topic_facts(each, settings) for each in topics}
+        found = await control.tier_status({each: facts[each].age_ms for each in facts})
+    now_ms = SystemClock().now_ms()
+    told = [status_json(each, facts[each.topic_id].name, now_ms) for each in found]
+    return sorted(told, key=lambda each: str(each["topic"]))
+
+
+@app.command(epilog=examples("stratalog pipeline pause orders"))
+def pause(
+    topic: Topic,
+    data: Data = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
+) -> None:
+    """Leave a topic alone from now on. What is being converted is finished."""
+    _order(settings_from(config, overrides, data=data, control=control), topic, _pause)
+    say(f"Paused {escape(topic)}: `stratalog pipeline resume` goes on with it.")
+
+
+@app.command(epilog=examples("stratalog pipeline resume orders"))
+def resume(
+    topic: Topic,
+    data: Data = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
+) -> None:
+    """Go on with a topic that was paused."""
+    _order(settings_from(config, overrides, data=data, control=control), topic, _resume)
+    say(f"Resumed {escape(topic)}.")
+
+
+@app.command(epilog=examples("stratalog pipeline trigger orders"))
+def trigger(
+    topic: Topic,
+    data: Data = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
+) -> None:
+    """Have the next run look at all that a topic has now, whatever its age."""
+    _order(settings_from(config, overrides, data=data, control=control), topic, _trigger)
+    say(f"Triggered {escape(topic)}: the next run takes all that is there now.")
+
+
+async def _pause(control: "ControlPlane", topic_id: "TopicId") -> None:
+    await control.pause_pipeline(topic_id)
+
+
+async def _resume(control: "ControlPlane", topic_id: "TopicId") -> None:
+    await control.resume_pipeline(topic_id)
+
+
+async def _trigger(control: "ControlPlane", topic_id: "TopicId") -> None:
+    await control.trigger_pipeline(topic_id)
+
+
+@app.command(
+    epilog=examples("stratalog pipeline unpark orders", "stratalog pipeline unpark orders 3")
+)
+def unpark(
+    topic: Topic,
+    partition: Annotated[
+        int | None, typer.Argument(min=0, help="This partition only. Not given: all of them.")
+    ] = None,
+    data: Data = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
+) -> None:
+    """Try partitions again that were parked, once what was wrong with them is put right."""
+    settings = settings_from(config, overrides, data=data, control=control)
+    found = asyncio.run(_unpark(settings, topic, partition))
+    if found:
+        say(f"{counted(found, 'partition')} of {escape(topic)} will be tried again.")
+    else:
+        note(f"Nothing is parked there: `stratalog pipeline status {escape(topic)}` shows more.")
+
+
+async def _unpark(settings: Settings, topic: str, partition: int | None) -> int:
+    index = None if partition is None else PartitionIndex(partition)
+    async with opened_control(settings) as control:
+        return await control.unpark((await topic_named(control, topic)).id, index)
+
+
+def _order(
+    settings: Settings,
+    topic: str,
+    order: "Callable[[ControlPlane, TopicId], Awaitable[None]]",
+) -> None:
+    async def work() -> None:
+        async with opened_control(settings) as control:
+            await order(control, (await topic_named(control, topic)).id)
+
+    asyncio.run(work())
+
+
+@app.command(
+    epilog=examples("stratalog pipeline history", "stratalog pipeline history --limit 1 --json")
+)
+def history(
+    limit: Annotated[int, typer.Option(min=1, help="How many runs, the newest first.")] = 20,
+    data: Data = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
+    json: Json = False,
+) -> None:
+    """Show what the last runs have read, written and committed, and how fast."""
+    from stratalog.cli.pipeline_status import print_runs, run_json
+
+    async def read() -> "list[Run]":
+        async with opened_control(settings) as control:
+            return await control.runs(limit=limit)
+
+    settings = settings_from(config, overrides, data=data, control=control)
+    runs = asyncio.run(read())
+    if json:
+        print_json([run_json(each) for each in runs])
+    else:
+        print_runs(runs)

@@ -1,0 +1,85 @@
+"""How far a run of the pipeline has come, as bars on stderr: one per stage."""
+
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from stratalog.cli.output import stderr
+from stratalog.pipeline.bins import Bin, BinOutcome
+from stratalog.pipeline.progress import TaskCounts
+from stratalog.pipeline.work import Jobs, OpenJobs
+
+
+class Bars:
+    """A listener of jobs. Stages are told apart by the first word of a bin's name."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("tasks"),
+            TimeElapsedColumn(),
+            console=stderr,
+            transient=True,
+            disable=not stderr.is_terminal,
+        )
+        self._bars: dict[str, TaskID] = {}
+        self._done: dict[Bin, int] = {}
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        with self._progress:
+            yield
+
+    def plan(self, bins: Sequence[Bin]) -> None:
+        """What is about to be done."""
+        totals: dict[str, int] = defaultdict(int)
+        for work in bins:
+            totals[_stage(work)] += len(work.tasks)
+        for stage, total in totals.items():
+            self._bars[stage] = self._progress.add_task(stage, total=total)
+
+    def bin_started(self, work: Bin) -> None:
+        self._done[work] = 0
+
+    def bin_moved(self, work: Bin, counts: TaskCounts) -> None:
+        self._progress.advance(self._bars[_stage(work)], counts.done - self._done[work])
+        self._done[work] = counts.done
+
+    def bin_ended(self, work: Bin, *, failed: bool) -> None:
+        if failed:
+            self._progress.advance(self._bars[_stage(work)], len(work.tasks) - self._done[work])
+
+    @asynccontextmanager
+    async def announced(self, open_jobs: OpenJobs) -> AsyncIterator["_Announced"]:
+        """Jobs whose bins are known to the bars before the first begins."""
+        starting = self._progress.add_task("starting Spark", total=None)
+        async with open_jobs() as jobs:
+            self._progress.remove_task(starting)
+            yield _Announced(jobs, self)
+
+
+class _Announced:
+    def __init__(self, jobs: Jobs, bars: Bars) -> None:
+        self._jobs = jobs
+        self._bars = bars
+
+    def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
+        self._bars.plan(bins)
+        return self._jobs.run(bins)
+
+
+def _stage(work: Bin) -> str:
+    return work.name.partition(" ")[0]

@@ -1,0 +1,85 @@
+"""What a plan will cost, before anything is done. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from stratalog.control.model import Coordinates
+from stratalog.objects.upload import PART_BYTES
+from stratalog.pipeline.split_plan import rows_needed
+from stratalog.pipeline.tasks import MergeTask, Task
+from stratalog.pipeline.units import tokens_of
+from stratalog.pipeline.visits import plan_visits
+
+_SEGMENT_REQUESTS = 3
+"""Beside the log: a look at it, the indexes and the manifest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    tasks: int
+    merged_partitions: int
+    segments: int
+    split_partitions: int
+    split_files: int
+    objects_read: int
+    bytes: int
+    """Read once and written once."""
+    read_requests: int
+    write_requests: int
+    rows_removed: int
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        requests = self.read_requests + self.write_requests
+        return [
+            f"merge   {self.merged_partitions:,} partitions into {self.segments:,} segments",
+            f"split   {self.split_partitions:,} partitions into {self.split_files:,} files",
+            f"move    {self.bytes / 1e6:,.1f} MB out of {self.objects_read:,} objects in"
+            f" {self.tasks:,} tasks",
+            f"ask     {requests:,} requests of the object store: {self.read_requests:,} to read,"
+            f" {self.write_requests:,} to write",
+            f"free    {self.rows_removed:,} rows of the control plane",
+        ]
+
+
+def cost_of(tasks: Sequence[Task]) -> Cost:
+    merges = [task for task in tasks if isinstance(task, MergeTask)]
+    splits = [task for task in tasks if not isinstance(task, MergeTask)]
+    segments = [segment for task in merges for segment in task.segments]
+    parts = [part for task in splits for part in task.parts]
+    rows = [row for task in tasks for unit in _row_lists(task) for row in unit]
+    files = [_bytes(row for part in task.parts for row in part.rows) for task in splits]
+    return Cost(
+        tasks=len(tasks),
+        merged_partitions=_units(merges),
+        segments=len(segments),
+        split_partitions=_units(splits),
+        split_files=len(splits),
+        objects_read=len({row.object_id for row in rows}),
+        bytes=_bytes(rows),
+        read_requests=sum(len(plan_visits(_row_lists(task))) for task in tasks),
+        write_requests=sum(_puts(segment.size_bytes) + _SEGMENT_REQUESTS for segment in segments)
+        + sum(map(_puts, files)),
+        rows_removed=len(rows) - sum(rows_needed(part.rows) for part in parts),
+    )
+
+
+def _units(tasks: Iterable[Task]) -> int:
+    return len({token for task in tasks for token in tokens_of(task)})
+
+
+def _row_lists(task: Task) -> list[Sequence[Coordinates]]:
+    if isinstance(task, MergeTask):
+        return [segment.rows for segment in task.segments]
+    return [part.rows for part in task.parts]
+
+
+def _puts(size_bytes: int) -> int:
+    """Requests for an object: one if it is small, else one per part, a first and a last one."""
+    return 1 if size_bytes <= PART_BYTES else -(-size_bytes // PART_BYTES) + 2
+
+
+def _bytes(rows: Iterable[Coordinates]) -> int:
+    return sum(row.byte_size for row in rows)

@@ -1,0 +1,175 @@
+"""The pipeline beside a broker: looks for work on its intervals, and has a child do it.
+
+A look is a question to the control plane. Only if there is work is the child started, and with it
+Spark; it is kept for the next work, and goes when none has come for long. Whatever fails here is
+logged with what it means, tried again after the next look, and never the broker's concern.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from stratalog.clock import Clock, SystemClock
+from stratalog.control.open import open_control_plane
+from stratalog.control.pipeline_model import UnitKind
+from stratalog.control.plane import ControlPlane
+from stratalog.errors import StratalogError
+from stratalog.ids import Entropy
+from stratalog.pipeline.child import WORKER, Child
+from stratalog.pipeline.driver import topic_facts
+from stratalog.pipeline.selection import select
+from stratalog.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_JITTER = 0.2
+"""Brokers that started together drift apart by up to this part of the interval."""
+_FAILURE_MEANS = (
+    "Until it works, aged records stay in blocks and the control plane keeps their rows"
+)
+
+Look = Callable[[ControlPlane, Settings], Awaitable[Sequence[UnitKind]]]
+
+
+async def kinds_of_work(control: ControlPlane, settings: Settings) -> Sequence[UnitKind]:
+    """What a run would find to do now."""
+    facts = {topic.id: topic_facts(topic, settings) for topic in await control.topics()}
+    aged = await control.aged_partitions({topic: each.age_ms for topic, each in facts.items()})
+    selection = select(aged, facts, settings.tiering, SystemClock().now_ms())
+    found = {UnitKind.MERGE: selection.merges, UnitKind.SPLIT: selection.splits}
+    return [kind for kind, partitions in found.items() if partitions]
+
+
+@dataclass(slots=True)
+class _Due:
+    """When each kind of work is looked for next, by the monotonic clock."""
+
+    at_s: dict[UnitKind, float]
+
+    def next(self) -> float:
+        return min(self.at_s.values())
+
+    def kinds(self, now_s: float) -> list[UnitKind]:
+        return [kind for kind, at_s in self.at_s.items() if at_s <= now_s]
+
+
+class PipelineService:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        entropy: Entropy = os.urandom,
+        look: Look = kinds_of_work,
+        command: Sequence[str] = WORKER,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._entropy = entropy
+        self._look = look
+        self._command = command
+        self._child: Child | None = None
+        self._used_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+        tiering = settings.tiering
+        self._intervals_s = {
+            UnitKind.SPLIT: tiering.splitter_interval_ms / 1000,
+            UnitKind.MERGE: tiering.merger_interval_ms / 1000,
+        }
+
+    @property
+    def child(self) -> Child | None:
+        return self._child
+
+    def start(self) -> None:
+        """Begin to look for work in the background, unless that is switched off or makes no
+        sense."""
+        in_memory = self._settings.storage.objects.startswith("memory:")
+        if self._settings.tiering.enabled and not in_memory and self._task is None:
+            self._task = asyncio.create_task(self._run_forever(), name="pipeline")
+
+    async def stop(self) -> None:
+        """Stop at once. What the child was at is left to the next run."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        await self._end_child()
+
+    async def _run_forever(self) -> None:
+        control: ControlPlane | None = None
+        now_s = self._clock.monotonic()
+        due = _Due({kind: now_s + self._pause_s(kind) for kind in UnitKind})
+        try:
+            while True:
+                await self._clock.sleep(max(0.0, due.next() - self._clock.monotonic()))
+                kinds = due.kinds(self._clock.monotonic())
+                try:
+                    if control is None:
+                        control = await open_control_plane(self._settings.storage.control)
+                    await self._serve(control, kinds)
+                except Exception as error:
+                    await self._note_failure(error)
+                now_s = self._clock.monotonic()
+                due.at_s |= {kind: now_s + self._pause_s(kind) for kind in kinds}
+        finally:
+            if control is not None:
+                await control.close()
+
+    async def _serve(self, control: ControlPlane, kinds: Sequence[UnitKind]) -> None:
+        found = [kind for kind in await self._look(control, self._settings) if kind in kinds]
+        if not found:
+            await self._end_idle_child()
+            return
+        if self._child is None or not self._child.is_alive:
+            self._child = await Child.start(self._settings, self._command)
+        _log_report(await self._child.run(found))
+        self._used_s = self._clock.monotonic()
+
+    async def _end_idle_child(self) -> None:
+        idle_s = self._clock.monotonic() - self._used_s
+        if self._child is not None and idle_s * 1000 >= self._settings.tiering.idle_ms:
+            await self._end_child()
+
+    async def _note_failure(self, error: Exception) -> None:
+        known = isinstance(error, StratalogError)
+        log.warning(
+            "The pipeline could not work, and will try again: %s. %s.",
+            error if known else repr(error),
+            _FAILURE_MEANS,
+            exc_info=None if known else error,
+        )
+        await self._end_child()
+
+    async def _end_child(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            await child.stop()
+
+    def _pause_s(self, kind: UnitKind) -> float:
+        spread = int.from_bytes(self._entropy(2)) / 0xFFFF * 2 - 1
+        return self._intervals_s[kind] * (1 + _JITTER * spread)
+
+
+def _log_report(report: Mapping[str, Any]) -> None:
+    if "error" in report:
+        log.warning("A run of the pipeline failed: %s. %s.", report["error"], _FAILURE_MEANS)
+        return
+    for partition, error in report["failed"].items():
+        log.warning("The pipeline could not convert %s: %s", partition, error)
+    for partition in report["parked"]:
+        log.warning(
+            "%s is parked: see `stratalog pipeline status`, then `stratalog pipeline unpark`",
+            partition,
+        )
+    log.info(
+        "The pipeline made %d segments and %d split files in %.1f s.",
+        report["segments"],
+        report["split_files"],
+        report["seconds"],
+    )

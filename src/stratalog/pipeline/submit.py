@@ -1,0 +1,60 @@
+"""The program that `spark-submit` runs: one run of the pipeline in the session that it gives.
+
+spark-submit --archives env.tar.gz#env submit.py --config stratalog.toml --until-idle
+
+`stratalog pipeline run` does the same with a session of its own.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from stratalog.clock import SystemClock
+from stratalog.control.pipeline_model import UnitKind
+from stratalog.errors import StratalogError
+from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.report import Report
+from stratalog.pipeline.spark_conf import SparkOptions
+from stratalog.pipeline.spark_jobs import SparkJobs
+from stratalog.settings import Settings
+from stratalog.settings_source import load_settings
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 1 if anything failed."""
+    given = _parser().parse_args(arguments)
+    try:
+        settings = load_settings(given.config, given.set)
+        report = asyncio.run(_run(settings, given))
+    except StratalogError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(report.lines()))
+    return 1 if report.failed else 0
+
+
+async def _run(settings: Settings, given: argparse.Namespace) -> Report:
+    spark = SparkJobs(SparkOptions(master=None), workplace_of(settings), clock=SystemClock())
+    kinds = [UnitKind(given.only)] if given.only else list(UnitKind)
+    try:
+        async with opened_driver(settings, spark.open, clean=True) as driver:
+            runs = driver.run_until_idle if given.until_idle else driver.run
+            return await runs(kinds, given.topic or None)
+    finally:
+        await spark.close()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Convert aged records of Stratalog, once.")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--topic", action="append", metavar="TOPIC", help="only this topic")
+    parser.add_argument("--only", choices=[kind.value for kind in UnitKind])
+    parser.add_argument("--until-idle", action="store_true", help="run until nothing is left")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+from dataclasses import replace
+
+import pytest
+from tests.unit.pipeline.rows import FACTS, TOPIC, TOPICS, aged
+
+from stratalog.control.commit import MAX_ROW_BYTES
+from stratalog.control.pipeline_model import AgedPartition, UnitKind
+from stratalog.pipeline.selection import Reason, Selection, select
+from stratalog.settings import DAY_MS, MIB, TieringSettings
+
+SETTINGS = TieringSettings()
+LEAST = SETTINGS.min_segment_bytes
+
+
+def chosen(*partitions: AgedPartition, now_ms: int = 0, **changes: int) -> Selection:
+    return select(partitions, TOPICS, replace(SETTINGS, **changes), now_ms)  # type: ignore[arg-type]
+
+
+def indexes(partitions: list[AgedPartition]) -> list[int]:
+    return [partition.partition for partition in partitions]
+
+
+@pytest.mark.parametrize(("size", "merged"), [(LEAST - 1, False), (LEAST, True)])
+def test_enough_bytes_are_merged(size: int, merged: bool) -> None:
+    assert bool(chosen(aged(size=size, rows=64)).merges) is merged
+
+
+@pytest.mark.parametrize(("age_ms", "merged"), [(DAY_MS - 1, False), (DAY_MS, True)])
+def test_however_little_is_merged_when_it_is_old(age_ms: int, merged: bool) -> None:
+    assert bool(chosen(aged(size=1), now_ms=age_ms).merges) is merged
+
+
+def test_a_topic_with_small_segments_need_not_wait_for_more() -> None:
+    small = {TOPIC: FACTS._replace(segment_bytes=5000)}
+    assert select([aged(size=5000)], small, SETTINGS, 0).merges
+    assert not select([aged(size=4999)], small, SETTINGS, 0).merges
+
+
+@pytest.mark.parametrize(
+    ("rows", "split"), [(SETTINGS.max_rows, False), (SETTINGS.max_rows + 1, True)]
+)
+def test_too_many_rows_are_split(rows: int, split: bool) -> None:
+    assert bool(chosen(aged(rows=rows)).splits) is split
+
+
+def test_all_that_are_in_pieces_come_along_with_one_that_has_too_many() -> None:
+    large = aged(2, rows=10, size=10 * MIB)
+    selection = chosen(aged(0, rows=65), aged(1, rows=2), large)
+    assert indexes(selection.splits) == [0, 1]
+    assert selection.waiting == {Reason.TOO_LITTLE: [large]}
+
+
+@pytest.mark.parametrize(
+    ("size", "split"), [(100 * MAX_ROW_BYTES // 2, True), (100 * MAX_ROW_BYTES // 2 + 1, False)]
+)
+def test_large_pieces_are_left_alone_however_many(size: int, split: bool) -> None:
+    assert bool(chosen(aged(rows=100, size=size), min_segment_bytes=1 << 40).splits) is split
+
+
+def test_parked_partitions_wait() -> None:
+    parked = aged(size=LEAST, parked=True)
+    assert chosen(parked).waiting == {Reason.PARKED: [parked]}
+
+
+def test_what_follows_local_files_is_not_merged_before_they_are_uploaded() -> None:
+    waiting = aged(size=LEAST, rows=64, remote_end=-1)
+    assert chosen(waiting).waiting == {Reason.MIGRATING: [waiting]}
+    assert chosen(aged(size=LEAST, rows=200, remote_end=-1)).splits
+
+
+@pytest.mark.parametrize(("kind", "other"), [(UnitKind.MERGE, 1), (UnitKind.SPLIT, 0)])
+def test_what_the_run_is_not_for_waits(kind: UnitKind, other: int) -> None:
+    partitions = [aged(0, size=LEAST), aged(1, rows=65)]
+    selection = select(partitions, TOPICS, SETTINGS, 0, [kind])
+    assert selection.waiting == {Reason.OTHER_KIND: [partitions[other]]}
+    assert len(selection.merges + selection.splits) == 1
+
+
+def test_the_budget_goes_to_the_oldest_and_merges_come_first() -> None:
+    young, old, split = aged(0, size=LEAST, oldest_ms=9), aged(1, size=LEAST), aged(2, rows=65)
+    selection = chosen(young, old, split, max_bytes_per_run=LEAST + 999)
+    assert indexes(selection.merges) == [1]
+    assert selection.waiting == {Reason.BUDGET: [young, split]}
+    selection = chosen(young, old, split, max_bytes_per_run=2 * LEAST + 1000)
+    assert indexes(selection.merges + selection.splits) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("rows", "taken"), [(9, 1), (10, 2)])
+def test_the_budget_counts_rows_too(rows: int, taken: int) -> None:
+    partitions = [aged(n, rows=5, size=LEAST) for n in range(2)]
+    assert len(chosen(*partitions, max_batches_per_run=rows).merges) == taken
+
+
+def test_one_that_is_larger_than_the_budget_gets_all_of_it() -> None:
+    selection = chosen(aged(0, size=LEAST), aged(1, size=LEAST), max_bytes_per_run=1)
+    assert indexes(selection.merges) == [0]

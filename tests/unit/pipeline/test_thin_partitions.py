@@ -1,0 +1,155 @@
+"""Many partitions that each get one small batch a minute: what the pipeline makes of them.
+
+The model is a small part of 10,000 partitions with one batch of 1 KB a minute each, for two days:
+80 partitions, two blocks a minute with 40 batches each, split files of the same part of their size.
+What is counted per partition, per block and per byte is the same as at full size. The planner is
+the real one; only the moving of bytes is left out.
+
+What holds at any time, and is asserted here, with the defaults and an age of one hour:
+
+- A partition has no more rows than `max_rows`, and those that are young, and those that come
+  between two runs: 64 + 60 + 5.
+- The objects are the blocks of the last two hours (those that are young, and those that wait until
+  a partition has too many rows), and split files of an average above an eighth of their size.
+- There are no more than two requests to read for every block that was ever written, and a byte is
+  copied no more than four times, the copy into its segment included.
+- Records are in a segment after `segment.ms` and the age, at the latest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.unit.pipeline.rows import FACTS, TOPIC, aged, claimed, row
+from tests.unit.pipeline.test_split_plan import joined
+
+from stratalog.control.model import Coordinates
+from stratalog.control.pipeline_model import UnitKind
+from stratalog.pipeline.cost import cost_of
+from stratalog.pipeline.merge_plan import plan_merges
+from stratalog.pipeline.selection import select
+from stratalog.pipeline.split_plan import plan_splits
+from stratalog.pipeline.tasks import SplitTask, Task
+from stratalog.settings import DAY_MS, MIB, MINUTE_MS, TieringSettings
+
+SCALE = 125
+PARTITIONS = 10_000 // SCALE
+BATCH_BYTES = 1000
+BLOCKS_PER_MINUTE = 2
+AGE_MINUTES = 60
+RUN_MINUTES = 5
+DAYS = 2
+SETTINGS = TieringSettings(
+    split_file_bytes=256 * MIB // SCALE,
+    # Runs come every minute, and the model has one in five.
+    splitter_max_files_per_run=1000 * RUN_MINUTES // SCALE,
+)
+TOPICS = {TOPIC: FACTS._replace(segment_ms=DAY_MS)}
+
+
+@dataclass
+class Model:
+    rows: list[list[Coordinates]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
+    minute: int = 0
+    offset: int = 0
+    objects: int = 0
+    requests: int = 0
+    copied_bytes: int = 0
+    segments: int = 0
+    most_rows: int = 0
+    most_objects: int = 0
+
+    def write(self) -> None:
+        """One batch for each partition, in blocks that each hold a part of them."""
+        for index, rows in enumerate(self.rows):
+            block = self.objects + 1 + index % BLOCKS_PER_MINUTE
+            rows.append(
+                row(
+                    index,
+                    self.offset,
+                    size=BATCH_BYTES,
+                    block=block,
+                    committed_ms=self.minute * MINUTE_MS,
+                    byte_offset=index // BLOCKS_PER_MINUTE * BATCH_BYTES,
+                )
+            )
+        self.objects += BLOCKS_PER_MINUTE
+        self.offset += 1
+        self.minute += 1
+
+    def run(self) -> None:
+        now_ms = self.minute * MINUTE_MS
+        old = [self._aged(index) for index in range(PARTITIONS)]
+        facts = [
+            aged(index, rows=len(rows), size=sum(r.byte_size for r in rows), oldest_ms=oldest(rows))
+            for index, rows in enumerate(old)
+            if rows
+        ]
+        selection = select(facts, TOPICS, SETTINGS, now_ms)
+        merges = [claimed(old[one.partition]) for one in selection.merges]
+        splits = [claimed(old[one.partition], kind=UnitKind.SPLIT) for one in selection.splits]
+        tasks: list[Task] = [
+            *plan_merges(merges, TOPICS, SETTINGS, now_ms),
+            *plan_splits(splits, TOPICS, SETTINGS),
+        ]
+        for task in tasks:
+            self._apply(task)
+
+    def _aged(self, index: int) -> list[Coordinates]:
+        cutoff_ms = (self.minute - AGE_MINUTES) * MINUTE_MS
+        return [each for each in self.rows[index] if each.committed_ms <= cutoff_ms]
+
+    def _apply(self, task: Task) -> None:
+        cost = cost_of([task])
+        self.requests += cost.read_requests
+        self.copied_bytes += cost.bytes
+        if isinstance(task, SplitTask):
+            self.objects += 1
+            for part in task.parts:
+                self._swap(part.rows, joined(part.rows, self.objects))
+        else:
+            self.segments += len(task.segments)
+            for segment in task.segments:
+                self._swap(segment.rows, [])
+
+    def _swap(self, old: Sequence[Coordinates], new: list[Coordinates]) -> None:
+        rows = self.rows[old[0].partition]
+        at = next(n for n, each in enumerate(rows) if each.base_offset == old[0].base_offset)
+        rows[at : at + len(old)] = new
+
+    def look(self) -> None:
+        """After a run, when there is the least, and a moment before it, when there is the most."""
+        self.most_rows = max(self.most_rows, *map(len, self.rows))
+        self.most_objects = max(self.most_objects, len(self.sizes()))
+
+    def sizes(self) -> dict[object, int]:
+        sizes: dict[object, int] = {}
+        for rows in self.rows:
+            for each in rows:
+                sizes[each.object_id] = sizes.get(each.object_id, 0) + each.byte_size
+        return sizes
+
+
+def oldest(rows: list[Coordinates]) -> int:
+    return rows[0].committed_ms
+
+
+def test_thin_partitions_converge_to_few_rows_objects_and_requests() -> None:
+    model = Model()
+    for minute in range(DAYS * 24 * 60):
+        model.write()
+        if minute % RUN_MINUTES == 0:
+            if minute % 60 == 0:
+                model.look()
+            model.run()
+    written_bytes = model.offset * PARTITIONS * BATCH_BYTES
+    blocks = model.offset * BLOCKS_PER_MINUTE
+    assert model.most_rows <= SETTINGS.max_rows + AGE_MINUTES + RUN_MINUTES
+    waiting_blocks = (AGE_MINUTES + SETTINGS.max_rows + RUN_MINUTES) * BLOCKS_PER_MINUTE
+    assert model.most_objects <= waiting_blocks + written_bytes / DAYS / (
+        SETTINGS.split_file_bytes / 8
+    )
+    assert model.requests <= 2 * blocks
+    assert model.copied_bytes <= 4 * written_bytes
+    first = [rows[0].base_offset for rows in model.rows]
+    assert min(first) >= model.offset - 24 * 60 - AGE_MINUTES - RUN_MINUTES
+    assert model.segments <= PARTITIONS * DAYS
