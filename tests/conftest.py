@@ -1,9 +1,14 @@
 """Fixtures that every suite shares: real servers, started when the first test asks for one."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 from tests.servers import PostgresServer, S3Server, run_postgres, run_s3_server
+
+# A shell that starts us in the background has us ignore Ctrl-C, and with us all that we start. Some
+# tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
