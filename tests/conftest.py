@@ -1,5 +1,6 @@
 """Fixtures that every suite shares: real servers, started when the first test asks for one."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,10 @@ from tests.spark import SharedSpark, run_spark_cluster
 
 from stratalog.pipeline.session import OpenSpark, open_session
 from stratalog.pipeline.spark_conf import SparkOptions
+
+# A shell that starts us in the background has us ignore Ctrl-C, and with us all that we start. Some
+# tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -82,7 +82,7 @@ def test_a_repeated_batch_is_answered_with_its_first_offset(cluster: Cluster) ->
     first, second = (
         batch_of(
             [b"%d" % sequence, b"%d" % (sequence + 1)],
-            producer_id=2**40,
+            producer_id=2**50,
             producer_epoch=0,
             base_sequence=sequence,
         )

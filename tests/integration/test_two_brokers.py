@@ -149,7 +149,7 @@ def write_raw(address: str, topic: str, place: int) -> None:
             partition = number % PARTITIONS
             batch = batch_of(
                 [b"raw%d-%d" % (place, number)],
-                producer_id=2**40 + place,
+                producer_id=2**50 + place,
                 producer_epoch=0,
                 base_sequence=number // PARTITIONS,
             )

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from stratalog.clock import Clock
 from stratalog.errors import CallError
-from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.stores import SegmentStores
+from stratalog.segment.stores import SegmentStores, open_other_store
 from stratalog.settings import RemoteSettings, Settings
 
 SEGMENT_PREFIX = RemoteSettings().prefix
@@ -40,8 +39,7 @@ async def open_remote_tier(
     storage, remote = settings.storage, settings.remote
 
     def open_other(url: str) -> ObjectStore:
-        same_kind = url.partition(":")[0] == storage.objects.partition(":")[0]
-        return open_store(url, storage.object_options if same_kind else {}, clock=clock)
+        return open_other_store(url, storage, clock)
 
     own = store if remote.objects is None else open_other(remote.objects)
     stores = SegmentStores(own, open_other)

@@ -189,6 +189,7 @@ class _Rebuilding:
             stored_bytes=(await opened.store.head(opened.log_key)).size_bytes,
         )
         told_ms = (manifest.segment or {}).get(_EVENT_TIME)
+        last_ms = told_ms if isinstance(told_ms, int) else segment.changed_ms
         uploaded = await upload_indexes(
             opened.store,
             segment.key_base,
@@ -197,7 +198,8 @@ class _Rebuilding:
             segment,
             self._topic.name,
             self._tier.keys,
-            event_ms=told_ms if isinstance(told_ms, int) else segment.changed_ms,
+            # Another manifest than before: by that, brokers notice that what they hold is old.
+            event_ms=last_ms + 1,
         )
         assert segment.uploaded is not None
         return replace(uploaded, custom_metadata=segment.uploaded.custom_metadata)

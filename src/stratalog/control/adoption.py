@@ -22,7 +22,7 @@ from stratalog.control.segment_model import (
     SegmentState,
     TopicToAdopt,
 )
-from stratalog.control.segment_rows import epochs_text
+from stratalog.control.segment_rows import ADDED_COLUMNS, added_values
 from stratalog.control.sequences import pack_batch
 from stratalog.errors import CallError
 from stratalog.ids import LeaderEpoch, Offset, kafka_base64
@@ -60,6 +60,9 @@ _PRODUCER = shape(
     producer_epoch="integer",
     recent="bytea",
 )
+
+_SEGMENTS_AT_ONCE = 1000
+"""Each carries its manifest, and a statement should neither take long nor fill the memory."""
 
 
 class AdoptionRefusedError(CallError):
@@ -212,19 +215,18 @@ def _partition_row(topic: TopicToAdopt, partition: PartitionToAdopt) -> tuple[An
 
 async def _insert_segments(connection: Connection, topic: TopicToAdopt) -> None:
     adopted = [each for partition in topic.partitions for each in partition.segments]
-    if not adopted:
-        return
-    inserted = await connection.execute(
-        "INSERT INTO segments (segment_id, topic_id, partition, base_offset, last_offset,"
-        " size_bytes, max_timestamp, leader_epochs, key_base, store_url, broker_id, manifest,"
-        " stored_bytes, has_aborted, custom_metadata, state, chained, owned, added_ms, changed_ms)"
-        " SELECT segment_id, topic_id, partition, base_offset, last_offset, size_bytes,"
-        " max_timestamp, leader_epochs, key_base, store_url, broker_id, manifest, stored_bytes,"
-        " has_aborted, custom_metadata, $1, true, false, {now_ms}, {now_ms} FROM {rows}"
-        " WHERE true ON CONFLICT (segment_id) DO NOTHING",
-        SegmentState.COPY_FINISHED.value,
-        rows=Rows(_SEGMENT, [_segment_row(each) for each in adopted]),
-    )
+    inserted = 0
+    for start in range(0, len(adopted), _SEGMENTS_AT_ONCE):
+        page = adopted[start : start + _SEGMENTS_AT_ONCE]
+        inserted += await connection.execute(
+            f"INSERT INTO segments ({ADDED_COLUMNS}, manifest, stored_bytes, has_aborted,"
+            " custom_metadata, state, chained, owned, added_ms, changed_ms)"
+            f" SELECT {ADDED_COLUMNS}, manifest, stored_bytes, has_aborted, custom_metadata, $1,"
+            " true, false, {now_ms}, {now_ms} FROM {rows}"
+            " WHERE true ON CONFLICT (segment_id) DO NOTHING",
+            SegmentState.COPY_FINISHED.value,
+            rows=Rows(_SEGMENT, [_segment_row(each) for each in page]),
+        )
     if inserted != len(adopted):
         # One whose deletion has begun is among them: its objects are about to go.
         raise AdoptionRefusedError(
@@ -234,19 +236,9 @@ async def _insert_segments(connection: Connection, topic: TopicToAdopt) -> None:
 
 
 def _segment_row(adopted: AdoptedSegment) -> tuple[Any, ...]:
-    segment, uploaded = adopted.segment, adopted.uploaded
+    uploaded = adopted.uploaded
     return (
-        segment.segment_id,
-        segment.topic_id,
-        segment.partition,
-        segment.base_offset,
-        segment.last_offset,
-        segment.size_bytes,
-        segment.max_timestamp,
-        epochs_text(segment.leader_epochs),
-        segment.key_base,
-        segment.store_url,
-        segment.broker_id,
+        *added_values(adopted.segment),
         uploaded.manifest,
         uploaded.stored_bytes,
         uploaded.has_aborted,

@@ -7,6 +7,10 @@ from stratalog.control.model import Cluster
 from stratalog.control.operations import Operations
 from stratalog.ids import ProducerId
 
+FIRST_PRODUCER_ID = ProducerId(1 << 40)
+"""Kafka gives out its numbers from 0 on. Producers of an adopted topic keep theirs, and must not
+meet others here that were given the same ones before the adoption."""
+
 
 class ClusterOperations(Operations):
     async def found_cluster(self) -> None:
@@ -15,8 +19,9 @@ class ClusterOperations(Operations):
         await self._database.write(
             lambda connection: connection.execute(
                 "INSERT INTO cluster (one, cluster_id, generation, next_producer_id)"
-                " VALUES (1, $1, 0, 0) ON CONFLICT (one) DO NOTHING",
+                " VALUES (1, $1, 0, $2) ON CONFLICT (one) DO NOTHING",
                 cluster_id,
+                FIRST_PRODUCER_ID,
             )
         )
 

@@ -142,6 +142,8 @@ async def _unchain(
 
 async def remove_segments_of_topic(connection: Connection, topic_id: UUID, *, max_rows: int) -> int:
     """Begin the deletion of up to `max_rows` segments of a deleted topic."""
+    # Before the segments, as a trim does that was planned while the topic lived.
+    await connection.lock("leases", shared=True)
     ids: list[SegmentId] = []
     for query in (_CHAINED_OF_TOPIC, _UNCHAINED_OF_TOPIC):
         rows = await connection.fetch(query, topic_id, max_rows - len(ids))

@@ -4,7 +4,13 @@ import json
 from collections.abc import Sequence
 
 from stratalog.control.database import Row, as_uuid
-from stratalog.control.segment_model import EpochStart, Segment, SegmentState, SegmentUploaded
+from stratalog.control.segment_model import (
+    EpochStart,
+    Segment,
+    SegmentState,
+    SegmentToAdd,
+    SegmentUploaded,
+)
 from stratalog.ids import (
     BrokerId,
     LeaderEpoch,
@@ -49,9 +55,27 @@ def segment_of(row: Row) -> Segment:
     )
 
 
-def epochs_text(epochs: Sequence[EpochStart]) -> str:
-    """What stands in the column `leader_epochs`."""
-    return json.dumps([list(epoch) for epoch in epochs])
+ADDED_COLUMNS = (
+    "segment_id, topic_id, partition, base_offset, last_offset, size_bytes, max_timestamp,"
+    " leader_epochs, key_base, store_url, broker_id"
+)
+
+
+def added_values(segment: SegmentToAdd) -> tuple[object, ...]:
+    """What stands in `ADDED_COLUMNS`."""
+    return (
+        segment.segment_id,
+        segment.topic_id,
+        segment.partition,
+        segment.base_offset,
+        segment.last_offset,
+        segment.size_bytes,
+        segment.max_timestamp,
+        json.dumps([list(epoch) for epoch in segment.leader_epochs]),
+        segment.key_base,
+        segment.store_url,
+        segment.broker_id,
+    )
 
 
 def _read_epochs(text: str) -> tuple[EpochStart, ...]:

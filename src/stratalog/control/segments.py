@@ -19,7 +19,12 @@ from stratalog.control.segment_model import (
     SegmentToBar,
     SegmentUploaded,
 )
-from stratalog.control.segment_rows import SEGMENT_COLUMNS, epochs_text, segment_of
+from stratalog.control.segment_rows import (
+    ADDED_COLUMNS,
+    SEGMENT_COLUMNS,
+    added_values,
+    segment_of,
+)
 from stratalog.ids import (
     NO_OFFSET,
     LeaderEpoch,
@@ -59,7 +64,7 @@ class SegmentOperations(Operations):
             lambda connection: connection.execute(
                 "UPDATE segments SET state = $1, changed_ms = {now_ms}, manifest = $2,"
                 " stored_bytes = $3, has_aborted = $4, custom_metadata = $5"
-                " WHERE segment_id = $6 AND state IN ($7, $1)",
+                " WHERE segment_id = $6 AND state IN ($7, $1) AND (NOT chained OR manifest = $2)",
                 SegmentState.COPY_FINISHED.value,
                 uploaded.manifest,
                 uploaded.stored_bytes,
@@ -72,7 +77,7 @@ class SegmentOperations(Operations):
         if not finished:
             raise SegmentStateError(
                 f"segment {segment_id} cannot be finished: its deletion has begun, or nothing is"
-                " known of it: build another"
+                " known of it, or it is chained with another manifest: build another"
             )
 
     async def replace_segment_upload(
@@ -222,21 +227,10 @@ async def begin_deletion(connection: Connection, ids: Iterable[SegmentId]) -> in
 
 async def _add(connection: Connection, segment: SegmentToAdd) -> None:
     inserted = await connection.execute(
-        "INSERT INTO segments (segment_id, topic_id, partition, base_offset, last_offset,"
-        " size_bytes, max_timestamp, leader_epochs, key_base, store_url, broker_id, state,"
-        " chained, owned, added_ms, changed_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,"
-        " $11, $12, false, true, {now_ms}, {now_ms}) ON CONFLICT (segment_id) DO NOTHING",
-        segment.segment_id,
-        segment.topic_id,
-        segment.partition,
-        segment.base_offset,
-        segment.last_offset,
-        segment.size_bytes,
-        segment.max_timestamp,
-        epochs_text(segment.leader_epochs),
-        segment.key_base,
-        segment.store_url,
-        segment.broker_id,
+        f"INSERT INTO segments ({ADDED_COLUMNS}, state, chained, owned, added_ms, changed_ms)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, false, true, {now_ms},"
+        " {now_ms}) ON CONFLICT (segment_id) DO NOTHING",
+        *added_values(segment),
         SegmentState.COPY_STARTED.value,
     )
     if not inserted:

@@ -42,7 +42,7 @@ from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
-from stratalog.segment.stores import SegmentStores
+from stratalog.segment.stores import SegmentStores, open_other_store
 from stratalog.settings import Settings
 from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.append import TopicAppender
@@ -228,11 +228,7 @@ class _Assembly:
         return stores
 
     def _open_other(self, url: str) -> ObjectStore:
-        """A store of segments. The options are the main store's, if it is of the same kind."""
-        storage = self._settings.storage
-        same_kind = url.partition(":")[0] == storage.objects.partition(":")[0]
-        options = storage.object_options if same_kind else {}
-        return open_store(url, options, clock=self._clock)
+        return open_other_store(url, self._settings.storage, self._clock)
 
     def _segment_reader(self, stores: SegmentStores) -> SegmentReader:
         remote = self._settings.remote

@@ -62,6 +62,7 @@ from stratalog.kafka.errors import (
     RequiredAcksError,
     UnknownTopicIdError,
 )
+from stratalog.objects.open import BadStoreError
 from stratalog.objects.store import StoreAccessError
 from stratalog.segment.errors import KeyMissingError
 from stratalog.topic.configs import TopicConfigError
@@ -130,6 +131,7 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     KeyMissingError: ErrorCode.kafka_storage_error,
     # Our own trouble with the store, though it was the call that was refused.
     StoreAccessError: ErrorCode.kafka_storage_error,
+    BadStoreError: ErrorCode.kafka_storage_error,
     BarredObjectError: ErrorCode.kafka_storage_error,
 }
 

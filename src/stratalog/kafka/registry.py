@@ -44,6 +44,7 @@ from stratalog.kafka.handlers.partition_reassignments import (
 from stratalog.kafka.handlers.produce import ProduceHandler
 from stratalog.kafka.handlers.sync_group import SyncGroupHandler
 from stratalog.kafka.metrics import RequestMetrics
+from stratalog.kafka.read_failures import ReadFailures
 from stratalog.kafka.topic_creation import TopicCreation
 from stratalog.metrics import Metrics
 
@@ -52,11 +53,12 @@ def dispatcher(components: Components, *, clock: Clock, metrics: Metrics) -> Dis
     """What a broker gives to `Server.start`."""
     counted = RequestMetrics(metrics)
     creation = TopicCreation(components)
+    failures = ReadFailures(clock)
     return Dispatcher(
         produce=ProduceHandler(components, counted),
         handlers={
-            ApiKey.FETCH: FetchHandler(components, counted),
-            ApiKey.LIST_OFFSETS: ListOffsetsHandler(components),
+            ApiKey.FETCH: FetchHandler(components, counted, failures),
+            ApiKey.LIST_OFFSETS: ListOffsetsHandler(components, failures),
             ApiKey.METADATA: MetadataHandler(components, creation),
             ApiKey.OFFSET_COMMIT: OffsetCommitHandler(components),
             ApiKey.OFFSET_FETCH: OffsetFetchHandler(components),

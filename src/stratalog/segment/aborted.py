@@ -6,7 +6,8 @@ from stratalog.control.segment_model import Segment
 from stratalog.ids import Offset
 from stratalog.segment.index_bytes import IndexBytes
 from stratalog.segment.model import AbortedTransaction, IndexKind
-from stratalog.segment.txn_index import aborted_between, decode_aborted
+from stratalog.segment.offload import offload
+from stratalog.segment.txn_index import AbortedSearch, aborted_between, decode_aborted
 
 
 async def find_aborted(
@@ -25,12 +26,16 @@ async def find_aborted(
     async for segment in _each(segments):
         if segment.last_offset < first or not _has_aborted(segment):
             continue
-        entries = decode_aborted(await indexes.read(segment, IndexKind.TRANSACTION))
-        search = aborted_between(entries, first, end)
+        index = await indexes.read(segment, IndexKind.TRANSACTION)
+        search = await offload(len(index), _search, index, first, end)
         found += search.transactions
         if search.complete:
             break
     return found
+
+
+def _search(index: bytes, first: Offset, end: Offset) -> AbortedSearch:
+    return aborted_between(decode_aborted(index), first, end)
 
 
 async def _each(

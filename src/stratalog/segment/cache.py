@@ -95,6 +95,16 @@ class ByteCache(Generic[Key, Value]):
         self._shrink()
         return True
 
+    def discard(self, key: Key) -> None:
+        """Let go of a value that turned out to be no good."""
+        entry = self._young.pop(key, None)
+        if entry is not None:
+            self._young_size_bytes -= entry.size_bytes
+        else:
+            entry = self._main.pop(key, None)
+        if entry is not None:
+            self.size_bytes -= entry.size_bytes
+
     def _shrink(self) -> None:
         while self.size_bytes > self.budget_bytes:
             if self._young_size_bytes > self.young_bytes or not self._main:

@@ -4,7 +4,6 @@ from typing import TypeAlias
 
 from stratalog.control.segment_model import Segment
 from stratalog.errors import DamagedError
-from stratalog.ids import SegmentId
 from stratalog.objects.store import Range
 from stratalog.segment.cache import ByteCache
 from stratalog.segment.errors import IndexDamagedError
@@ -13,13 +12,13 @@ from stratalog.segment.index_object import read_index
 from stratalog.segment.model import IndexKind
 from stratalog.segment.offload import offload
 from stratalog.segment.offset_index import OffsetIndex
-from stratalog.segment.open_segments import OpenSegments
+from stratalog.segment.open_segments import Edition, OpenSegments, edition_of
 from stratalog.segment.opened import OpenSegment
 from stratalog.segment.read_metrics import ReadMetrics
 from stratalog.segment.time_index import TimeIndex
 from stratalog.segment.txn_index import decode_aborted
 
-_Key: TypeAlias = tuple[SegmentId, IndexKind]
+_Key: TypeAlias = tuple[Edition, IndexKind]
 
 
 class IndexBytes:
@@ -31,28 +30,34 @@ class IndexBytes:
 
     async def read(self, segment: Segment, kind: IndexKind) -> bytes:
         """The file that Kafka would write. Empty, if the segment has no such index."""
-        key = segment.segment_id, kind
+        key = edition_of(segment), kind
         found = self._cache.find(key)
         near = found is not None or key in self._flights
         self._metrics.looked("index", hits=near, misses=not near)
         if found is not None:
             return found
-        return await self._flights.share(key, lambda: self._fetch(segment, kind))
+        return await self._flights.share(key, lambda: self._fetch(key, segment))
 
     async def offset_index(self, segment: Segment) -> OffsetIndex:
         return OffsetIndex(await self.read(segment, IndexKind.OFFSET), segment.base_offset)
 
     def cached_offset_index(self, segment: Segment) -> OffsetIndex | None:
-        found = self._cache.find((segment.segment_id, IndexKind.OFFSET))
+        found = self._cache.find((edition_of(segment), IndexKind.OFFSET))
         return None if found is None else OffsetIndex(found, segment.base_offset)
 
     async def time_index(self, segment: Segment) -> TimeIndex:
         return TimeIndex(await self.read(segment, IndexKind.TIMESTAMP), segment.base_offset)
 
+    def forget(self, segment: Segment) -> None:
+        """Where an index leads there is no batch: it is fetched anew, should it be repaired."""
+        for kind in (IndexKind.OFFSET, IndexKind.TIMESTAMP):
+            self._cache.discard((edition_of(segment), kind))
+
     async def close(self) -> None:
         await self._flights.close()
 
-    async def _fetch(self, segment: Segment, kind: IndexKind) -> bytes:
+    async def _fetch(self, key: _Key, segment: Segment) -> bytes:
+        _, kind = key
         opened = await self._opened.open(segment)
         place = opened.manifest.indexes.get(kind)
         data = b""
@@ -61,7 +66,7 @@ class IndexBytes:
             (stored,) = await opened.store.get_ranges(opened.indexes_key, [asked])
             self._metrics.request("index", len(stored))
             data = await offload(len(stored), _decode, opened, kind, stored)
-        self._cache.add((segment.segment_id, kind), data, len(data), at=0)
+        self._cache.add(key, data, len(data), at=0)
         return data
 
 

@@ -94,6 +94,11 @@ class LogBytes:
             task.add_done_callback(partial(self._landed, size_bytes))
         return True
 
+    def forget(self, log: OpenSegment, start: int, end: int) -> None:
+        """These bytes are damaged: they are fetched anew, in case they are not so in the store."""
+        for chunk in chunks_between(log.chunks, start, end):
+            self._cache.discard((log.segment_id, chunk))
+
     async def close(self) -> None:
         await self._flights.close()
 

@@ -17,8 +17,15 @@ _CHUNK_BYTES = 100
 """About what a chunk's size and end take in a manifest that lists them."""
 _SEALED = '"encryption"'
 
-_Key: TypeAlias = tuple[SegmentId, int]
-"""With a hash of the manifest, because a repair may change it."""
+Edition: TypeAlias = tuple[SegmentId, int]
+"""With a hash of what may change of a segment: a repair makes a new manifest, and what was adopted
+once may be adopted anew from another place."""
+
+
+def edition_of(segment: Segment) -> Edition:
+    assert segment.uploaded is not None, f"segment {segment.segment_id} is not finished"
+    changing = segment.uploaded.manifest, segment.store_url, segment.key_base
+    return segment.segment_id, hash(changing)
 
 
 class OpenSegments:
@@ -28,22 +35,22 @@ class OpenSegments:
         self._stores = stores
         self._keys = keys
         self._plain_chunk_bytes = plain_chunk_bytes
-        self._cache: ByteCache[_Key, OpenSegment] = ByteCache(cache_bytes)
-        self._flights: Flights[_Key, OpenSegment] = Flights()
+        self._cache: ByteCache[Edition, OpenSegment] = ByteCache(cache_bytes)
+        self._flights: Flights[Edition, OpenSegment] = Flights()
 
     async def open(self, segment: Segment) -> OpenSegment:
-        assert segment.uploaded is not None, f"segment {segment.segment_id} is not finished"
-        key = segment.segment_id, hash(segment.uploaded.manifest)
+        key = edition_of(segment)
         found = self._cache.find(key)
         if found is not None:
             return found
-        text = segment.uploaded.manifest
-        return await self._flights.share(key, lambda: self._open(key, segment, text))
+        return await self._flights.share(key, lambda: self._open(key, segment))
 
     async def close(self) -> None:
         await self._flights.close()
 
-    async def _open(self, key: _Key, segment: Segment, text: str) -> OpenSegment:
+    async def _open(self, key: Edition, segment: Segment) -> OpenSegment:
+        assert segment.uploaded is not None
+        text = segment.uploaded.manifest
         # Unsealing a data key is slow, whatever its size.
         size_bytes = INLINE_BYTES + 1 if _SEALED in text else len(text)
         opened = await offload(

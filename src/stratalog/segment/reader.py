@@ -203,6 +203,8 @@ class SegmentReader:
             answer.error = walked.error
             if answer.error is None and walked.stop is not Stop.FULL:
                 answer.error = piece.error
+            if walked.error is not None:
+                await self._forget(segment, span)
             if walked.position < segment.size_bytes or answer.error is not None:
                 return self._stopped(span.place, segment, walked, answer)
             answer.next_offset = expected = segment.end_offset
@@ -260,6 +262,11 @@ class SegmentReader:
             return LogPiece(error=error)
         began = span.start - span.before_bytes
         return await self._logs.read(log, span.start, span.end, began=began)
+
+    async def _forget(self, segment: Segment, span: LogSpan) -> None:
+        """Damage is not kept: what was repaired meanwhile is read without a restart."""
+        self._indexes.forget(segment)
+        self._logs.forget(await self._opened.open(segment), span.start, span.end)
 
     async def _less_if_damaged(
         self, segments: Sequence[Segment], cursor: Cursor, span: LogSpan, piece: LogPiece

@@ -89,6 +89,9 @@ class TimeSearch:
             if len(walked.part):
                 yield walked.part
             error = walked.error or piece.error
+            if walked.error is not None:
+                self._indexes.forget(segment)
+                self._logs.forget(log, position, end)
             if error is not None:
                 raise error
             position, expected = walked.position, walked.next_offset

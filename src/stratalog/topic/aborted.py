@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segment_model import Segment
-from stratalog.ids import Offset, TopicPartition
+from stratalog.errors import DamagedError
+from stratalog.ids import Offset, TopicPartition, kafka_base64
 from stratalog.objects.store import ObjectNotFoundError
 from stratalog.segment.model import AbortedTransaction
 from stratalog.segment.reader import SegmentReader
@@ -26,6 +27,8 @@ class _Noted:
 
     start: Offset
     end: Offset
+    newest_ms: int = 0
+    """When the youngest of all that were looked at was added."""
     segments: list[Segment] = field(default_factory=list)
 
 
@@ -36,13 +39,26 @@ class AbortedTransactions:
         self._noted: OrderedDict[TopicPartition, _Noted] = OrderedDict()
 
     async def between(
-        self, partition: TopicPartition, first: Offset, end: Offset, *, remote_end: Offset
+        self, holder: Segment, first: Offset, end: Offset, *, remote_end: Offset
     ) -> Sequence[AbortedTransaction]:
-        """The aborted transactions with records from `first` to below `end`, by first offset."""
+        """The aborted transactions with records from `first` to below `end`, by first offset.
+
+        `holder` is the segment that holds `first`.
+        """
+        partition = holder.topic_partition
+        noted = self._noted.get(partition)
+        if (
+            noted is not None
+            and holder.end_offset <= noted.end
+            and holder.added_ms > noted.newest_ms
+        ):
+            # Not one of those that were looked at: the topic was deleted, and adopted anew.
+            del self._noted[partition]
         try:
             return await self._search(partition, first, end, remote_end)
-        except ObjectNotFoundError:
-            # A remembered segment may be gone although what it held is still there.
+        except (ObjectNotFoundError, DamagedError):
+            # A remembered segment may be gone although what it held is still there, or its indexes
+            # may have been made anew.
             self._noted.pop(partition, None)
             return await self._search(partition, first, end, remote_end)
 
@@ -67,11 +83,17 @@ class AbortedTransactions:
             page = await self._control.segments(
                 partition, after=Offset(noted.end - 1), limit=_SEGMENTS_AT_ONCE
             )
-            if not page:
-                break
+            if not page or page[0].base_offset > noted.end:
+                # Their markers left with them: without those, aborted records would pass for
+                # committed ones. Whoever looks again is told that the records are gone, too.
+                raise ObjectNotFoundError(
+                    f"segments from offset {noted.end} of partition {partition.partition} of topic"
+                    f" {kafka_base64(partition.topic_id)} were deleted after they were read"
+                )
             fresh = [segment for segment in page if segment.last_offset >= noted.end]
             noted.segments += [one for one in fresh if one.uploaded and one.uploaded.has_aborted]
             noted.end = max(noted.end, page[-1].end_offset)
+            noted.newest_ms = max(noted.newest_ms, *(segment.added_ms for segment in page))
         return noted.segments
 
     def _remember(self, partition: TopicPartition, noted: _Noted) -> _Noted:

@@ -107,20 +107,25 @@ class TopicOffsets:
     async def _places_after(self, place: Place) -> AsyncIterator[Place]:
         """What holds the offsets behind a place, however the boundary moves meanwhile: every look
         is one snapshot and begins with the offset at which the last one ended."""
+        offset = Offset(place.last_offset + 1)
         while True:
             span = Span(
                 topic_id=place.topic_id,
                 partition=place.partition,
-                offset=Offset(place.last_offset + 1),
+                offset=offset,
                 max_bytes=_WALK_BYTES,
             )
             [found] = await self._control.find_batches([span])
             places: list[Place] = [*found.segments, *found.rows]
-            if not places:
-                return
             for one in places:
                 yield one
-            place = places[-1]
+            if places:
+                offset = Offset(places[-1].last_offset + 1)
+            elif found.state is not None and offset < found.state.log_start:
+                # What was to come next has been deleted meanwhile.
+                offset = found.state.log_start
+            else:
+                return
 
     async def _log_start(self, place: Place) -> Offset:
         partition = TopicPartition(place.topic_id, place.partition)
@@ -139,9 +144,12 @@ class TopicOffsets:
         states: Mapping[TopicPartition, PartitionState],
         boundary: Callable[[PartitionState], Offset],
     ) -> dict[TopicPartition, TimedOffset]:
+        epochs = await asyncio.gather(
+            *(self._epoch_at(state, boundary(state)) for state in states.values())
+        )
         return {
-            key: _untimed(boundary(state), await self._epoch_at(state, boundary(state)))
-            for key, state in states.items()
+            key: _untimed(boundary(state), epoch)
+            for (key, state), epoch in zip(states.items(), epochs, strict=True)
         }
 
     async def _epoch_at(self, state: PartitionState, offset: Offset) -> LeaderEpoch:

@@ -110,7 +110,33 @@ class TopicReader:
                     if read.next_offset is not None and answers[place].parts
                 )
             )
+        await self._read_past_gaps(looks, reads, answers, budget, committed=committed)
         return answers
+
+    async def _read_past_gaps(
+        self,
+        looks: Sequence[Look],
+        reads: Sequence[TiersRead],
+        answers: list[PartitionRead],
+        budget: int,
+        *,
+        committed: bool,
+    ) -> None:
+        """Kafka's segments may end in a gap, and then hold nothing for who asks for an offset in
+        it. An empty answer would be asked for again and again."""
+        ends = {
+            place: read.next_offset
+            for place, (look, read) in enumerate(zip(looks, reads, strict=True))
+            if read.next_offset is not None
+            and look.span.offset < read.next_offset < look.end
+            and not (answers[place].parts or answers[place].error)
+        }
+        if ends:
+            beyond = [replace(looks[place].span, offset=end) for place, end in ends.items()]
+            found = await self._look(beyond, committed=committed)
+            again = await self._read_found(found, budget, committed=committed)
+            for place, answer in zip(ends, again, strict=True):
+                answers[place] = answer
 
     async def _add_aborted(
         self, look: Look, end: Offset, answers: list[PartitionRead], place: int
@@ -119,7 +145,7 @@ class TopicReader:
         assert state is not None
         try:
             aborted = await self._aborted.between(
-                state.topic_partition, look.span.offset, end, remote_end=state.remote_end
+                look.found.segments[0], look.span.offset, end, remote_end=state.remote_end
             )
         except StratalogError as error:
             # Without them the reader would take aborted records for committed ones.

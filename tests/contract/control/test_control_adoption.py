@@ -11,6 +11,7 @@ from tests.contract.control.segment_building import UPLOADED, chain_of, epoch, k
 
 from stratalog.checks.promises import boundaries_hold
 from stratalog.control.adoption import AdoptionRefusedError
+from stratalog.control.cluster import FIRST_PRODUCER_ID
 from stratalog.control.database import Database
 from stratalog.control.migration_state import MigrationState, migration_state
 from stratalog.control.model import CommitOutcome, Span, Topic, WriteTier
@@ -99,6 +100,16 @@ async def test_an_adopted_topic_has_its_id_its_epochs_and_its_offsets(
     bare = await state_of(plane, part(topic, 1))
     assert (bare.log_start, bare.remote_end, bare.block_start, bare.high_watermark) == (7, 7, 7, 7)
     assert await plane.epochs(part(topic, 1)) == [epoch(0, 7)]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+async def test_many_segments_are_adopted_a_few_at_a_time(
+    plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr("stratalog.control.adoption._SEGMENTS_AT_ONCE", 2)
+    segments = [adopted(0, 10 * i, 10 * i + 9) for i in range(count)]
+    topic = await plane.adopt_topic(source(partition(log_start=0, segments=segments, epochs=())))
+    assert await chain_of(plane, part(topic)) == [(10 * i, 10 * i + 9) for i in range(count)]
 
 
 async def test_adopted_segments_are_chained_where_they_lie_and_not_ours(
@@ -266,26 +277,43 @@ async def test_adopted_producers_are_as_young_as_the_adoption(plane: ControlPlan
 
 
 async def test_a_producer_without_a_sequence_may_begin_with_any(plane: ControlPlane) -> None:
-    marker_only = producer(7, last_sequence=-1, last_offset=-1, offset_delta=0)
+    seen = FIRST_PRODUCER_ID + 7
+    marker_only = producer(seen, last_sequence=-1, last_offset=-1, offset_delta=0)
     topic = await plane.adopt_topic(source(partition(producers=[marker_only])))
     assert await plane.active_producers([part(topic)]) == {part(topic): []}
-    assert await plane.allocate_producer_ids(1) == 8
+    assert await plane.allocate_producer_ids(1) == seen + 1
 
 
 @pytest.mark.parametrize(("given_out", "first"), [(10, 9_001), (9_001, 9_001), (9_002, 9_002)])
 async def test_new_producers_get_numbers_that_no_adopted_one_has(
     plane: ControlPlane, given_out: int, first: int
 ) -> None:
+    """A cluster that was one of ours may have given them out, so they may be like ours."""
     await plane.allocate_producer_ids(given_out)
-    producers = [producer(9_000), producer(12)]
+    producers = [producer(FIRST_PRODUCER_ID + 9_000), producer(12)]
     await plane.adopt_topic(source(partition(producers=producers), empty(1)))
-    assert await plane.allocate_producer_ids(5) == first
+    assert await plane.allocate_producer_ids(5) == FIRST_PRODUCER_ID + first
+
+
+async def test_numbers_that_brokers_took_before_are_none_that_kafka_gave_out(
+    plane: ControlPlane,
+) -> None:
+    """A broker takes many at once, and gives them out long after the adoption."""
+    taken = await plane.allocate_producer_ids(1000)
+    topic = await plane.adopt_topic(source(partition(producers=[producer(7), producer(999)])))
+    await plane.begin_migration(topic.id)
+    await plane.switch_to_blocks(topic.id)
+    for number in (7, 999):
+        [answer] = await commit(
+            plane, batch(part(topic), 1, producer=taken + number, epoch=0, sequence=0)
+        )
+        assert answer.outcome is CommitOutcome.ACCEPTED
 
 
 async def test_without_producers_the_numbers_go_on(plane: ControlPlane) -> None:
-    await plane.allocate_producer_ids(10)
+    first = await plane.allocate_producer_ids(10)
     await plane.adopt_topic(source())
-    assert await plane.allocate_producer_ids(1) == 10
+    assert await plane.allocate_producer_ids(1) == first + 10
 
 
 async def test_epochs_of_adopted_topics_are_told_wherever_topics_are(

@@ -142,9 +142,9 @@ async def test_expiry_takes_no_more_than_asked(
 
 
 async def test_producer_ids_are_given_once(plane: ControlPlane, other: ControlPlane) -> None:
-    assert await plane.allocate_producer_ids(10) == 0
-    assert await other.allocate_producer_ids(1) == 10
-    assert await plane.allocate_producer_ids(5) == 11
+    first = await plane.allocate_producer_ids(10)
+    assert await other.allocate_producer_ids(1) == first + 10
+    assert await plane.allocate_producer_ids(5) == first + 11
 
 
 async def test_the_producers_of_a_partition_are_told_with_their_last_sequence(

@@ -154,6 +154,25 @@ async def test_a_retention_of_segments_that_waits_for_a_lease_holds_no_head(
     await assert_consistent(server, key)
 
 
+async def test_a_purge_that_waits_for_a_lease_holds_no_segment(
+    server: ControlPlane, control_dsn: str
+) -> None:
+    """A trim of the same topic has its place in front of the lease, and then wants segments."""
+    topic = await server.create_topic("orders", partition_count=1, configs={})
+    await two_tiers(server, part(topic))
+    await server.delete_topic(topic.id)
+    async with transaction(control_dsn) as leasing:
+        await leasing.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended('stratalog:leases', 0))"
+        )
+        # Rows go first, and stand there with their objects.
+        await leasing.execute("DELETE FROM batches")
+        purging = asyncio.create_task(server.purge_deleted_topics(max_rows=100))
+        pid = await waiting_backend(leasing)
+        assert "segments" not in await tables_locked_by(leasing, pid)
+    assert await asyncio.wait_for(purging, PATIENCE_S)
+
+
 async def test_a_delete_that_was_planned_before_a_segment_was_chained_is_planned_again(
     server: ControlPlane, control_dsn: str
 ) -> None:

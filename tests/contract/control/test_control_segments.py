@@ -104,6 +104,24 @@ async def test_a_segment_whose_deletion_began_is_neither_added_nor_finished_agai
         await plane.finish_segment(added.segment_id, UPLOADED)
 
 
+async def test_a_late_worker_does_not_change_what_is_read_of_a_chained_segment(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    """It may say the same again, if it is in doubt whether it has been heard."""
+    key = part(topic)
+    await write(plane, key, 5, 5)
+    added = segment(key, 0, 4)
+    await plane.add_segment(added)
+    await plane.finish_segment(added.segment_id, UPLOADED)
+    await plane.chain_segment(added.segment_id)
+    await plane.finish_segment(added.segment_id, UPLOADED)
+    with pytest.raises(SegmentStateError, match="another manifest"):
+        await plane.finish_segment(added.segment_id, replace(UPLOADED, manifest='{"other":1}'))
+    chained = await known(plane, added.segment_id)
+    assert chained is not None
+    assert (chained.chained, chained.uploaded) == (True, UPLOADED)
+
+
 async def test_an_unknown_segment_cannot_be_finished(plane: ControlPlane) -> None:
     with pytest.raises(SegmentStateError):
         await plane.finish_segment(SegmentId(uuid7(1)), UPLOADED)

@@ -10,6 +10,7 @@ from stratalog.batch.errors import BatchDamagedError, UnsupportedMagicError
 from stratalog.control.plane import ControlUnavailableError, OffsetOutOfRangeError
 from stratalog.errors import DamagedError, OutcomeUnknownError, StaleError, StratalogError
 from stratalog.kafka.error_codes import code_of, fetch_code_of, message_of
+from stratalog.objects.open import BadStoreError
 from stratalog.objects.store import StoreAccessError, StoreUnavailableError
 from stratalog.segment.errors import KeyMissingError
 from stratalog.topic.errors import ReadOnlyTopicError, RemoteReadsOffError
@@ -42,6 +43,7 @@ def test_every_error_of_ours_has_a_code() -> None:
         (StoreUnavailableError("away"), ErrorCode.kafka_storage_error),
         (ControlUnavailableError("away"), ErrorCode.kafka_storage_error),
         (StoreAccessError("no key"), ErrorCode.kafka_storage_error),
+        (BadStoreError("not to be opened here"), ErrorCode.kafka_storage_error),
         (OutcomeUnknownError("lost"), ErrorCode.request_timed_out),
         (StaleError("old"), ErrorCode.kafka_storage_error),
         (OffsetOutOfRangeError("far"), ErrorCode.offset_out_of_range),

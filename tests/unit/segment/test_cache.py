@@ -133,6 +133,9 @@ def test_the_budget_is_never_exceeded(
         assert found is None or found == sizes[key]
         if cache.add(key, size, size, at=None if at < 0 else at):
             sizes[key] = size
+        if at == 3:
+            cache.discard(key)
+            assert key not in cache
         assert cache.size_bytes <= budget
         kept = [key for key in sizes if key in cache]
         assert len(cache) == len(kept)

@@ -7,10 +7,13 @@ import pytest
 from tests.unit.segment.reading import KEYS, MODES, Shelf, offsets, read
 from tests.unit.segment.runs import batch
 
+from stratalog.clock import SystemClock
 from stratalog.control.segment_model import Segment
 from stratalog.errors import CallError, DamagedError, StratalogError
 from stratalog.ids import Offset
+from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectNotFoundError
+from stratalog.segment.cipher import SEAL_BYTES
 from stratalog.segment.errors import (
     ChunkDamagedError,
     DataKeyError,
@@ -28,6 +31,8 @@ from stratalog.segment.stores import SegmentStores
 from stratalog.settings import RemoteSettings
 
 SIZE = len(batch(1, value_bytes=1000))
+POSITION_AT = 8 * 4 + 7
+"""The last byte of the position to which the offset index sends a reader of offset 21."""
 ENCODED = [mode for mode in MODES if mode != "plain"]
 
 
@@ -135,6 +140,64 @@ async def test_an_index_that_points_beside_the_batches_is_named() -> None:
     assert "where its offset index points" in str(error)
 
 
+async def put_back(shelf: Shelf, key: str, *, damaged_at: int) -> None:
+    """Undo a damage, as a repair or a restored backup would."""
+    await shelf.damage(key, damaged_at)
+
+
+@pytest.mark.parametrize("mode", ["plain", "zstd"])
+async def test_an_index_that_was_repaired_is_read_without_a_restart(mode: str) -> None:
+    """The repaired one has the size of the damaged one, and so the manifest is the same."""
+    shelf, segment = await shelf_of(mode)
+    key = f"{segment.key_base}.indexes"
+    reader = shelf.reader()
+    await shelf.damage(key, POSITION_AT)
+    answer = await read(reader, [segment], 21)
+    assert isinstance(answer.error, LogDamagedError)
+    await put_back(shelf, key, damaged_at=POSITION_AT)
+    answer = await read(reader, [segment], 21)
+    assert (answer.error, offsets(answer)) == (None, list(range(21, 100)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_log_that_was_repaired_is_read_without_a_restart(mode: str) -> None:
+    shelf, segment = await shelf_of(mode)
+    key = f"{segment.key_base}.log"
+    reader = shelf.reader()
+    await shelf.damage(key, 100)
+    # The second one reads on from where the first one ended, if it got anywhere.
+    for offset in (0, 0):
+        answer = await read(reader, [segment], offset)
+        assert isinstance(answer.error, DamagedError)
+    await put_back(shelf, key, damaged_at=100)
+    answer = await read(reader, [segment], 0)
+    assert (answer.error, offsets(answer)) == (None, list(range(100)))
+
+
+async def test_damage_that_was_read_ahead_is_not_kept() -> None:
+    shelf, segment = await shelf_of()
+    key, reader = f"{segment.key_base}.log", shelf.reader()
+    await shelf.damage(key, 60 * SIZE + 100)
+    for offset in (0, 10):
+        assert offsets(await read(reader, [segment], offset, 10 * SIZE))[0] == offset
+    answer = await read(reader, [segment], 20)
+    assert offsets(answer)[-1] == 59
+    await put_back(shelf, key, damaged_at=60 * SIZE + 100)
+    assert offsets(await read(reader, [segment], 60)) == list(range(60, 100))
+
+
+async def test_a_search_by_time_does_not_keep_damage_either() -> None:
+    shelf, segment = await shelf_of("zstd")
+    key, reader = f"{segment.key_base}.indexes", shelf.reader()
+    await shelf.damage(key, POSITION_AT)
+    with pytest.raises(LogDamagedError):
+        await reader.first_at_time(segment, 0, Offset(21))
+    await put_back(shelf, key, damaged_at=POSITION_AT)
+    found = await reader.first_at_time(segment, 0, Offset(21))
+    assert found is not None
+    assert found.offset == 21
+
+
 async def test_an_index_that_leads_beyond_the_offset_is_never_taken_for_a_gap() -> None:
     shelf, segment = await shelf_of()
     key = f"{segment.key_base}.indexes"
@@ -227,6 +290,7 @@ def rewritten(log: bytes, at: int, field: int, data: bytes) -> bytes:
         (10, 8, (48).to_bytes(4), "a batch of 60 bytes"),
         (10, 8, (2**31 - 1).to_bytes(4), "a batch of 2147483659 bytes"),
         (10, 16, b"\x03", "magic 3"),
+        (10, 16, b"\x01", "magic 1"),
         (10, 23, (90).to_bytes(4), "a batch of offsets 10 to 100"),
         (10, 23, b"\xff\xff\xff\xff", "a batch of offsets 10 to 9"),
     ],
@@ -268,6 +332,17 @@ async def test_records_of_old_formats_are_refused_with_a_reason(magic: int) -> N
     error = await error_of(shelf, replace(segment, owned=False), 0)
     assert isinstance(error, OldRecordFormatError)
     assert f"message format {magic}" in str(error)
+
+
+async def test_encrypted_chunks_that_changed_places_are_found_out() -> None:
+    """They open, because all chunks of a segment share a key and what is signed along with them."""
+    shelf, segment = await shelf_of("aes")
+    key = f"{segment.key_base}.log"
+    data = bytes((await shelf.store.get(key)).data)
+    size = 16_000 + SEAL_BYTES
+    await shelf.store.put(key, [data[size : 2 * size], data[:size], data[2 * size :]])
+    for offset in (0, 5, 10, 20, 25):
+        assert isinstance(await error_of(shelf, segment, offset), LogDamagedError)
 
 
 async def gapped(owned: bool) -> tuple[Shelf, Segment]:
@@ -321,6 +396,20 @@ async def test_a_gap_in_a_segment_of_our_own_is_damage() -> None:
     taken_over = replace(segment, store_url="s3://theirs")
     answer = await read(shelf.reader(), [taken_over], 10)
     assert answer.error is None
+
+
+async def test_a_segment_that_was_adopted_anew_is_read_where_it_lies_now() -> None:
+    """It has the same id and the same manifest, wherever its objects were brought."""
+    shelf, segment = await shelf_of()
+    old = open_store("memory:", clock=SystemClock())
+    stores = SegmentStores(shelf.store, {"s3://old": old, "s3://new": shelf.store}.__getitem__)
+    reader = SegmentReader(stores=stores, keys=KEYS, settings=RemoteSettings())
+    answer = await read(reader, [replace(segment, store_url="s3://old")], 0)
+    assert isinstance(answer.error, ObjectNotFoundError)
+    answer = await read(reader, [replace(segment, store_url="s3://new")], 0)
+    assert (answer.error, offsets(answer)) == (None, list(range(100)))
+    elsewhere = replace(segment, store_url="s3://new", key_base="elsewhere")
+    assert isinstance((await read(reader, [elsewhere], 50)).error, ObjectNotFoundError)
 
 
 async def test_a_store_that_cannot_be_opened_fails_the_read() -> None:

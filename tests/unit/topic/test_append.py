@@ -61,7 +61,9 @@ async def test_a_bad_batch_fails_its_partition_and_nothing_else(rig: TopicRig) -
     assert records(await rig.read_one(1, 0)) == [], "not even the good batch before the bad one"
 
 
-@pytest.mark.parametrize("data", [b"", b"\0" * 10, batch(b"a")[:-1]])
+@pytest.mark.parametrize(
+    "data", [b"", b"\0" * 10, batch(b"a")[:-1]], ids=["nothing", "zeros", "cut off"]
+)
 async def test_what_is_no_whole_batch_is_refused(rig: TopicRig, data: bytes) -> None:
     assert isinstance((await rig.append(0, data)).error, BatchDamagedError)
 

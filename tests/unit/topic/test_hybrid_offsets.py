@@ -157,3 +157,22 @@ async def test_a_walk_past_deleted_records_goes_on_where_the_boundary_has_moved_
     rig.control.after_look.append(converted_meanwhile)
     assert await at_time(rig, 7) == (8, 7)
     assert await newest(rig) == (9, 8)
+
+
+@pytest.mark.parametrize("converted", [(), (4,), (4, 5)])
+async def test_a_walk_past_deleted_records_goes_on_behind_what_is_deleted_meanwhile(
+    rig: TopicRig, converted: tuple[int, ...]
+) -> None:
+    for times in ((50, 1, 2), (3,), (4,), (40, 60)):
+        await rig.append(0, timed(*times))
+    for end in converted:
+        await rig.convert(0, up_to=end)
+    await delete_before(rig, 1)
+
+    async def deleted_meanwhile(_: list[FoundBatches]) -> list[FoundBatches]:
+        await delete_before(rig, 5)
+        return await rig.control.inner.find_batches([rig.span(0, 3)])
+
+    rig.control.after_look.append(deleted_meanwhile)
+    assert await at_time(rig, 45) == (6, 60)
+    assert rig.control.after_look == []

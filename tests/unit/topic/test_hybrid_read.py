@@ -10,10 +10,13 @@ from tests.unit.topic.rig import TopicRig, batch, records
 
 from stratalog.control.model import FoundBatches
 from stratalog.control.plane import OffsetOutOfRangeError
+from stratalog.control.segment_model import Segment
 from stratalog.ids import Offset, ProducerId, SegmentId
 from stratalog.objects.faulty import Fault
 from stratalog.objects.store import ObjectNotFoundError, StoreUnavailableError
+from stratalog.segment.errors import IndexDamagedError
 from stratalog.segment.model import AbortedTransaction
+from stratalog.segment.reader import SegmentsRead, SegmentsWanted
 from stratalog.topic.errors import RemoteReadsOffError, RowMissingError
 from stratalog.topic.model import PartitionRead
 
@@ -272,6 +275,61 @@ async def test_a_refused_reader_is_answered_when_its_wait_is_over(rig: TopicRig)
     assert isinstance(answer.error, RemoteReadsOffError)
 
 
+# Segments of Kafka may end in a gap.
+
+
+def end_in_a_gap(rig: TopicRig, monkeypatch: pytest.MonkeyPatch, end: int) -> None:
+    """Let segments hold nothing from offset 1 to this one, as compacted ones of Kafka may."""
+    read = rig.segments.read
+
+    async def without_the_last(wanted: list[SegmentsWanted]) -> list[SegmentsRead]:
+        answers = await read(wanted)
+        return [
+            SegmentsRead(next_offset=Offset(end), ended=True) if 1 <= want.offset < end else answer
+            for want, answer in zip(wanted, answers, strict=True)
+        ]
+
+    monkeypatch.setattr(rig.segments, "read", without_the_last)
+
+
+@pytest.mark.parametrize("committed", [False, True])
+async def test_a_gap_at_the_end_of_segments_leads_on_however_few_bytes_are_asked_for(
+    rig: TopicRig, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    await fill(rig, 0, b"a", b"b", b"c", b"d")
+    await rig.convert(0, up_to=2, aborted=[FIRST])
+    end_in_a_gap(rig, monkeypatch, 2)
+    [answer] = await rig.read(rig.span(0, 1, max_bytes=1), committed=committed)
+    assert records(answer) == [(2, b"c")]
+    assert answer.aborted == (), "none has records in the answer"
+
+
+async def test_a_gap_at_the_end_of_segments_leads_into_the_next_one_that_overlaps(
+    rig: TopicRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that overlaps is not found with the one before it."""
+    await fill(rig, 0, b"a", b"b", b"c", b"d")
+    await rig.convert(0, up_to=2)
+    await rig.convert(0, up_to=4)
+    end_in_a_gap(rig, monkeypatch, 2)
+
+    async def the_first_only(found: list[FoundBatches]) -> list[FoundBatches]:
+        return [replace(one, segments=one.segments[:1]) for one in found]
+
+    rig.control.after_look.append(the_first_only)
+    assert records(await read_from(rig, 1)) == [(2, b"c"), (3, b"d")]
+
+
+async def test_a_gap_at_the_end_of_the_partition_is_answered_with_nothing(
+    rig: TopicRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(rig, 0, b"a", b"b")
+    await rig.convert(0)
+    end_in_a_gap(rig, monkeypatch, 2)
+    answer = await read_from(rig, 1)
+    assert (answer.error, list(answer.parts), answer.high_watermark) == (None, [], 2)
+
+
 # Committed records only.
 
 FIRST = AbortedTransaction(ProducerId(7), Offset(0), Offset(1), Offset(2))
@@ -320,6 +378,59 @@ async def test_without_the_aborted_transactions_nothing_is_served(
     [answer] = await rig.read(rig.span(0, 0), committed=True)
     assert isinstance(answer.error, StoreUnavailableError)
     assert answer.parts == ()
+
+
+@pytest.mark.parametrize("start", [2, 3, 4])
+async def test_records_whose_markers_were_deleted_after_the_look_are_not_served(
+    rig: TopicRig, start: int
+) -> None:
+    """The bytes are still there, but nobody could say any more that they were aborted."""
+    await fill(rig, 0, b"a", b"b", b"c", b"d")
+    await rig.convert(0, up_to=1)
+    await rig.convert(0, up_to=2, aborted=[FIRST])
+    await rig.convert(0, up_to=3)
+
+    async def deleted_meanwhile(found: list[FoundBatches]) -> list[FoundBatches]:
+        await rig.control.inner.delete_records({rig.part(): Offset(start)})
+        return found
+
+    rig.control.after_look.append(deleted_meanwhile)
+    [answer] = await rig.read(rig.span(0, 0), committed=True)
+    assert isinstance(answer.error, OffsetOutOfRangeError)
+    assert (answer.log_start, list(answer.parts)) == (start, [])
+
+
+async def test_what_is_remembered_of_deleted_segments_does_not_keep_later_ones_back(
+    rig: TopicRig,
+) -> None:
+    await fill(rig, 0, b"a", b"b", b"c", b"d", b"e")
+    await rig.convert(0, up_to=2)
+    assert await aborted_for(rig, 0) == []
+    await rig.convert(0, up_to=3)
+    await rig.convert(0, up_to=5, aborted=[LONG])
+    await rig.control.inner.delete_records({rig.part(): Offset(3)})
+    assert await aborted_for(rig, 3) == [8]
+
+
+async def test_a_transaction_index_that_was_made_anew_is_read_anew(
+    rig: TopicRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A segment that was remembered speaks of the index as it was."""
+    await fill(rig, 0, b"a", b"b")
+    segment = await rig.convert(0, aborted=[FIRST])
+    assert await aborted_for(rig, 0) == [7]
+    assert segment.uploaded is not None
+    repaired = replace(segment.uploaded, manifest='{"repaired":true}')
+    await rig.control.inner.replace_segment_upload(segment.segment_id, repaired)
+    read = rig.segments.aborted
+
+    async def only_the_new_one(segments: list[Segment], *rest: Offset) -> list[AbortedTransaction]:
+        if any(one.uploaded != repaired for one in segments):
+            raise IndexDamagedError("not what the manifest says")
+        return await read(segments, *rest)
+
+    monkeypatch.setattr(rig.segments, "aborted", only_the_new_one)
+    assert await aborted_for(rig, 0) == [7]
 
 
 async def test_readers_of_committed_records_see_nothing_of_an_open_transaction(

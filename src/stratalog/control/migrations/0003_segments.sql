@@ -31,3 +31,6 @@ ALTER TABLE partitions ADD COLUMN migrating_since_ms bigint;
 
 -- Few partitions ever leave their first leader epoch; Metadata asks which.
 CREATE INDEX heads_with_epochs ON heads (topic_id) WHERE leader_epoch > 0;
+
+-- Producers of an adopted topic keep the numbers that Kafka gave them, which begin with 0.
+UPDATE cluster SET next_producer_id = 1099511627776 WHERE next_producer_id < 1099511627776;

@@ -28,6 +28,7 @@ from stratalog.kafka.fetch_response import (
 from stratalog.kafka.handler import Body
 from stratalog.kafka.leader_epochs import KnownEpoch, wrong_epochs
 from stratalog.kafka.metrics import RequestMetrics
+from stratalog.kafka.read_failures import ReadFailures
 from stratalog.kafka.request import Request
 from stratalog.topic.model import PartitionRead
 
@@ -39,12 +40,15 @@ _NO_SESSION_EPOCHS = (-1, 0)
 
 
 class FetchHandler:
-    def __init__(self, components: Components, metrics: RequestMetrics) -> None:
+    def __init__(
+        self, components: Components, metrics: RequestMetrics, failures: ReadFailures
+    ) -> None:
         self._catalog = components.catalog
         self._reader = components.reader
         self._control = components.control
         self._membership = components.membership
         self._metrics = metrics
+        self._failures = failures
 
     async def handle(self, request: Request, body: Any) -> Body:
         if _continues_session(request, body):
@@ -159,7 +163,7 @@ class FetchHandler:
                 self._unknown(request, one.partition)
                 if topic is None
                 else not_read.get(TopicPartition(topic.id, PartitionIndex(one.partition)))
-                or self._partition(one.partition, next(in_order))
+                or self._read(topic, one.partition, next(in_order))
                 for one in asked.partitions
             ]
             if topic is not None and any(one.error_code == _GONE for one in partitions):
@@ -173,6 +177,11 @@ class FetchHandler:
         if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
             error = UnknownTopicIdError("no topic has this id")
         return self._partition(index, PartitionRead(error=error))
+
+    def _read(self, topic: Topic, index: int, read: PartitionRead) -> PartitionFetched:
+        if read.error is not None:
+            self._failures.note(topic.name, index, read.error)
+        return self._partition(index, read)
 
     def _partition(self, index: int, read: PartitionRead) -> PartitionFetched:
         code = ErrorCode.none if read.error is None else fetch_code_of(read.error)

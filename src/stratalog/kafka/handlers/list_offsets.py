@@ -14,6 +14,7 @@ from stratalog.kafka.components import Components
 from stratalog.kafka.error_codes import code_of
 from stratalog.kafka.handler import Body
 from stratalog.kafka.leader_epochs import KnownEpoch, wrong_epochs
+from stratalog.kafka.read_failures import ReadFailures
 from stratalog.kafka.request import Request
 from stratalog.kafka.schema_writer import Values, write_response
 from stratalog.topic.model import TimedOffset
@@ -34,6 +35,7 @@ _MOST_READS = 8
 
 
 class _Query(NamedTuple):
+    topic: str
     partition: TopicPartition
     timestamp: int
 
@@ -46,15 +48,17 @@ class _Answer(NamedTuple):
 
 
 class ListOffsetsHandler:
-    def __init__(self, components: Components) -> None:
+    def __init__(self, components: Components, failures: ReadFailures) -> None:
         self._catalog = components.catalog
         self._offsets = components.offsets
         self._control = components.control
+        self._failures = failures
 
     async def handle(self, request: Request, body: Any) -> Body:
         topics = await self._catalog.named([asked.name for asked in body.topics])
         queries = [
             _Query(
+                asked.name,
                 TopicPartition(topic.id, PartitionIndex(partition.partition_index)),
                 partition.timestamp,
             )
@@ -75,7 +79,7 @@ class ListOffsetsHandler:
                 _UNKNOWN
                 if topic is None
                 else wrong.get(key := TopicPartition(topic.id, PartitionIndex(one.partition_index)))
-                or answers[_Query(key, one.timestamp)]
+                or answers[_Query(asked.name, key, one.timestamp)]
                 for one in asked.partitions
             ]
             if topic is not None and _UNKNOWN in partitions:
@@ -153,6 +157,7 @@ class ListOffsetsHandler:
                 return _Answer(ErrorCode.none, found)
             exists = await self._offsets.earliest([query.partition])
         except StratalogError as error:
+            self._failures.note(query.topic, query.partition.partition, error)
             return _Answer(code_of(error))
         return _Answer(ErrorCode.none) if exists else _UNKNOWN
 
