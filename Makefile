@@ -37,6 +37,7 @@ chaos: $(VENV)/.installed-test ## Break brokers, and judge what clients saw. Opt
 docs: $(VENV)/.installed ## Write the generated pages of docs/ anew.
 	@$(BIN)/python tools/make_settings_page.py
 	@$(BIN)/python tools/make_compatibility_page.py
+	@$(BIN)/python tools/draw_strata.py
 
 clean: ## Remove the environment and the caches. Data in stratalog-data stays.
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
