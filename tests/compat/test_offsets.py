@@ -34,6 +34,10 @@ from tests.servers import PostgresServer, S3Server
 START_MS = 1_700_000_000_000
 STEP_MS = 1000
 
+WAIT_MS = 60_000
+WOKEN_SECONDS = 20
+"""Far below the wait, and far above what a loaded machine takes."""
+
 
 @pytest.fixture
 def timed_topic(cluster: Cluster) -> str:
@@ -141,9 +145,9 @@ def test_an_offset_beyond_the_end_is_out_of_range(cluster: Cluster) -> None:
 
 def test_a_waiting_consumer_is_woken_by_a_write_to_its_broker(cluster: Cluster) -> None:
     topic = create(cluster, fresh_topic("woken"))
-    with closing_consumer(cluster, **{"fetch.wait.max.ms": 20_000}) as consumer:
+    with closing_consumer(cluster, **{"fetch.wait.max.ms": WAIT_MS}) as consumer:
         seconds = seconds_until_seen(consumer, cluster, topic, through=cluster.leader_of(topic))
-    assert seconds < 1.0
+    assert seconds < WOKEN_SECONDS
 
 
 def test_a_hint_wakes_a_consumer_that_waits_on_another_broker(
@@ -154,9 +158,9 @@ def test_a_hint_wakes_a_consumer_that_waits_on_another_broker(
     with two_brokers(postgres_server, s3_server, base=base) as cluster:
         topic = create(cluster, fresh_topic("hinted"))
         other = cluster.other_than(cluster.leader_of(topic))
-        with closing_consumer(cluster, **{"fetch.wait.max.ms": 20_000}) as consumer:
+        with closing_consumer(cluster, **{"fetch.wait.max.ms": WAIT_MS}) as consumer:
             for _ in range(3):
-                assert seconds_until_seen(consumer, cluster, topic, through=other) < 1.0
+                assert seconds_until_seen(consumer, cluster, topic, through=other) < WOKEN_SECONDS
 
 
 def test_a_consumer_on_another_broker_sees_writes_although_hints_are_lost(
@@ -167,9 +171,9 @@ def test_a_consumer_on_another_broker_sees_writes_although_hints_are_lost(
     with two_brokers(postgres_server, s3_server, base=base, proxied=True) as cluster:
         topic = create(cluster, fresh_topic("unhinted"))
         other = cluster.other_than(cluster.leader_of(topic))
-        with closing_consumer(cluster, **{"fetch.wait.max.ms": 20_000}) as consumer:
+        with closing_consumer(cluster, **{"fetch.wait.max.ms": WAIT_MS}) as consumer:
             for _ in range(3):
-                assert seconds_until_seen(consumer, cluster, topic, through=other) < 2.0
+                assert seconds_until_seen(consumer, cluster, topic, through=other) < WOKEN_SECONDS
 
 
 async def test_aiokafka_and_kafka_python_see_a_write_while_they_wait(cluster: Cluster) -> None:
