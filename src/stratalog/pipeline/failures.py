@@ -7,8 +7,8 @@ from stratalog.objects.store import StoreAccessError
 from stratalog.pipeline.tasks import UnitFailed
 
 
-class RowFailedError(StratalogError):
-    """A row could not be moved. `__cause__` is why, the text says where."""
+class RowFailedError(DamagedError):
+    """A row could not be moved. The text says where; `__cause__` is why, and may be less bad."""
 
     def __init__(self, row: Coordinates, cause: StratalogError) -> None:
         end = row.byte_offset + row.byte_size

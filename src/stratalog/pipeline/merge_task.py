@@ -13,7 +13,7 @@ from uuid import UUID
 from stratalog.batch.header import TimestampType
 from stratalog.control.model import Coordinates
 from stratalog.control.pipeline_model import ClaimToken
-from stratalog.errors import StratalogError
+from stratalog.errors import StaleError, StratalogError
 from stratalog.ids import SegmentId
 from stratalog.objects.store import Buffer
 from stratalog.pipeline.failures import RowFailedError, UnitMismatchError, unit_failed
@@ -31,7 +31,7 @@ UPLOADS_ENDING = 32
 """Small segments are stored by one request at their end. Thousands of them may end together."""
 
 
-class EarlierSegmentFailedError(StratalogError):
+class EarlierSegmentFailedError(StaleError):
     """There is no use in this segment: an earlier one of its partition cannot be made."""
 
 
