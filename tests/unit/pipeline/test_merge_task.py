@@ -325,6 +325,7 @@ class HoldingStore(WatchedStore):
     def __init__(self, inner: WatchedStore) -> None:
         super().__init__(inner)
         self.gate = asyncio.Event()
+        self.much_is_held = asyncio.Event()
         self._handed_out: list[ref[_Tracked]] = []
         self.most_live_bytes = 0
 
@@ -332,6 +333,8 @@ class HoldingStore(WatchedStore):
         buffers = [_Tracked(each) for each in await super().get_ranges(key, ranges)]
         self._handed_out += map(ref, buffers)
         self.most_live_bytes = max(self.most_live_bytes, self.live_bytes)
+        if self.live_bytes > 80_000:
+            self.much_is_held.set()
         return [*buffers]
 
     @property
@@ -361,10 +364,12 @@ async def test_reading_waits_for_uploads_that_do_not_move() -> None:
             portion_bytes=portion,
         )
     )
+    async with asyncio.timeout(PATIENCE_S):
+        await store.much_is_held.wait()
     for _ in range(200):
         await asyncio.sleep(0)
     assert not running.done()
-    assert 80_000 < store.live_bytes <= limit + 2 * portion
+    assert store.live_bytes <= limit + 2 * portion
     store.gate.set()
     async with asyncio.timeout(PATIENCE_S):
         done = await running
