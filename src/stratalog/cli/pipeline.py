@@ -298,7 +298,7 @@ def trigger(
 ) -> None:
     """Have the next run look at all that a topic has now, whatever its age."""
     _order(settings_from(config, overrides, data=data, control=control), topic, _trigger)
-    say(f"Triggered {escape(topic)}: the next run takes all that is there now.")
+    say(f"Triggered {escape(topic)}: for the next run, all that is there now has aged.")
 
 
 async def _pause(control: "ControlPlane", topic_id: "TopicId") -> None:

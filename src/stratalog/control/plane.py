@@ -513,7 +513,7 @@ class ControlPlane(Protocol):
     async def resume_pipeline(self, topic_id: TopicId) -> None: ...
 
     async def trigger_pipeline(self, topic_id: TopicId) -> None:
-        """Have the next run convert all that is there now, whatever its age."""
+        """Count all that is there now as aged. What is too little for a segment still waits."""
 
     async def tier_status(self, ages_ms: Mapping[TopicId, int]) -> list[TierStatus]:
         """Of those of the topics that exist, by id. Eligible is what has aged, also in topics that
