@@ -253,6 +253,19 @@ async def test_ranges_come_back_in_the_order_they_were_asked_for(store: ObjectSt
     assert await store.get_ranges("x", []) == []
 
 
+async def test_ranges_are_read_into_the_memory_that_is_given(store: ObjectStore) -> None:
+    data = os.urandom(MIB)
+    await store.put("x", [data])
+    wanted = [Range(500, 900_000), Range(0, 1), Range(10, 20), Range(15, 30), Range(900_000, MIB)]
+    into = [memoryview(bytearray(r.end - r.start)) for r in wanted]
+    answers = await store.get_ranges("x", wanted, into=into)
+    assert [bytes(view) for view in into] == [data[r.start : r.end] for r in wanted]
+    assert all(answer is view for answer, view in zip(answers, into, strict=True))
+    with pytest.raises(ShortReadError, match="'x'"):
+        await store.get_ranges("x", [Range(MIB - 1, MIB + 1)], into=[memoryview(bytearray(2))])
+    assert await store.get_ranges("x", [], into=[]) == []
+
+
 async def test_a_large_range_is_one_request_and_larger_ones_are_several(
     s3_server: S3Server,
 ) -> None:

@@ -1,29 +1,71 @@
 """Files and folders that are on the disk when a call returns, not merely in the page cache."""
 
+import errno
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 
+from stratalog.objects.memory import new_memory
 from stratalog.objects.store import Buffer
 
 _MAX_BUFFERS = os.sysconf("SC_IOV_MAX")
 _MAX_HELD_FOLDERS = 128
 _COPY_BYTES = 1024 * 1024
+_READ_NOW: int | None = getattr(os, "RWF_NOWAIT", None)
 
 
 def write_parts(descriptor: int, parts: Sequence[Buffer]) -> None:
     """Write all parts with as few system calls as the kernel allows, whatever it takes at once."""
     views = [memoryview(part).cast("B") for part in parts if len(part)]
-    position = 0
-    while position < len(views):
-        written = os.writev(descriptor, views[position : position + _MAX_BUFFERS])
-        while position < len(views) and written >= len(views[position]):
-            written -= len(views[position])
-            position += 1
-        if written:
-            views[position] = views[position][written:]
+    for _ in _moved(views, lambda some, _: os.writev(descriptor, some)):
+        pass
+
+
+def write_views(descriptor: int, views: Sequence[memoryview], position: int) -> None:
+    """The same at a position of the file, so that several threads may write to it."""
+    for _ in _moved(list(views), lambda some, done: os.pwritev(descriptor, some, position + done)):
+        pass
+
+
+def read_views(descriptor: int, views: Sequence[memoryview], position: int) -> int:
+    """Fill all views with what lies at a position of the file; return how much there was of it."""
+    total = 0
+    for moved in _moved(
+        list(views), lambda some, done: os.preadv(descriptor, some, position + done)
+    ):
+        if moved == 0:
+            break
+        total += moved
+    return total
+
+
+def read_cached_views(descriptor: int, views: Sequence[memoryview], position: int) -> bool:
+    """Fill all views if that takes no wait for the disk. False if it does, or nobody can tell."""
+    if len(views) > _MAX_BUFFERS or _READ_NOW is None:
+        return False
+    try:
+        count = os.preadv(descriptor, views, position, _READ_NOW)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+            return False
+        raise
+    return count == sum(map(len, views))
+
+
+def _moved(views: list[memoryview], move: Callable[[list[memoryview], int], int]) -> Iterator[int]:
+    """Have `move` do its work on all views, call by call. It is told how many bytes are done."""
+    first = done = 0
+    while first < len(views):
+        moved = move(views[first : first + _MAX_BUFFERS], done)
+        done += moved
+        yield moved
+        while first < len(views) and moved >= len(views[first]):
+            moved -= len(views[first])
+            first += 1
+        if moved:
+            views[first] = views[first][moved:]
 
 
 def copy_file(source: int, target: int) -> None:
@@ -36,16 +78,11 @@ def read_exactly(descriptor: int, start: int, length: int) -> bytearray:
 
     The answer can be written to, so that whoever stamps what it has read needs no copy.
     """
-    data = bytearray(length)
+    data = new_memory(length)
     view = memoryview(data)
-    filled = 0
-    while filled < length:
-        count = os.preadv(descriptor, [view[filled:]], start + filled)
-        if count == 0:
-            view.release()
-            del data[filled:]
-            break
-        filled += count
+    filled = read_views(descriptor, [view] if length else [], start)
+    view.release()
+    del data[filled:]
     return data
 
 

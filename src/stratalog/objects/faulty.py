@@ -131,9 +131,11 @@ class FaultyStore(WrappedStore):
         _after(fault, "get", key)
         return StoredObject(info=stored.info, data=_spoil(stored.data, fault, key))
 
-    async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+    async def get_ranges(
+        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+    ) -> list[Buffer]:
         fault = await self._before("get_ranges", key)
-        answers = await self._inner.get_ranges(key, ranges)
+        answers = await self._inner.get_ranges(key, ranges, into=into)
         _after(fault, "get_ranges", key)
         return [*answers[:-1], _spoil(answers[-1], fault, key)] if answers else answers
 

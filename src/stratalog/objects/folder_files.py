@@ -32,11 +32,19 @@ from stratalog.objects.durable import (
     DurableFolders,
     copy_file,
     make_durable_folder,
+    read_cached_views,
     read_exactly,
+    read_views,
     write_parts,
 )
 from stratalog.objects.keys import RESERVED_PART, BadKeyError, KeyConflictError
-from stratalog.objects.ranges import FOLDER_GAP_BYTES, check_length, cut_answers, plan_reads
+from stratalog.objects.ranges import (
+    FOLDER_GAP_BYTES,
+    check_length,
+    cut_answers,
+    plan_reads,
+    plan_scatter,
+)
 from stratalog.objects.sidecars import Sidecars
 from stratalog.objects.store import (
     Buffer,
@@ -248,6 +256,22 @@ class FolderFiles:
                 for request in plan.requests
             ]
         return cut_answers(key, ranges, plan, answers)
+
+    def read_into(self, key: str, ranges: Sequence[Range], into: Sequence[memoryview]) -> None:
+        with self._opened_file(key) as descriptor:
+            for scatter in plan_scatter(ranges, into, FOLDER_GAP_BYTES):
+                request = scatter.request
+                check_length(key, request, read_views(descriptor, scatter.views, request.start))
+
+    def read_cached_into(
+        self, key: str, ranges: Sequence[Range], into: Sequence[memoryview]
+    ) -> bool:
+        """The same without any wait for the disk. False if not all of it is in the page cache."""
+        with self._opened_file(key) as descriptor:
+            return all(
+                read_cached_views(descriptor, scatter.views, scatter.request.start)
+                for scatter in plan_scatter(ranges, into, FOLDER_GAP_BYTES)
+            )
 
     def copy(self, source: str, target: str, mode: PutMode) -> None:
         with self._opened(source) as (descriptor, info):

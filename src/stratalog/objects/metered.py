@@ -86,8 +86,10 @@ class MeteredStore(WrappedStore):
         self._bytes.labels("get").inc(len(stored.data))
         return stored
 
-    async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
-        answers = await super().get_ranges(key, ranges)
+    async def get_ranges(
+        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+    ) -> list[Buffer]:
+        answers = await super().get_ranges(key, ranges, into=into)
         self._bytes.labels("get_ranges").inc(sum(len(answer) for answer in answers))
         return answers
 

@@ -46,6 +46,14 @@ class BadStoreError(CallError):
     """The URL or the options of an object store make no sense."""
 
 
+def absolute_url(url: str) -> str:
+    """The same store, for processes that have working folders of their own."""
+    scheme, _, path = url.partition(":")
+    if scheme != "file" or path.startswith("//"):
+        return url
+    return f"file:{Path(path).absolute()}"
+
+
 def open_store(
     url: str,
     options: Mapping[str, str] | None = None,

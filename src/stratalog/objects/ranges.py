@@ -63,6 +63,43 @@ def cut_answers(
     return cut
 
 
+@dataclass(slots=True)
+class Scatter:
+    """One request whose answer goes to several places in memory, in the order of its bytes."""
+
+    request: Range
+    views: list[memoryview]
+
+
+def plan_scatter(
+    ranges: Sequence[Range], into: Sequence[memoryview], gap_bytes: int
+) -> list[Scatter]:
+    """Requests that fill each view with its range. What lies between ranges is read along."""
+    scatters: list[Scatter] = []
+    gap = memoryview(bytearray(gap_bytes))
+    for position in sorted(range(len(ranges)), key=lambda index: ranges[index]):
+        wanted, view = ranges[position], into[position]
+        assert len(view) == wanted.end - wanted.start, "memory is as large as what goes there"
+        if not (scatters and _follows(scatters[-1].request, wanted, gap_bytes)):
+            scatters.append(Scatter(wanted, [view]))
+            continue
+        last = scatters[-1]
+        between = gap[: wanted.start - last.request.end]
+        last.views += [between, view] if len(between) else [view]
+        last.request = Range(last.request.start, wanted.end)
+    return scatters
+
+
+def _follows(request: Range, wanted: Range, gap_bytes: int) -> bool:
+    return wanted.start >= request.end and _joins(request, wanted, gap_bytes)
+
+
+def copied_into(answers: Sequence[Buffer], into: Sequence[memoryview]) -> list[Buffer]:
+    for answer, view in zip(answers, into, strict=True):
+        view[:] = answer
+    return [*into]
+
+
 def check_length(key: str, request: Range, answered_bytes: int) -> None:
     expected = request.end - request.start
     if answered_bytes != expected:

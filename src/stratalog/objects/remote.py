@@ -18,7 +18,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from stratalog.errors import StratalogError
 from stratalog.ids import Entropy
 from stratalog.objects.keys import check_key, check_metadata, check_prefix
-from stratalog.objects.ranges import REMOTE_GAP_BYTES, cut_answers, plan_reads
+from stratalog.objects.ranges import REMOTE_GAP_BYTES, copied_into, cut_answers, plan_reads
 from stratalog.objects.refusals import explained
 from stratalog.objects.store import (
     Buffer,
@@ -167,11 +167,14 @@ class RemoteStore:
         with explained("head" if head else "get", key):
             return await obstore.get_async(self._client, key, options={"head": head})
 
-    async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+    async def get_ranges(
+        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+    ) -> list[Buffer]:
         check_key(key)
         plan = plan_reads(ranges, REMOTE_GAP_BYTES)
         answers = await self._read(key, plan.requests)
-        return cut_answers(key, ranges, plan, answers)
+        cut = cut_answers(key, ranges, plan, answers)
+        return cut if into is None else copied_into(cut, into)
 
     async def _read(self, key: str, requests: Sequence[Range]) -> list[Buffer]:
         """All requests in parallel. obstore joins those that touch, so neighbours go apart."""

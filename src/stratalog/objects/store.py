@@ -127,10 +127,13 @@ class ObjectStore(Protocol):
 
     async def head(self, key: str) -> ObjectInfo: ...
 
-    async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+    async def get_ranges(
+        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+    ) -> list[Buffer]:
         """Read several byte ranges. Neighbours are coalesced into fewer requests.
 
-        Every range must lie inside the object: a short answer is a `DamagedError`.
+        Every range must lie inside the object: a short answer is a `DamagedError`. With `into`
+        the bytes are put there, one view of the right size per range, and those are the answer.
         """
 
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:

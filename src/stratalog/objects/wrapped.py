@@ -55,8 +55,12 @@ class WrappedStore:
     async def head(self, key: str) -> ObjectInfo:
         return await self._around("head", key, lambda: self._inner.head(key))
 
-    async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
-        return await self._around("get_ranges", key, lambda: self._inner.get_ranges(key, ranges))
+    async def get_ranges(
+        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+    ) -> list[Buffer]:
+        return await self._around(
+            "get_ranges", key, lambda: self._inner.get_ranges(key, ranges, into=into)
+        )
 
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
         return self._inner.list(prefix, start_after=start_after)

@@ -1,6 +1,7 @@
 import errno
 import fcntl
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.objects.direct import wants_direct, write_direct
+from stratalog.objects.memory import IN_PLACE_BYTES, PAGE_BYTES, memory_for
+from stratalog.objects.store import Buffer
 
 MIB = 1024 * 1024
 
@@ -17,7 +20,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("direct") / "file"
 
 
-def written(file: Path, parts: list[bytes]) -> tuple[bool, bytes]:
+def written(file: Path, parts: Sequence[Buffer]) -> tuple[bool, bytes]:
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
         done = write_direct(descriptor, parts)
@@ -59,9 +62,60 @@ def test_a_file_system_that_cannot_leaves_the_file_as_it_was(
     assert written(file, [bytes(MIB)]) == (False, b"")
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 200_000) | st.sampled_from([IN_PLACE_BYTES, 5 * PAGE_BYTES, 2 * MIB]),
+            st.booleans(),
+        ),
+        max_size=8,
+    )
+)
+def test_parts_in_place_and_others_make_one_file(
+    file: Path, pieces: list[tuple[int, bool]]
+) -> None:
+    parts: list[Buffer] = []
+    position = 0
+    for size_bytes, in_place in pieces:
+        part = memory_for(size_bytes, position if in_place else position + 1)
+        part[:] = os.urandom(size_bytes)
+        parts.append(part)
+        position += size_bytes
+    done, found = written(file, parts)
+    assert not done or found == b"".join(parts)
+
+
+def test_what_lies_as_in_the_file_is_written_from_where_it_is(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[memoryview]] = []
+    real = os.pwritev
+
+    def watch(descriptor: int, views: list[memoryview], at: int) -> int:
+        calls.append(views)
+        return real(descriptor, views, at)
+
+    monkeypatch.setattr(os, "pwritev", watch)
+    first, second = memory_for(100_000, 0), memory_for(MIB, 100_000)
+    first[:], second[:] = os.urandom(100_000), os.urandom(MIB)
+    done, found = written(file, [first, second])
+    if done:
+        assert found == bytes(first) + bytes(second)
+        [views] = calls
+        in_place = [view for view in views if view.obj in (first.obj, second.obj)]
+        assert sum(map(len, in_place)) >= len(found) - 4 * PAGE_BYTES
+
+
 def test_short_writes_are_continued(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, memoryview(data)[:8192], at))
+    real = os.pwritev
+
+    def short(descriptor: int, views: list[memoryview], at: int) -> int:
+        return real(descriptor, [views[0][:8192]], at)
+
+    monkeypatch.setattr(os, "pwritev", short)
     data = os.urandom(300_000)
-    done, found = written(file, [data])
-    assert not done or found == data
+    in_place = memory_for(300_000, 300_000)
+    in_place[:] = data
+    done, found = written(file, [data, in_place])
+    assert not done or found == data * 2

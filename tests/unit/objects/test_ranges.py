@@ -5,6 +5,7 @@ from stratalog.objects.ranges import (
     ShortReadError,
     cut_answers,
     plan_reads,
+    plan_scatter,
 )
 from stratalog.objects.store import Range
 
@@ -55,3 +56,35 @@ def test_an_answer_of_another_length_is_damage(answer: bytes) -> None:
     ranges = [Range(10, 14)]
     with pytest.raises(ShortReadError, match=r"\[10, 14\) of object 'k'.*instead of 4"):
         cut_answers("k", ranges, plan_reads(ranges, gap_bytes=0), [answer])
+
+
+def scattered(*ranges: Range, gap_bytes: int) -> list[tuple[Range, list[int]]]:
+    """The requests, and the sizes of the memory that each fills."""
+    into = [memoryview(bytearray(each.end - each.start)) for each in ranges]
+    plan = plan_scatter(ranges, into, gap_bytes)
+    return [(scatter.request, [*map(len, scatter.views)]) for scatter in plan]
+
+
+def test_one_request_fills_the_memory_of_neighbours_and_skips_small_gaps() -> None:
+    assert scattered(Range(15, 20), Range(0, 10), Range(20, 21), gap_bytes=5) == [
+        (Range(0, 21), [10, 5, 5, 1])
+    ]
+    assert scattered(Range(0, 10), Range(16, 20), gap_bytes=5) == [
+        (Range(0, 10), [10]),
+        (Range(16, 20), [4]),
+    ]
+
+
+def test_what_overlaps_is_read_for_each_place() -> None:
+    assert scattered(Range(0, 10), Range(9, 12), Range(12, 13), gap_bytes=5) == [
+        (Range(0, 10), [10]),
+        (Range(9, 13), [3, 1]),
+    ]
+
+
+def test_a_request_that_fills_memory_is_not_larger_than_any_other() -> None:
+    half = MAX_REQUEST_BYTES // 2
+    whole = scattered(Range(0, half), Range(half, 2 * half), gap_bytes=0)
+    assert [request for request, _ in whole] == [Range(0, MAX_REQUEST_BYTES)]
+    over = scattered(Range(0, half), Range(half, 2 * half + 1), gap_bytes=0)
+    assert len(over) == 2

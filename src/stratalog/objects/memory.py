@@ -1,0 +1,55 @@
+"""Memory for bytes that are read to be written again.
+
+A direct write takes its bytes from memory that lies as they will lie in the file: whose address
+and place in the file have the same remainder by the size of a page. Whoever knows where bytes will
+be written when they are read asks for such memory, and they are never copied again.
+"""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, cast
+
+PAGE_BYTES = 4096
+IN_PLACE_BYTES = 32 * 1024
+"""Less than this is copied for a write: of each piece, the pages at both ends are anyway."""
+
+
+def new_memory(size_bytes: int) -> bytearray:
+    """Memory to be filled, with anything in it. To clear it first would take half of a read."""
+    return _new_bytearray(None, size_bytes)
+
+
+def memory_for(size_bytes: int, position: int) -> memoryview:
+    """Memory from which a direct write at this position of a file can take its bytes as they are.
+
+    What is too small to be worth it may lie anywhere.
+    """
+    if size_bytes < IN_PLACE_BYTES:
+        return memoryview(new_memory(size_bytes))
+    return cut_for(memoryview(new_memory(size_bytes + PAGE_BYTES - 1)), size_bytes, position)
+
+
+def cut_for(view: memoryview, size_bytes: int, position: int) -> memoryview:
+    """The first part of some memory, less than a page into it, that lies as the file does there."""
+    start = (position - _address(view)) % PAGE_BYTES
+    return view[start : start + size_bytes]
+
+
+def lies_for(view: memoryview, position: int) -> bool:
+    """Whether a direct write at this position can take its bytes from there."""
+    return not view.readonly and (_address(view) - position) % PAGE_BYTES == 0
+
+
+def _address(view: memoryview) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(view))
+
+
+def _find_new_bytearray() -> Callable[[None, int], bytearray]:
+    """Python's own way to a bytearray clears it."""
+    found: Any = ctypes.pythonapi.PyByteArray_FromStringAndSize
+    found.restype = ctypes.py_object
+    found.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t]
+    return cast(Callable[[None, int], bytearray], found)
+
+
+_new_bytearray = _find_new_bytearray()
