@@ -23,8 +23,10 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import uvloop
@@ -35,14 +37,15 @@ from stratalog.clock import SystemClock
 from stratalog.ids import LeaderEpoch, Offset
 from stratalog.memory import keep_freed_memory
 from stratalog.objects.folder import FolderStore
+from stratalog.objects.memory import memory_for
 from stratalog.objects.store import Buffer, ObjectStore, Range
 from stratalog.segment.build import BuiltLog, SegmentBuilder
-from stratalog.segment.framing import BatchFraming
 from stratalog.segment.model import SourceRun
 
 MIB = 1024 * 1024
 RUN_BYTES = 4 * MIB
 """Of one ranged read. Twice or half as much was slower."""
+READS_UNDER_WAY = 3
 RECORD_BYTES = 1000
 SOURCE, TARGET = "blocks/source", "segments/target"
 BASE_OFFSET = 1_000_000
@@ -82,21 +85,22 @@ async def make_source(store: ObjectStore, batch_kib: int, size_bytes: int) -> So
 async def log_bytes(
     store: ObjectStore, source: Source, builder: SegmentBuilder
 ) -> AsyncIterator[Buffer]:
-    """The segment's bytes. The next range is read while this one is built."""
+    """The segment's bytes. The next ranges are read while this one is built."""
+    runs = iter(source.runs)
+    reading: deque[tuple[SourceRun, asyncio.Future[list[Buffer]]]] = deque()
 
-    def read(number: int) -> "asyncio.Future[list[Buffer]]":
-        ranges = [each for _, each in source.runs[number : number + 1]]
-        return asyncio.ensure_future(store.get_ranges(SOURCE, ranges))
+    def read_ahead() -> None:
+        for run, place in islice(runs, READS_UNDER_WAY - len(reading)):
+            memory = memory_for(place.end - place.start, place.start)
+            read = asyncio.ensure_future(store.get_ranges(SOURCE, [place], into=[memory]))
+            reading.append((run, read))
 
-    reading = read(0)
-    for number, (run, _) in enumerate(source.runs):
-        (piece,) = await reading
-        reading = read(number + 1)
-        framing = BatchFraming()
-        for batches in framing.push(piece):
-            yield builder.add(batches, run)
-        framing.finish()
-    await reading
+    read_ahead()
+    while reading:
+        run, read = reading.popleft()
+        (piece,) = await read
+        read_ahead()
+        yield builder.add(memoryview(piece), run)
 
 
 async def build(store: ObjectStore, source: Source) -> BuiltLog:

@@ -39,6 +39,10 @@ INT32_LAST = (1 << 31) - 1
 _FIELDS = struct.Struct(">qiibIhi8xqqhi4x")
 """The header without base timestamp and count, of which nothing here depends."""
 _OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
+_KEEP_GIL = 0
+"""To let go of the interpreter's lock for some microseconds, and to wait for it again among the
+threads that read and write, takes as long as the checksum does."""
+_LEAST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,17 +135,19 @@ class SegmentBuilder:
         leader_epoch, stamped, append_time_ms = run.leader_epoch, run.stamped, run.append_time_ms
         buffer_end, log_position = len(view), self._size_bytes
         position, offset, since_bytes = 0, self._next_offset, self._since_entry_bytes
-        while position < buffer_end:
-            if buffer_end - position < HEADER_BYTES:
-                self._refuse(view, position, offset)
+        base, interval_bytes = self._base_offset, self._interval_bytes
+        max_timestamp = self._max_timestamp
+        entries: list[int] = []
+        while position + HEADER_BYTES <= buffer_end:
             (base_offset, length, epoch, magic, crc, attributes, delta,
              timestamp, producer_id, producer_epoch, sequence) = unpack(view, position)  # fmt: skip
             end = position + LOG_OVERHEAD_BYTES + length
             if (
                 magic != 2
-                or not position + HEADER_BYTES <= end <= buffer_end
+                or length < _LEAST_LENGTH
+                or end > buffer_end
                 or delta < 0
-                or crc32c(view[position + CRC_START : end]) != crc
+                or crc32c(view[position + CRC_START : end], 0, _KEEP_GIL) != crc
             ):
                 self._refuse(view, position, offset)
             if not stamped:
@@ -152,11 +158,11 @@ class SegmentBuilder:
             elif base_offset != offset or epoch != leader_epoch:
                 raise _misplaced(base_offset, epoch, offset, run)
             last_offset = offset + delta
-            if timestamp > self._max_timestamp:
-                self._max_timestamp, self._max_timestamp_offset = timestamp, last_offset
-            if since_bytes > self._interval_bytes:
-                self._offsets.append(last_offset, log_position + position)
-                self._times.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+            if timestamp > max_timestamp:
+                max_timestamp, self._max_timestamp_offset = timestamp, last_offset
+            if since_bytes > interval_bytes:
+                entries += last_offset - base, log_position + position
+                self._times.maybe_append(max_timestamp, self._max_timestamp_offset)
                 since_bytes = 0
             if producer_id >= 0:
                 if attributes & CONTROL_BIT:
@@ -167,7 +173,11 @@ class SegmentBuilder:
                     )
             since_bytes += end - position
             offset, position = last_offset + 1, end
+        if position < buffer_end:
+            self._refuse(view, position, offset)
+        self._offsets.extend(entries)
         self._next_offset, self._since_entry_bytes = offset, since_bytes
+        self._max_timestamp = max_timestamp
 
     def _begin(self, run: SourceRun) -> None:
         self._end_run()

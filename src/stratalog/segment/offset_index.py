@@ -9,7 +9,7 @@ the position of the first: everything here holds for those as well.
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import islice, pairwise
 from operator import lt
@@ -31,7 +31,11 @@ class OffsetIndexWriter:
         self._data = bytearray()
 
     def append(self, last_offset: int, position: int) -> None:
-        self._data += _ENTRY.pack(last_offset - self._base_offset, position)
+        self.extend([last_offset - self._base_offset, position])
+
+    def extend(self, entries: Sequence[int]) -> None:
+        """Several at once: in turn an offset, relative to the base, and a position."""
+        self._data += struct.pack(f">{len(entries)}i", *entries)
 
     def to_bytes(self) -> bytes:
         return bytes(self._data)
@@ -65,6 +69,17 @@ class OffsetIndex:
         beyond = bisect_right(range(entries), offset - self._base_offset, key=self._relative)
         start = self._position(beyond - 1) if beyond else 0
         return start, self._position(beyond + 1) if beyond + 1 < entries else None
+
+    def entry_from(self, position: int, log_size_bytes: int) -> int:
+        """The first known beginning of a batch that is not before this byte of the log.
+
+        Every byte between two entries leads to the same one, so that pieces of a log that were cut
+        anywhere meet at the same batch. Behind the last entry it is the end of the log.
+        """
+        if position <= 0:
+            return 0
+        entry = bisect_left(range(len(self)), position, key=self._position)
+        return self._position(entry) if entry < len(self) else log_size_bytes
 
     def check(self, log_size_bytes: int) -> None:
         """Raise unless every entry lies beyond the one before it, and all lie within the log."""

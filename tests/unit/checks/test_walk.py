@@ -65,9 +65,11 @@ class Recording:
         self._target = target
         self.sizes: list[int] = []
 
-    async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+    async def get_ranges(
+        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+    ) -> list[Buffer]:
         self.sizes += [each.end - each.start for each in ranges]
-        return await self._target.get_ranges(key, ranges)
+        return await self._target.get_ranges(key, ranges, into=into)
 
 
 async def test_a_long_batch_widens_the_window_for_itself_alone(store: ObjectStore) -> None:

@@ -88,3 +88,13 @@ def test_entries_that_do_not_rise_are_damage(entries: list[tuple[int, int]]) -> 
 def test_negative_entries_are_damage(entry: tuple[int, int]) -> None:
     with pytest.raises(IndexDamagedError, match="entry 0"):
         index(entry).check(9999)
+
+
+@pytest.mark.parametrize(
+    ("position", "entry"),
+    [(0, 0), (1, 500), (500, 500), (501, 1000), (1500, 1500), (1501, 1800), (1800, 1800)],
+)
+def test_every_byte_leads_to_the_first_entry_that_is_not_before_it(
+    position: int, entry: int
+) -> None:
+    assert index(*ENTRIES).entry_from(position, 1800) == entry

@@ -243,11 +243,13 @@ class SlowStore(WrappedStore):
         self.asked = asyncio.Event()
         self.requests = 0
 
-    async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+    async def get_ranges(
+        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+    ) -> list[Buffer]:
         self.requests += 1
         self.asked.set()
         await self.go.wait()
-        return await super().get_ranges(key, ranges)
+        return await super().get_ranges(key, ranges, into=into)
 
 
 def slow_reader(shelf: Shelf) -> tuple[SlowStore, SegmentReader]:
