@@ -30,7 +30,8 @@ _CANDIDATES = (
     " (SELECT b.committed_ms FROM batches b WHERE b.topic_id = p.topic_id"
     " AND b.partition = p.partition AND b.last_offset >= p.block_start"
     " ORDER BY b.last_offset LIMIT 1) AS oldest_ms, COALESCE(c.attempts, 0) AS attempts,"
-    " c.parked_ms FROM {rows} JOIN topics t ON t.topic_id = r.topic_id AND t.deleted_ms IS NULL"
+    " c.parked_ms, c.token IS NOT NULL AND c.expires_ms > {now_ms} AS claimed"
+    " FROM {rows} JOIN topics t ON t.topic_id = r.topic_id AND t.deleted_ms IS NULL"
     f" JOIN partitions p ON p.topic_id = r.topic_id AND p.write_tier = '{WriteTier.BLOCK.value}'"
     " JOIN heads h ON h.topic_id = p.topic_id AND h.partition = p.partition"
     " LEFT JOIN claims c ON c.topic_id = p.topic_id AND c.partition = p.partition"
@@ -70,6 +71,7 @@ class _Walk:
     oldest_ms: int
     attempts: int
     parked: bool
+    claimed: bool
     end_offset: int
     rows: int = 0
     bytes: int = 0
@@ -123,7 +125,7 @@ async def _aged(connection: Connection, ages_ms: Mapping[TopicId, int]) -> list[
     walks = [_walk(row) for row in rows]
     for i in range(0, len(walks), _GROUP):
         await _walk_all(connection, walks[i : i + _GROUP])
-    return list(_found(walks))
+    return list(_found(walks, orders))
 
 
 async def _walk_all(connection: Connection, walks: Sequence[_Walk]) -> None:
@@ -135,7 +137,10 @@ async def _walk_all(connection: Connection, walks: Sequence[_Walk]) -> None:
 
 
 def _walk(row: Row) -> _Walk:
-    _, _, block_start, remote_end, stable_end, cutoff_ms, oldest_ms, attempts, parked_ms = row
+    (
+        _, _, block_start, remote_end, stable_end, cutoff_ms, oldest_ms, attempts, parked_ms,
+        claimed,
+    ) = row  # fmt: skip
     return _Walk(
         partition=partition_key(row),
         first_offset=block_start,
@@ -145,12 +150,16 @@ def _walk(row: Row) -> _Walk:
         oldest_ms=oldest_ms,
         attempts=attempts,
         parked=parked_ms is not None,
+        claimed=bool(claimed),
         end_offset=block_start,
     )
 
 
-def _found(walks: Iterable[_Walk]) -> Iterable[AgedPartition]:
+def _found(
+    walks: Iterable[_Walk], orders: Mapping[TopicId, TopicOrders]
+) -> Iterable[AgedPartition]:
     for walk in walks:
+        order = orders.get(walk.partition.topic_id, TopicOrders())
         # The first row may reach into an open transaction.
         if walk.rows:
             yield AgedPartition(
@@ -165,4 +174,6 @@ def _found(walks: Iterable[_Walk]) -> Iterable[AgedPartition]:
                 oldest_ms=walk.oldest_ms,
                 attempts=walk.attempts,
                 parked=walk.parked,
+                claimed=walk.claimed,
+                triggered_ms=order.triggered_ms,
             )

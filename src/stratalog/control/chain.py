@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from stratalog.control.claims import claim_lost, holds_claim, lock_claim
-from stratalog.control.database import Connection
+from stratalog.control.database import Connection, Database
 from stratalog.control.model import PartitionState
 from stratalog.control.operations import Operations
 from stratalog.control.partitions import lock_heads, read_states
@@ -20,14 +20,14 @@ from stratalog.control.plane import (
     ControlUnavailableError,
     SegmentStateError,
 )
-from stratalog.control.removal import PartitionMovedError, remove_rows_below_start
+from stratalog.control.removal import PartitionMovedError
+from stratalog.control.replaced_rows import ReplacedRows
 from stratalog.control.segment_model import ChainOutcome, Segment, SegmentState
 from stratalog.control.segments import begin_deletion, read_segment
 from stratalog.errors import OutcomeUnknownError
-from stratalog.ids import Offset, SegmentId, TopicPartition, kafka_base64
+from stratalog.ids import Entropy, Offset, SegmentId, kafka_base64
 
 _ATTEMPTS = 10
-_CHUNK_ROWS = 2000
 
 
 class Link(NamedTuple):
@@ -49,6 +49,10 @@ class CoveredRows(NamedTuple):
 
 
 class ChainOperations(Operations):
+    def __init__(self, database: Database, entropy: Entropy) -> None:
+        super().__init__(database, entropy)
+        self._replaced_rows = ReplacedRows(database)
+
     async def chain_segment(
         self, segment_id: SegmentId, *, claim: ClaimToken | None = None
     ) -> ChainOutcome:
@@ -66,18 +70,11 @@ class ChainOperations(Operations):
             return plan
         if isinstance(plan, Link):
             await self._database.write(partial(_apply, link=plan, claim=claim))
-            await self._remove_replaced(plan.segment.topic_partition)
+            # The segment serves its offsets by now, whatever becomes of the rows: retention removes
+            # what stays behind.
+            with suppress(ControlUnavailableError, OutcomeUnknownError):
+                await self._replaced_rows.remove(plan.segment.topic_partition)
         return ChainOutcome.CHAINED
-
-    async def _remove_replaced(self, partition: TopicPartition) -> None:
-        # The segment serves its offsets by now, whatever becomes of the rows: retention removes
-        # what stays behind.
-        with suppress(ControlUnavailableError, OutcomeUnknownError):
-            removed = _CHUNK_ROWS
-            while removed == _CHUNK_ROWS:
-                removed = await self._database.write(
-                    partial(remove_rows_below_start, partition=partition, max_rows=_CHUNK_ROWS)
-                )
 
 
 async def _plan(

@@ -39,6 +39,7 @@ _TAKE = shape(
     first_offset="bigint",
     end_offset="bigint",
 )
+_HELD = shape(topic_id="uuid", partition="integer", token="uuid")
 _HOLD = (
     "SELECT 1 FROM claims WHERE topic_id = $1 AND partition = $2 AND token = $3"
     " AND expires_ms > {now_ms}"
@@ -190,6 +191,19 @@ async def holds_claim(connection: Connection, partition: TopicPartition, token: 
 async def lock_claim(connection: Connection, partition: TopicPartition, token: ClaimToken) -> bool:
     """Whether the claim is held, and then nobody else gets it before the transaction ends."""
     return bool(await connection.fetch(_HOLD + " {for_update}", *partition, token))
+
+
+async def lock_claims(
+    connection: Connection, tokens: Mapping[TopicPartition, ClaimToken]
+) -> set[TopicPartition]:
+    """Those of the claims that are held, all locked, in the order of their keys."""
+    rows = await connection.fetch(
+        "SELECT h.topic_id, h.partition FROM {rows} JOIN claims h ON h.topic_id = r.topic_id"
+        " AND h.partition = r.partition AND h.token = r.token WHERE h.expires_ms > {now_ms}"
+        " ORDER BY h.topic_id, h.partition {for_update_of_h}",
+        rows=Rows(_HELD, [(*key, token) for key, token in tokens.items()]),
+    )
+    return {partition_key(row) for row in rows}
 
 
 def claim_lost(partition: TopicPartition) -> ClaimLostError:

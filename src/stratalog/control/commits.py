@@ -57,7 +57,7 @@ _OBJECT = shape(
 )
 
 
-class _ObjectsKnownError(Exception):
+class ObjectsKnownError(Exception):
     """Leaves the transaction: one of the objects has a row, of this commit or a tombstone."""
 
 
@@ -65,7 +65,7 @@ class CommitOperations(Operations):
     async def commit_blocks(self, blocks: Sequence[BlockToCommit]) -> list[list[CommitAnswer]]:
         try:
             return await self._database.write(lambda connection: _commit(connection, blocks))
-        except _ObjectsKnownError:
+        except ObjectsKnownError:
             pass
         answers = await self._database.read(lambda connection: _stored(connection, blocks))
         if answers is None:
@@ -102,15 +102,34 @@ class CommitOperations(Operations):
 async def _commit(
     connection: Connection, blocks: Sequence[BlockToCommit]
 ) -> list[list[CommitAnswer]]:
+    plan = await plan_blocks(connection, blocks)
+    await write_plan(connection, blocks, plan, keep_answers=True)
+    return plan.answers
+
+
+async def plan_blocks(connection: Connection, blocks: Sequence[BlockToCommit]) -> CommitPlan:
+    """Lock the heads of the blocks' partitions, and decide what committing them changes."""
     partitions, producer_keys = involved(blocks)
     heads, now_ms = await _lock_and_read(connection, sorted(partitions))
     producers = await read_producers(connection, producer_keys)
-    plan = plan_commit(blocks, heads, producers, now_ms)
-    await _write_objects(connection, blocks, plan)
+    return plan_commit(blocks, heads, producers, now_ms)
+
+
+async def write_plan(
+    connection: Connection,
+    blocks: Sequence[BlockToCommit],
+    plan: CommitPlan,
+    *,
+    keep_answers: bool,
+) -> None:
+    """Raises `ObjectsKnownError` if one of the objects has a row already.
+
+    Answers are kept for those who settle a doubt with `resolve_commit`.
+    """
+    await _write_objects(connection, blocks, plan, keep_answers=keep_answers)
     await _write_rows(connection, plan)
     await _write_heads(connection, plan)
     await write_producers(connection, plan.producers)
-    return plan.answers
 
 
 async def _lock_and_read(
@@ -143,7 +162,11 @@ async def _lock_and_read(
 
 
 async def _write_objects(
-    connection: Connection, blocks: Sequence[BlockToCommit], plan: CommitPlan
+    connection: Connection,
+    blocks: Sequence[BlockToCommit],
+    plan: CommitPlan,
+    *,
+    keep_answers: bool,
 ) -> None:
     rows = [
         (
@@ -152,7 +175,7 @@ async def _write_objects(
             (ObjectState.MARKED if block.object_id in plan.dead else ObjectState.LIVE).value,
             block.size_bytes,
             block.broker_id,
-            pack_answers(answers),
+            pack_answers(answers) if keep_answers else None,
         )
         for block, answers in zip(blocks, plan.answers, strict=True)
     ]
@@ -166,7 +189,7 @@ async def _write_objects(
         rows=Rows(_OBJECT, sorted(rows)),
     )
     if inserted != len(blocks):
-        raise _ObjectsKnownError
+        raise ObjectsKnownError
 
 
 async def _write_rows(connection: Connection, plan: CommitPlan) -> None:

@@ -90,7 +90,7 @@ async def insert_tombstones(connection: Connection, objects: Mapping[ObjectId, s
 
 async def mark_unreferenced(connection: Connection, ids: Iterable[ObjectId]) -> None:
     """Mark those of the objects that have no row left. Rows were removed in this transaction."""
-    unique = sorted(set(ids))
+    unique = set(ids)
     await lock_to_mark(connection, unique)
     await connection.execute(
         "UPDATE objects SET state = 'marked', marked_ms = {now_ms} FROM {rows}"
@@ -110,7 +110,7 @@ async def lock_to_mark(connection: Connection, ids: Iterable[ObjectId]) -> None:
     await connection.fetch(
         "SELECT h.object_id FROM {rows} JOIN objects h ON h.object_id = r.object_id"
         " ORDER BY h.object_id {for_update_of_h}",
-        rows=_id_rows(sorted(set(ids))),
+        rows=_id_rows(set(ids)),
     )
     await connection.lock("leases", shared=True)
 

@@ -41,6 +41,14 @@ class AgedPartition:
     """Of the work on this partition that failed in a row."""
     parked: bool
     """It failed too often, and waits for somebody to look at it."""
+    claimed: bool = False
+    """Some run is at work on it now."""
+    triggered_ms: int | None = None
+    """All that was committed up to then is wanted in segments, however little it is."""
+
+    @property
+    def triggered(self) -> bool:
+        return self.triggered_ms is not None and self.oldest_ms <= self.triggered_ms
 
     @property
     def topic_partition(self) -> TopicPartition:

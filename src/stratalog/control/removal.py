@@ -162,12 +162,38 @@ async def remove_rows_below_start(
     connection: Connection, partition: TopicPartition, *, max_rows: int
 ) -> int:
     """Delete up to `max_rows` rows that nobody is sent to any more."""
+    return await remove_rows_below_starts(connection, [partition], max_rows=max_rows)
+
+
+async def remove_rows_below_starts(
+    connection: Connection, partitions: Sequence[TopicPartition], *, max_rows: int
+) -> int:
+    """The same for several partitions, with as many rows altogether."""
+    objects: list[ObjectId] = []
+    for partition in partitions:
+        if len(objects) < max_rows:
+            objects += await _delete_below_start(connection, partition, max_rows - len(objects))
+    if objects:
+        await mark_unreferenced(connection, objects)
+    return len(objects)
+
+
+async def remove_rows_of_topic(connection: Connection, topic_id: UUID, *, max_rows: int) -> int:
+    objects = await _delete(connection, "topic_id = $1", topic_id, max_rows)
+    if objects:
+        await mark_unreferenced(connection, objects)
+    return len(objects)
+
+
+async def _delete_below_start(
+    connection: Connection, partition: TopicPartition, max_rows: int
+) -> list[ObjectId]:
     starts = await connection.fetch(
         "SELECT block_start FROM partitions WHERE topic_id = $1 AND partition = $2", *partition
     )
     if not starts:
-        return 0
-    return await _remove(
+        return []
+    return await _delete(
         connection,
         "topic_id = $1 AND partition = $3 AND last_offset < $4",
         partition.topic_id,
@@ -177,11 +203,8 @@ async def remove_rows_below_start(
     )
 
 
-async def remove_rows_of_topic(connection: Connection, topic_id: UUID, *, max_rows: int) -> int:
-    return await _remove(connection, "topic_id = $1", topic_id, max_rows)
-
-
-async def _remove(connection: Connection, condition: str, *args: Any) -> int:
+async def _delete(connection: Connection, condition: str, *args: Any) -> list[ObjectId]:
+    """Delete rows, and return the objects of which they were, each as often as it had rows."""
     # Rows that another remover holds are its own to finish.
     rows = await connection.fetch(
         "WITH doomed AS MATERIALIZED (SELECT partition, last_offset FROM batches"
@@ -191,6 +214,4 @@ async def _remove(connection: Connection, condition: str, *args: Any) -> int:
         " (SELECT partition, last_offset FROM doomed) RETURNING object_id",
         *args,
     )
-    if rows:
-        await mark_unreferenced(connection, (ObjectId(as_uuid(row[0])) for row in rows))
-    return len(rows)
+    return [ObjectId(as_uuid(row[0])) for row in rows]

@@ -1,6 +1,7 @@
 """`commit_split`: rows move from the blocks, where they were written, into a split file.
 
-A part is swapped in one short transaction, which does it wholly or not at all. Under the head's
+A part is swapped wholly or not at all. Some parts share a transaction, in the order of their
+partitions, as many as keep it short: produces wait for the heads that it holds. Under a head's
 lock nobody else changes rows from `block_start` on, except for the purge of a deleted topic; so
 what is compared with the plan there is what is replaced. The bytes are the same, and so is the
 partition's size.
@@ -10,14 +11,14 @@ to commits are kept: a commit that is repeated late never points at an object th
 meanwhile.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from stratalog.control.claims import lock_claim
+from stratalog.clock import Clock, SystemClock
+from stratalog.control.claims import lock_claims
 from stratalog.control.database import Connection, Rows, as_uuid, shape
 from stratalog.control.model import Coordinates, ObjectKind
 from stratalog.control.objects import ObjectState, lock_to_mark, mark_unreferenced
@@ -31,7 +32,12 @@ from stratalog.ids import TopicPartition, kafka_base64
 _NOTHING_IN_DOUBT = b""
 """In place of answers. What counts is that they are kept for a time, and the object's row with
 them."""
-_RANGE = "topic_id = $1 AND partition = $2 AND last_offset >= $3 AND last_offset <= $4"
+_MOST_ROWS = 2048
+"""That a transaction removes and inserts: some 20 milliseconds of work for either database."""
+_LONG_S = 0.1
+"""What a transaction should take at the most. One that took longer has the next do half as much."""
+_RANGE = shape(topic_id="uuid", partition="integer", first_offset="bigint", last_offset="bigint")
+_KEY = shape(topic_id="uuid", partition="integer", last_offset="bigint")
 _ROW = shape(
     topic_id="uuid",
     partition="integer",
@@ -65,21 +71,70 @@ class _RowsChangedError(Exception):
     """Leaves the transaction: rows that were there a moment ago are gone."""
 
 
+_Parts: TypeAlias = Mapping[TopicPartition, SplitPart]
+_Outcomes: TypeAlias = dict[TopicPartition, SplitOutcome]
+
+
 class SplitOperations(Operations):
     async def commit_split(self, split: SplitToCommit) -> list[SplitOutcome]:
         check_split(split)
-        return [await self._swap(split, part) for part in split.parts]
+        outcomes: _Outcomes = {}
+        pace = Pace(SystemClock())
+        left = sorted(split.parts, key=_partition)
+        while left:
+            with pace:
+                parts = {_partition(part): part for part in pace.take(left)}
+                outcomes |= await self._swap(split, parts)
+            left = left[len(parts) :]
+        return [outcomes[_partition(part)] for part in split.parts]
 
-    async def _swap(self, split: SplitToCommit, part: SplitPart) -> SplitOutcome:
-        with suppress(_RowsChangedError):
-            return await self._database.write(partial(_swap, split=split, part=part))
-        return SplitOutcome.ROWS_CHANGED
+    async def _swap(self, split: SplitToCommit, parts: _Parts) -> _Outcomes:
+        try:
+            return await self._database.write(partial(_swap, split=split, parts=parts))
+        except _RowsChangedError:
+            if len(parts) == 1:
+                return dict.fromkeys(parts, SplitOutcome.ROWS_CHANGED)
+        # It costs only those whose rows are gone: they are found by trying fewer.
+        keys, half = list(parts), len(parts) // 2
+        found = [
+            await self._swap(split, {key: parts[key] for key in some})
+            for some in (keys[:half], keys[half:])
+        ]
+        return found[0] | found[1]
+
+
+class Pace:
+    """How many parts go into the next transaction, by their rows and by how long the last took."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rows = _MOST_ROWS
+        self._began_s = 0.0
+
+    def take(self, parts: Sequence[SplitPart]) -> Sequence[SplitPart]:
+        """The first of them, and those after it that fit into the same transaction."""
+        rows = 0
+        for count, part in enumerate(parts):
+            rows += len(part.old_rows) + len(part.new_rows)
+            if count and rows > self._rows:
+                return parts[:count]
+        return parts
+
+    def __enter__(self) -> None:
+        self._began_s = self._clock.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        was_long = self._clock.monotonic() - self._began_s > _LONG_S
+        self._rows = self._rows // 2 if was_long else min(2 * self._rows, _MOST_ROWS)
+        self._rows = max(self._rows, 1)
 
 
 def check_split(split: SplitToCommit) -> None:
     for part in split.parts:
         for breach in _breaches(split, part):
             raise SplitRefusedError(f"split file {split.key}: {breach}")
+    if len({_partition(part) for part in split.parts}) < len(split.parts):
+        raise SplitRefusedError(f"split file {split.key}: two parts are of the same partition")
 
 
 def _breaches(split: SplitToCommit, part: SplitPart) -> Iterator[str]:
@@ -123,35 +178,58 @@ def _partition(part: SplitPart) -> TopicPartition:
     return TopicPartition(part.old_rows[0].topic_id, part.old_rows[0].partition)
 
 
-async def _swap(connection: Connection, split: SplitToCommit, part: SplitPart) -> SplitOutcome:
-    partition = _partition(part)
-    old_objects = {row.object_id for row in part.old_rows}
-    # Before the head: who waits here may wait for a removal of many rows.
+async def _swap(connection: Connection, split: SplitToCommit, parts: _Parts) -> _Outcomes:
+    old_objects = {row.object_id for part in parts.values() for row in part.old_rows}
+    # Before the heads: who waits here may wait for a removal of many rows.
     await lock_to_mark(connection, {*old_objects, split.object_id})
-    await lock_heads(connection, [partition])
-    there = await _pieces(connection, part)
-    if there == _planned(part.new_rows):
-        return SplitOutcome.SWAPPED
-    if not await lock_claim(connection, partition, part.token):
-        return SplitOutcome.CLAIM_LOST
-    state = (await read_states(connection, [partition])).get(partition)
-    if state is None or part.old_rows[0].base_offset < state.block_start:
-        return SplitOutcome.ROWS_CHANGED
-    if there != _planned(part.old_rows) or not await _has_object(connection, split):
-        return SplitOutcome.ROWS_CHANGED
-    await _replace(connection, part)
-    await mark_unreferenced(connection, old_objects)
-    return SplitOutcome.SWAPPED
-
-
-async def _pieces(connection: Connection, part: SplitPart) -> list[Piece]:
-    rows = await connection.fetch(
-        "SELECT base_offset, last_offset, object_id, byte_offset, byte_size FROM batches"
-        f" WHERE {_RANGE} ORDER BY last_offset",
-        *_partition(part),
-        *_offsets(part.old_rows),
+    await lock_heads(connection, list(parts))
+    outcomes = await _judge(connection, parts)
+    fitting = [part for key, part in parts.items() if key not in outcomes]
+    if not fitting:
+        return outcomes
+    if not await _has_object(connection, split):
+        return dict.fromkeys(parts, SplitOutcome.ROWS_CHANGED) | outcomes
+    await _replace(connection, fitting)
+    await mark_unreferenced(
+        connection, {row.object_id for part in fitting for row in part.old_rows}
     )
-    return [Piece(row[0], row[1], as_uuid(row[2]), row[3], row[4]) for row in rows]
+    return dict.fromkeys(parts, SplitOutcome.SWAPPED) | outcomes
+
+
+async def _judge(connection: Connection, parts: _Parts) -> _Outcomes:
+    """What is to be answered to the parts that are not to be swapped (any more)."""
+    there = await _pieces(connection, parts)
+    outcomes = {
+        key: SplitOutcome.SWAPPED
+        for key, part in parts.items()
+        if there[key] == _planned(part.new_rows)
+    }
+    rest = {key: part for key, part in parts.items() if key not in outcomes}
+    held = await lock_claims(connection, {key: part.token for key, part in rest.items()})
+    states = await read_states(connection, list(held))
+    for key, part in rest.items():
+        if key not in held:
+            outcomes[key] = SplitOutcome.CLAIM_LOST
+        elif (
+            key not in states
+            or part.old_rows[0].base_offset < states[key].block_start
+            or there[key] != _planned(part.old_rows)
+        ):
+            outcomes[key] = SplitOutcome.ROWS_CHANGED
+    return outcomes
+
+
+async def _pieces(connection: Connection, parts: _Parts) -> dict[TopicPartition, list[Piece]]:
+    found = await connection.fetch_each(
+        "SELECT b.base_offset, b.last_offset, b.object_id, b.byte_offset, b.byte_size"
+        " FROM batches b WHERE b.topic_id = r.topic_id AND b.partition = r.partition"
+        " AND b.last_offset >= r.first_offset AND b.last_offset <= r.last_offset",
+        Rows(_RANGE, [(*key, *_offsets(part.old_rows)) for key, part in parts.items()]),
+    )
+    return {
+        key: sorted(Piece(row[0], row[1], as_uuid(row[2]), row[3], row[4]) for row in rows)
+        for key, rows in zip(parts, found, strict=True)
+    }
 
 
 def _planned(rows: Iterable[Coordinates]) -> list[Piece]:
@@ -190,35 +268,24 @@ async def _has_object(connection: Connection, split: SplitToCommit) -> bool:
     return bool(state == ObjectState.LIVE)
 
 
-async def _replace(connection: Connection, part: SplitPart) -> None:
+async def _replace(connection: Connection, parts: Sequence[SplitPart]) -> None:
+    old = [row for part in parts for row in part.old_rows]
     removed = await connection.execute(
-        f"DELETE FROM batches WHERE {_RANGE}", *_partition(part), *_offsets(part.old_rows)
+        "DELETE FROM batches WHERE (topic_id, partition, last_offset) IN"
+        " (SELECT topic_id, partition, last_offset FROM {rows})",
+        rows=Rows(_KEY, [(row.topic_id, row.partition, row.last_offset) for row in old]),
     )
-    # The topic was deleted a moment ago, and its purge is at these rows.
-    if removed != len(part.old_rows):
+    # A topic was deleted a moment ago, and its purge is at these rows.
+    if removed != len(old):
         raise _RowsChangedError
     await connection.execute(
         "INSERT INTO batches (topic_id, partition, base_offset, last_offset, object_id,"
         " byte_offset, byte_size, max_timestamp, timestamp_type, committed_ms, leader_epoch,"
         " stamped) SELECT topic_id, partition, base_offset, last_offset, object_id, byte_offset,"
         " byte_size, max_timestamp, timestamp_type, committed_ms, leader_epoch, true FROM {rows}",
-        rows=Rows(
-            _ROW,
-            [
-                (
-                    row.topic_id,
-                    row.partition,
-                    row.base_offset,
-                    row.last_offset,
-                    row.object_id,
-                    row.byte_offset,
-                    row.byte_size,
-                    row.max_timestamp,
-                    row.timestamp_type,
-                    row.committed_ms,
-                    row.leader_epoch,
-                )
-                for row in part.new_rows
-            ],
-        ),
+        rows=Rows(_ROW, [_values(row) for part in parts for row in part.new_rows]),
     )
+
+
+def _values(row: Coordinates) -> tuple[object, ...]:
+    return tuple(getattr(row, name) for name in _ROW.names)

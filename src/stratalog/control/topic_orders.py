@@ -1,4 +1,8 @@
-"""What people asked of the pipeline, per topic: to leave it alone, or not to wait any longer."""
+"""What people asked of the pipeline, per topic: to leave it alone, or not to wait any longer.
+
+A trigger is a time. It is not used up by a run, which may do a part of the work or fail: what was
+committed before it is wanted until it is converted, and then nothing is before it any more.
+"""
 
 from collections.abc import Iterable
 from functools import partial

@@ -19,7 +19,11 @@ from tests.contract.control.pipeline_building import (
     wish,
 )
 from tests.contract.control.segment_building import chain_of, finished
-from tests.contract.control.test_control_retention_locks import transaction, waiting_backend
+from tests.contract.control.test_control_retention_locks import (
+    backends_wait,
+    transaction,
+    waiting_backend,
+)
 from tests.contract.control.tiers import assert_consistent
 
 from stratalog.control.database import Database
@@ -400,21 +404,26 @@ async def test_a_commit_holds_its_claim_until_its_end(
 async def test_a_split_that_meets_the_purge_of_its_topic_changes_nothing(
     server: ControlPlane, control_dsn: str
 ) -> None:
-    """The topic is deleted between the look at the rows and their removal."""
-    topic = await server.create_topic("orders", partition_count=1, configs={})
-    key = part(topic)
+    """The topic is deleted between the look at the rows and their removal. The parts of others,
+    in the same transaction, are swapped all the same."""
+    doomed = await server.create_topic("doomed", partition_count=1, configs={})
+    others = await server.create_topic("others", partition_count=3, configs={})
+    keys = [part(doomed), *(part(others, index) for index in range(3))]
     for _ in range(2):
-        await commit(server, batch(key, 5))
-    file = split((await claim(server, key), await rows_in(server, key)))
+        await commit(server, *(batch(key, 5) for key in keys))
+    file = split(*[(await claim(server, key), await rows_in(server, key)) for key in keys])
     purging = await asyncpg.connect(control_dsn)
     async with purging.transaction():
-        await purging.execute("DELETE FROM batches WHERE last_offset = 4")
+        await purging.execute(
+            "DELETE FROM batches WHERE last_offset = 4 AND topic_id = $1", doomed.id
+        )
         swapping = asyncio.create_task(server.commit_split(file))
         await waiting_backend(purging)
     await purging.close()
-    assert await asyncio.wait_for(swapping, PATIENCE_S) == [SplitOutcome.ROWS_CHANGED]
-    assert [row.base_offset for row in await rows_in(server, key)] == [5]
-    assert {each.kind for each in await server.objects(limit=10)} == {"block"}
+    outcomes = await asyncio.wait_for(swapping, PATIENCE_S)
+    assert outcomes == [SplitOutcome.ROWS_CHANGED, *[SplitOutcome.SWAPPED] * 3]
+    assert [row.base_offset for row in await rows_in(server, keys[0])] == [5]
+    assert [len(await rows_in(server, key)) for key in keys[1:]] == [1, 1, 1]
 
 
 async def test_a_merge_that_waits_while_its_claim_is_taken_over_fails(
@@ -437,6 +446,45 @@ async def test_a_merge_that_waits_while_its_claim_is_taken_over_fails(
         await asyncio.wait_for(chaining, PATIENCE_S)
     assert await asyncio.wait_for(swapping, PATIENCE_S) == [SplitOutcome.CLAIM_LOST]
     assert await server.chain_segment(segment_id, claim=taken) is ChainOutcome.CHAINED
+
+
+async def test_a_merge_that_waits_while_its_topic_is_deleted_chains_nothing(
+    server: ControlPlane, control_dsn: str
+) -> None:
+    """It waits for the head, with a plan that was right when it was made."""
+    topic = await server.create_topic("orders", partition_count=1, configs={})
+    key = part(topic)
+    await commit(server, batch(key, 5))
+    token, segment_id = await claim(server, key), await finished(server, key, 0, 4)
+    async with transaction(control_dsn) as holder:
+        await holder.execute("SELECT 1 FROM heads FOR UPDATE")
+        chaining = asyncio.create_task(server.chain_segment(segment_id, claim=token))
+        await waiting_backend(holder)
+        await server.delete_topic(topic.id)
+    assert await asyncio.wait_for(chaining, PATIENCE_S) is ChainOutcome.OVERTAKEN
+    [segment] = await server.doomed_segments(grace_ms=0, limit=10)
+    assert segment.segment_id == segment_id
+
+
+async def test_a_merge_that_waits_while_its_records_are_deleted_chains_nothing(
+    server: ControlPlane, control_dsn: str
+) -> None:
+    topic = await server.create_topic("orders", partition_count=1, configs={})
+    key = part(topic)
+    for _ in range(2):
+        await commit(server, batch(key, 5))
+    token, segment_id = await claim(server, key), await finished(server, key, 0, 4)
+    async with transaction(control_dsn) as holder:
+        await holder.execute("SELECT 1 FROM heads FOR UPDATE")
+        deleting = asyncio.create_task(server.delete_records({key: Offset(5)}))
+        await backends_wait(holder, 1)
+        chaining = asyncio.create_task(server.chain_segment(segment_id, claim=token))
+        await backends_wait(holder, 2)
+    await deleting
+    assert await asyncio.wait_for(chaining, PATIENCE_S) is ChainOutcome.OVERTAKEN
+    assert await chain_of(server, key) == []
+    assert (await state_of(server, key)).block_start == 5
+    await assert_consistent(server, key)
 
 
 async def test_two_runs_with_deletes_between_them_leave_every_partition_whole(

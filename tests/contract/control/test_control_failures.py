@@ -20,6 +20,7 @@ from stratalog.control.plane import (
     ControlPlane,
     ControlUnavailableError,
 )
+from stratalog.control.scan_model import SinkOutcome
 
 
 class Cut(Enum):
@@ -105,6 +106,26 @@ async def test_a_connection_lost_while_committing_leaves_doubt_that_can_be_resol
         else:
             assert answers is None
             assert state.high_watermark == 0
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("cut", [Cut.BEFORE_COMMIT, Cut.AFTER_COMMIT])
+async def test_a_sink_in_doubt_repeats_its_batch(postgres_dsn: str, cut: Cut, anew: bool) -> None:
+    """With the same objects, or with others: it takes effect exactly once."""
+    async with through_proxy(postgres_dsn) as (proxy, plane):
+        topic = await plane.create_topic("events", partition_count=1, configs={})
+        blocks = [block(batch(part(topic), 3))]
+        proxy.cut = cut
+        with pytest.raises(CommitInDoubtError):
+            await plane.commit_sink("s", 0, blocks)
+        proxy.cut = Cut.NEVER
+        if anew:
+            blocks = [block(batch(part(topic), 3))]
+        happened = cut is Cut.AFTER_COMMIT
+        expected = SinkOutcome.REPEATED if happened else SinkOutcome.COMMITTED
+        assert await plane.commit_sink("s", 0, blocks) is expected
+        assert await plane.commit_sink("s", 0, blocks) is SinkOutcome.REPEATED
+        assert (await state_of(plane, part(topic))).high_watermark == 3
 
 
 async def test_a_connection_lost_before_the_commit_changed_nothing(postgres_dsn: str) -> None:

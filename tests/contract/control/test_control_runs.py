@@ -2,7 +2,7 @@
 
 import pytest
 from tests.contract.control.building import batch, block, change, commit, part
-from tests.contract.control.pipeline_building import claim, new_run, rows_in, split
+from tests.contract.control.pipeline_building import claim, expire, new_run, rows_in, split
 from tests.contract.control.segment_building import finished
 
 from stratalog.control import runs
@@ -148,6 +148,20 @@ async def test_a_walk_counts_rows_and_objects_once_across_its_chunks(
     assert found.objects == 2
 
 
+async def test_what_is_claimed_is_said_to_be_as_long_as_it_is(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    keys = [part(topic, 0), part(topic, 1)]
+    await commit(plane, *(batch(key, 5) for key in keys))
+    token = await claim(plane, keys[0])
+    assert [each.claimed for each in await aged(plane, topic, age_ms=0)] == [True, False]
+    await expire(database)
+    assert [each.claimed for each in await aged(plane, topic, age_ms=0)] == [False, False]
+    token = await claim(plane, keys[0])
+    await plane.release_claims([token])
+    assert [each.claimed for each in await aged(plane, topic, age_ms=0)] == [False, False]
+
+
 # Orders.
 
 
@@ -182,8 +196,9 @@ async def test_a_trigger_makes_old_what_was_there_before_it_and_nothing_else(
     await age(database, key, before=5, by_ms=1_000)
     [found] = await aged(plane, topic)
     assert found.end_offset == 5
+    assert found.triggered
     answer = await status(plane, topic)
-    assert answer.triggered_ms is not None
+    assert answer.triggered_ms == found.triggered_ms
     assert (answer.eligible_rows, answer.pending_rows) == (1, 2)
     await plane.chain_segment(await finished(plane, key, 0, 4))
     assert await aged(plane, topic) == []

@@ -16,7 +16,7 @@ from tests.contract.control.segment_building import (
     segment,
 )
 
-from stratalog.control import chain
+from stratalog.control import replaced_rows
 from stratalog.control.database import Database
 from stratalog.control.model import Topic
 from stratalog.control.plane import (
@@ -334,7 +334,7 @@ async def test_rows_that_a_crash_left_behind_are_taken_by_the_next_retention(
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patched:
-        patched.setattr(chain, "remove_rows_below_start", crash)
+        patched.setattr(replaced_rows, "remove_rows_below_starts", crash)
         with pytest.raises(asyncio.CancelledError):
             await plane.chain_segment(await finished(plane, key, 0, 9))
     assert await boundaries(plane, key) == (0, 10, 10, 15)
@@ -348,11 +348,23 @@ async def test_rows_that_a_crash_left_behind_are_taken_by_the_next_retention(
 async def test_all_rows_leave_when_they_are_more_than_a_chunk(
     plane: ControlPlane, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chain, "_CHUNK_ROWS", 2)
+    monkeypatch.setattr(replaced_rows, "_CHUNK_ROWS", 2)
     key = part(topic)
     await write(plane, key, 1, 1, 1, 1, 1, 1)
     await plane.chain_segment(await finished(plane, key, 0, 4))
     assert await rows_of(plane, key) == [(5, 5)]
+
+
+async def test_partitions_that_are_chained_together_lose_all_their_rows(
+    plane: ControlPlane, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaced_rows, "_CHUNK_ROWS", 3)
+    keys = [part(topic, partition) for partition in range(3)]
+    for key in keys:
+        await write(plane, key, 1, 1, 1, 1)
+    segments = [await finished(plane, key, 0, 2) for key in keys]
+    await asyncio.gather(*(plane.chain_segment(segment_id) for segment_id in segments))
+    assert [await rows_of(plane, key) for key in keys] == [[(3, 3)]] * 3
 
 
 # Deleting.

@@ -1,9 +1,10 @@
 """Split commits: planned rows are swapped for rows into a split file, all of a part or none."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
@@ -17,17 +18,31 @@ from tests.contract.control.building import (
     span,
     state_of,
 )
-from tests.contract.control.pipeline_building import claim, expire, rows_in, split
+from tests.contract.control.pipeline_building import (
+    claim,
+    claim_all,
+    expire,
+    new_run,
+    rows_in,
+    split,
+)
 from tests.contract.control.segment_building import finished
 from tests.contract.control.tiers import assert_consistent
 
-from stratalog.control.database import Database
+from stratalog.control.database import Database, Work
 from stratalog.control.model import Coordinates, ObjectKind, Topic
-from stratalog.control.pipeline_model import SplitOutcome, SplitToCommit
+from stratalog.control.pipeline_model import (
+    ClaimToken,
+    SplitOutcome,
+    SplitPart,
+    SplitToCommit,
+)
 from stratalog.control.plane import BarredObjectError, ControlPlane
-from stratalog.control.splits import SplitRefusedError
+from stratalog.control.splits import Pace, SplitRefusedError
+from stratalog.control.sql import SqlControlPlane
 from stratalog.ids import ObjectId, Offset, TopicPartition
 
+T = TypeVar("T")
 SWAPPED, ROWS_CHANGED, CLAIM_LOST = SplitOutcome
 
 
@@ -96,6 +111,106 @@ async def test_a_part_that_does_not_fit_costs_only_itself(
     assert (await live(plane))[file.object_id] is ObjectKind.SPLIT
     for key in keys:
         await assert_consistent(plane, key)
+
+
+async def test_many_parts_share_few_transactions(
+    plane: ControlPlane, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = await plane.create_topic("thin", partition_count=40, configs={})
+    keys = [part(topic, index) for index in range(40)]
+    await write(plane, *keys)
+    claims = {each.partition: each.token for each in await claim_all(plane, new_run(), *keys)}
+    file = split(*[(claims[key], await rows_in(plane, key)) for key in reversed(keys)])
+    monkeypatch.setattr("stratalog.control.splits._MOST_ROWS", 40)
+    monkeypatch.setattr("stratalog.control.splits._LONG_S", 60)
+    counted = Counted(database)
+    await plane.delete_records({keys[7]: Offset(5)})
+    outcomes = await SqlControlPlane(counted, os.urandom).commit_split(file)
+    assert outcomes == [SWAPPED] * 32 + [ROWS_CHANGED] + [SWAPPED] * 7
+    assert counted.writes == 4, "with ten parts of four rows each"
+    assert [len(await rows_in(plane, key)) for key in keys] == [1] * 7 + [2] + [1] * 32
+    for key in keys[:12]:
+        await assert_consistent(plane, key)
+
+
+class Counted:
+    """A database that counts the transactions that write."""
+
+    def __init__(self, inner: Database) -> None:
+        self._inner = inner
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def write(self, work: Work[T]) -> T:
+        self.writes += 1
+        return await self._inner.write(work)
+
+
+async def test_files_with_the_same_partitions_are_committed_at_once(
+    plane: ControlPlane, other: ControlPlane
+) -> None:
+    """Whatever the order of their parts, nobody waits for ever, and one of each pair fits."""
+    topic = await plane.create_topic("busy", partition_count=12, configs={})
+    keys = [part(topic, index) for index in range(12)]
+    for _ in range(5):
+        await write(plane, *keys, blocks=2)
+        claims = {each.partition: each.token for each in await claim_all(plane, new_run(), *keys)}
+        planned = [(claims[key], (await rows_in(plane, key))[-2:]) for key in keys]
+        ones, others, _ = await asyncio.gather(
+            plane.commit_split(split(*planned)),
+            other.commit_split(split(*reversed(planned))),
+            commit(plane, *(batch(key, 5) for key in keys)),
+        )
+        pairs = zip(ones, reversed(others), strict=True)
+        assert all(sorted(pair) == [SWAPPED, ROWS_CHANGED] for pair in pairs)
+        await plane.release_claims(list(claims.values()))
+    for key in keys:
+        await assert_consistent(plane, key)
+
+
+class Ticking:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def now_ms(self) -> int:
+        raise NotImplementedError
+
+    async def sleep(self, seconds: float) -> None:
+        raise NotImplementedError
+
+
+def taken(pace: Pace, clock: Ticking, rows: int, seconds: float) -> int:
+    """How many parts of so many rows share a transaction that takes so long."""
+    parts = [SplitPart(token=ClaimToken(UUID(int=0)), old_rows=[None] * rows, new_rows=[])] * 9999  # type: ignore[list-item]
+    with pace:
+        count = len(pace.take(parts))
+        clock.seconds += seconds
+    return count
+
+
+def test_a_transaction_has_a_part_at_least_and_no_more_rows_than_it_may() -> None:
+    clock = Ticking()
+    pace = Pace(clock)
+    assert taken(pace, clock, 1, 0.01) == 2048
+    assert taken(pace, clock, 1024, 0.01) == 2
+    assert taken(pace, clock, 1025, 0.01) == 1
+    assert taken(pace, clock, 5000, 0.01) == 1
+
+
+def test_a_slow_database_is_given_less_at_a_time() -> None:
+    clock = Ticking()
+    pace = Pace(clock)
+    slow = [taken(pace, clock, 1, 0.11) for _ in range(14)]
+    assert slow[:3] == [2048, 1024, 512]
+    assert slow[-2:] == [1, 1]
+    assert [taken(pace, clock, 1, 0.09) for _ in range(3)] == [1, 2, 4]
 
 
 async def test_split_files_are_split_again(plane: ControlPlane, topic: Topic) -> None:
@@ -308,6 +423,7 @@ async def test_parts_that_do_not_fit_together_are_refused_as_a_whole(
         "beyond the 299 bytes": replace(good, size_bytes=299),
         "beyond": _broken(good, new_rows=_changed(new, 0, byte_offset=-1)),
         "commit times": _broken(good, new_rows=_changed(new, 0, committed_ms=late)),
+        "the same partition": replace(good, parts=[*good.parts, *good.parts]),
     }
     for named, file in broken.items():
         with pytest.raises(SplitRefusedError, match=named):
