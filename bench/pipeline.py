@@ -137,26 +137,28 @@ class Watched:
 
     def __init__(self, spark: OpenSpark, settings: Settings) -> None:
         self._runner = JobRunner(spark, run_task, workplace_of(settings), clock=SystemClock())
+        self._ended = 0.0
         self.seconds = 0.0
         """From the first job to the last commit."""
-        self.commit_seconds = 0.0
-        """In which the driver committed. Other jobs run meanwhile."""
+        self.tail_seconds = 0.0
+        """From the end of the last job on, in which the driver only committed."""
         self.efforts: list[Effort] = []
 
     @asynccontextmanager
     async def open(self) -> "AsyncIterator[Watched]":
-        started = time.perf_counter()
+        started = self._ended = time.perf_counter()
         yield self
-        self.seconds += time.perf_counter() - started
+        now = time.perf_counter()
+        self.seconds += now - started
+        self.tail_seconds += now - self._ended
 
     async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
         async with aclosing(self._runner.run(bins)) as outcomes:
             async for outcome in outcomes:
                 if isinstance(outcome, BinDone):
                     self.efforts += [answer.effort for answer in outcome.answers]
-                given = time.perf_counter()
+                self._ended = time.perf_counter()
                 yield outcome
-                self.commit_seconds += time.perf_counter() - given
 
 
 async def convert(control: ControlPlane, settings: Settings, jobs: Watched) -> Report:
@@ -257,7 +259,7 @@ class Round:
             f"  {rows:,} rows became {row_count(self._settings):,},"
             f" and {objects['blocks']:,} blocks {report.segments:,} segments\n"
             f"  {seconds:.2f} s: around the jobs {seconds - jobs.seconds:.2f}, jobs"
-            f" and commits {jobs.seconds:.2f}, of which commits {jobs.commit_seconds:.2f};"
+            f" and commits {jobs.seconds:.2f}, of which commits alone {jobs.tail_seconds:.2f};"
             f" {len(jobs.efforts)} tasks of {_mean(jobs.efforts):.2f} s each",
             flush=True,
         )

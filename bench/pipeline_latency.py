@@ -5,8 +5,9 @@ Run: python -m bench.pipeline_latency [--size-mib 2048] [--window-ms 50] [--roun
 A broker on a local folder and SQLite acknowledges one small record after the other. Three times
 take turns: nothing else happens; `stratalog pipeline run` works in processes of its own on the same
 folder and the same machine, from the start of its JVM to its end; and so it does again, but with
-the lowest priority (`nice -n 19`). Each run has a new topic to convert, which was filled before the
-clock started. The ratios are those of the percentiles over all rounds, and may be 1.3 at the most.
+the lowest priority on processor and disk, as a pipeline beside a broker has it. Each run has a new
+topic to convert, which was filled before the clock started. The ratios are those of the percentiles
+over all rounds, and may be 1.3 at the most.
 The machine is shared by everybody in this measurement, the producer included: with two cores and
 a pipeline that may use both, this is as bad as it gets.
 """
@@ -35,7 +36,7 @@ BLOCK_BYTES = 8 * MIB
 PARTITIONS = 50
 CEILING = 1.3
 ADDRESS = re.compile(r"Stratalog is up on (\S+),")
-NICE = ["nice", "-n", "19"]
+NICE = ["nice", "-n", "19", "ionice", "-c", "3"]
 
 
 class Latency:

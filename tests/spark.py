@@ -13,11 +13,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from stratalog.pipeline.java import find_java
 from stratalog.pipeline.session import OpenSpark, open_session
@@ -40,6 +42,7 @@ class SharedSpark:
     def __init__(self) -> None:
         self._open: tuple[SparkOptions, OpenSpark] | None = None
         self._local: SparkOptions | None = None
+        self._events = tempfile.TemporaryDirectory(prefix="stratalog-events-")
         self.connect_url = ""
         self.printed = ""
         """What opening the last one has printed."""
@@ -61,15 +64,37 @@ class SharedSpark:
         if self._local is None:
             port = _free_port()
             self.connect_url = f"sc://127.0.0.1:{port}"
-            self._local = SparkOptions(master="local[2]", conf=_connect_conf(port))
+            conf = {**_connect_conf(port), **_event_conf(self.events)}
+            self._local = SparkOptions(master="local[2]", conf=conf)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("JAVA_HOME", str(_java_home()))
             return self.open(self._local)
+
+    @property
+    def events(self) -> Path:
+        """Where the local one writes all that happens in it, for Spark's history server."""
+        return Path(self._events.name)
+
+    def serve_connect(self, options: SparkOptions) -> str:
+        """A Spark Connect server whose jobs run where the options say. Answers its address."""
+        port = _free_port()
+        self.open(replace(options, conf={**options.conf, **_connect_conf(port)}))
+        return f"sc://127.0.0.1:{port}"
 
     def close(self) -> None:
         if self._open is not None:
             self._open[1].close()
             self._open = None
+
+    def end(self) -> None:
+        self.close()
+        self._events.cleanup()
+
+
+def activate(session: SparkSession) -> None:
+    """Spark looks for the format of a write in the session that is active in this thread."""
+    classic = getattr(session._jvm, "org.apache.spark.sql.classic.SparkSession")
+    classic.setActiveSession(session._jsparkSession)
 
 
 def _is_over(spark: OpenSpark) -> bool:
@@ -87,6 +112,14 @@ def _connect_conf(port: int) -> dict[str, str]:
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
+    }
+
+
+def _event_conf(folder: Path) -> dict[str, str]:
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.as_uri(),
+        "spark.eventLog.compress": "false",
     }
 
 

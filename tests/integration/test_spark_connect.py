@@ -1,6 +1,7 @@
 """Spark Connect: a session without a JVM, without RDDs and without a Spark context."""
 
 import asyncio
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from stratalog.pipeline.bins import Bin, BinDone
 from stratalog.pipeline.progress import TaskCounts
 from stratalog.pipeline.session import OpenSpark, SparkStartError, open_session
 from stratalog.pipeline.spark_conf import SparkOptions
+from stratalog.pipeline.tasks import Effort, Task, TaskDone, Workplace
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -59,6 +61,31 @@ async def test_cancelling_a_run_interrupts_its_operations(spark: OpenSpark, tmp_
         await run
     outcomes = await run_bins(spark, scripted(tmp_path), Bin(name="x", tasks=[task("", 0, "j")]))
     assert isinstance(outcomes["x"], BinDone)
+
+
+async def test_files_and_archives_are_sent_to_the_workers(
+    spark: OpenSpark, shared_spark: SharedSpark, tmp_path: Path
+) -> None:
+    (tmp_path / "shipped.py").write_text("NUMBER = 40\n")
+    (tmp_path / "two").write_text("2")
+    with tarfile.open(tmp_path / "packed.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "two", "two")
+
+    def run(given: Task, workplace: Workplace) -> TaskDone:
+        import shipped  # type: ignore[import-not-found]
+        from pyspark import SparkFiles
+
+        two = int((Path(SparkFiles.getRootDirectory()) / "unpacked" / "two").read_text())
+        return TaskDone(effort=Effort(requests=shipped.NUMBER + two))
+
+    options = SparkOptions(
+        master=shared_spark.connect_url,
+        archives=[f"{tmp_path / 'packed.tar.gz'}#unpacked"],
+        py_files=[str(tmp_path / "shipped.py")],
+    )
+    with open_session(options) as other:
+        outcomes = await run_bins(other, run, Bin(name="x", tasks=[task("", 0, "k")]))
+    assert attempts(outcomes["x"]) == [42]
 
 
 def test_a_setting_that_only_the_server_can_make_is_refused(

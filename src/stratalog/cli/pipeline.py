@@ -296,9 +296,12 @@ def trigger(
     config: Config = None,
     overrides: Set = None,
 ) -> None:
-    """Have the next run look at all that a topic has now, whatever its age."""
+    """Have all that a topic has now converted, whatever its age and however little it is.
+
+    The next runs do it. What is written later waits as always.
+    """
     _order(settings_from(config, overrides, data=data, control=control), topic, _trigger)
-    say(f"Triggered {escape(topic)}: for the next run, all that is there now has aged.")
+    say(f"Triggered {escape(topic)}: the next run converts all that is there now.")
 
 
 async def _pause(control: "ControlPlane", topic_id: "TopicId") -> None:

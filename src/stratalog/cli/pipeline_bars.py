@@ -1,18 +1,20 @@
 """How far a run of the pipeline has come, as bars on stderr: one per stage."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.text import Text
 
 from stratalog.cli.output import stderr
 from stratalog.pipeline.bins import Bin, BinOutcome
@@ -28,14 +30,14 @@ class Bars:
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("tasks"),
+            _Tasks(),
             TimeElapsedColumn(),
             console=stderr,
             transient=True,
             disable=not stderr.is_terminal,
         )
         self._bars: dict[str, TaskID] = {}
+        self._totals: Counter[str] = Counter()
         self._done: dict[Bin, int] = {}
 
     @contextmanager
@@ -43,13 +45,20 @@ class Bars:
         with self._progress:
             yield
 
+    def refresh(self) -> None:
+        """Draw now, and not when it is time to."""
+        self._progress.refresh()
+
     def plan(self, bins: Sequence[Bin]) -> None:
-        """What is about to be done."""
-        totals: dict[str, int] = defaultdict(int)
+        """What is about to be done, beside what was planned before: a run has several parts, and
+        jobs may be repeated."""
         for work in bins:
-            totals[_stage(work)] += len(work.tasks)
-        for stage, total in totals.items():
-            self._bars[stage] = self._progress.add_task(stage, total=total)
+            self._totals[_stage(work)] += len(work.tasks)
+        for stage, total in self._totals.items():
+            if stage in self._bars:
+                self._progress.update(self._bars[stage], total=total)
+            else:
+                self._bars[stage] = self._progress.add_task(stage, total=total)
 
     def bin_started(self, work: Bin) -> None:
         self._done[work] = 0
@@ -69,6 +78,13 @@ class Bars:
         async with open_jobs() as jobs:
             self._progress.remove_task(starting)
             yield _Announced(jobs, self)
+
+
+class _Tasks(ProgressColumn):
+    """How many are done of how many, where that is known."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.total is None else f"{task.completed:.0f}/{task.total:.0f} tasks")
 
 
 class _Announced:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 
 from stratalog.control.model import Coordinates
 from stratalog.objects.upload import PART_BYTES
+from stratalog.pipeline.report import counted
 from stratalog.pipeline.split_plan import rows_needed
 from stratalog.pipeline.tasks import MergeTask, Task
 from stratalog.pipeline.units import tokens_of
@@ -34,13 +35,15 @@ class Cost:
     def lines(self) -> list[str]:
         requests = self.read_requests + self.write_requests
         return [
-            f"merge   {self.merged_partitions:,} partitions into {self.segments:,} segments",
-            f"split   {self.split_partitions:,} partitions into {self.split_files:,} files",
-            f"move    {self.bytes / 1e6:,.1f} MB out of {self.objects_read:,} objects in"
-            f" {self.tasks:,} tasks",
-            f"ask     {requests:,} requests of the object store: {self.read_requests:,} to read,"
-            f" {self.write_requests:,} to write",
-            f"free    {self.rows_removed:,} rows of the control plane",
+            f"merge   {counted(self.merged_partitions, 'partition')} into"
+            f" {counted(self.segments, 'segment')}",
+            f"split   {counted(self.split_partitions, 'partition')} into"
+            f" {counted(self.split_files, 'file')}",
+            f"move    {self.bytes / 1e6:,.1f} MB out of {counted(self.objects_read, 'object')} in"
+            f" {counted(self.tasks, 'task')}",
+            f"ask     {counted(requests, 'request')} of the object store:"
+            f" {self.read_requests:,} to read, {self.write_requests:,} to write",
+            f"free    {counted(self.rows_removed, 'row')} of the control plane",
         ]
 
 

@@ -28,7 +28,7 @@ from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.loading import load_rows
 from stratalog.pipeline.merge_plan import ClaimedRows, plan_merges
 from stratalog.pipeline.report import Report
-from stratalog.pipeline.selection import Reason, Selection, TopicFacts, select
+from stratalog.pipeline.selection import Reason, Selection, TopicFacts, select, with_triggers
 from stratalog.pipeline.split_plan import plan_rewrites, plan_splits
 from stratalog.pipeline.tasks import Effort, Task
 from stratalog.pipeline.units import Unit
@@ -115,7 +115,8 @@ class Driver:
         now_ms = self._clock.now_ms()
         selection = await self._select(facts, now_ms, kinds)
         claims = [_pretended(wish) for wish in _wishes(selection)]
-        return Plan(selection, self._tasks(await self._load(claims), facts, now_ms))
+        known = with_triggers(facts, selection.merges)
+        return Plan(selection, self._tasks(await self._load(claims), known, now_ms))
 
     async def _work(
         self,
@@ -182,7 +183,8 @@ class Driver:
         work = self._work_on(run, claims, facts, report)
         async with work.claims_kept():
             claimed = await work.sound(await self._load(claims))
-            await work.execute(self._tasks(claimed, facts, run.started_ms), self._open_jobs)
+            known = with_triggers(facts, selection.merges)
+            await work.execute(self._tasks(claimed, known, run.started_ms), self._open_jobs)
 
     async def _rewrite_dead(
         self,

@@ -38,7 +38,7 @@ class Feed:
         self._waiting_bytes += len(data)
         self._rows_missing -= 1
         self._budget_bytes += len(data)
-        if self._waiting_bytes >= self._portion_bytes or not self._rows_missing:
+        if self._has_portion():
             self._woken.set()
         else:
             self._settle(self._budget_bytes)
@@ -54,24 +54,35 @@ class Feed:
         """Nobody takes any more."""
         self.is_open = False
         self._waiting.clear()
+        self._waiting_bytes = 0
         self._settle(self._budget_bytes)
 
-    async def rows(self) -> AsyncIterator[tuple[Coordinates, memoryview]]:
+    async def portions(self) -> AsyncIterator[list[tuple[Coordinates, memoryview]]]:
         """What was put, until all of it was."""
         while self._waiting or self._rows_missing or self._error:
             await self._woken.wait()
-            while self._waiting:
-                yield self._pop()
+            while self._has_portion():
+                yield self._take()
             if self._error is not None:
                 raise self._error
             if self._rows_missing:
                 self._woken.clear()
+                self._settle(self._budget_bytes)
 
-    def _pop(self) -> tuple[Coordinates, memoryview]:
-        row, data = self._waiting.popleft()
-        self._waiting_bytes -= len(data)
-        self._settle(min(len(data), self._budget_bytes))
-        return row, data
+    def _has_portion(self) -> bool:
+        if self._rows_missing:
+            return self._waiting_bytes >= self._portion_bytes
+        return bool(self._waiting)
+
+    def _take(self) -> list[tuple[Coordinates, memoryview]]:
+        portion = [self._waiting.popleft()]
+        size_bytes = len(portion[0][1])
+        while self._waiting and size_bytes + len(self._waiting[0][1]) <= self._portion_bytes:
+            portion.append(self._waiting.popleft())
+            size_bytes += len(portion[-1][1])
+        self._waiting_bytes -= size_bytes
+        self._settle(min(size_bytes, self._budget_bytes))
+        return portion
 
     def _settle(self, size_bytes: int) -> None:
         self._budget_bytes -= size_bytes

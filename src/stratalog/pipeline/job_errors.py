@@ -9,6 +9,8 @@ _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)
 _DEAD_WORKER = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)")
 _LOST_EXECUTOR = re.compile(r"ExecutorLostFailure \(executor (\S+) exited")
 _CANCELLED = re.compile(r"cancelled|canceled|OPERATION_CANCELED", re.I)
+_MISSING = re.compile(r"No module named '(\w+)")
+_REMEDY = "ship an environment to them, install it there, or say which Python has it"
 _ATTEMPTS = re.compile(r"failed (\d+) times?")
 
 
@@ -49,8 +51,11 @@ def _raised_in_python(text: str) -> str | None:
     raised = _TRACEBACK.findall(text)
     if not raised:
         return None
-    if "No module named 'stratalog" in raised[-1]:
-        return "the executors have no Stratalog: ship an environment to them, or install it there"
+    missing = _MISSING.search(raised[-1])
+    if missing and missing[1] == "stratalog":
+        return f"the executors have no Stratalog: {_REMEDY}"
+    if missing:
+        return f"the executors' Python has no {missing[1]}, so it has no Stratalog: {_REMEDY}"
     return _shortened(raised[-1])
 
 

@@ -56,20 +56,22 @@ def plan_segments(
 ) -> list[SegmentPlan]:
     """Cut the rows into segments of the topic's size, at the borders of rows.
 
-    The last piece waits for more if it is small and its records are young.
+    The last piece waits for more if it is small, its records are young, and nobody asked for them.
     """
     pieces = list(_cut(claimed.rows, segment_target_bytes(facts, settings)))
     least = least_segment_bytes(facts, settings)
     too_little = bool(pieces) and _bytes(pieces[-1]) < least
     # A run may not take more of it: if that is too little, nothing would ever be done.
     is_all = claimed.is_cut and len(pieces) == 1
-    if too_little and not is_all and not _is_old(pieces[-1], facts, now_ms):
+    if too_little and not is_all and _may_wait(pieces[-1], facts, now_ms):
         pieces.pop()
     return [_segment(claimed.claim, facts, rows) for rows in pieces]
 
 
-def _is_old(rows: Sequence[Coordinates], facts: TopicFacts, now_ms: int) -> bool:
-    return now_ms - rows[0].committed_ms >= facts.segment_ms
+def _may_wait(rows: Sequence[Coordinates], facts: TopicFacts, now_ms: int) -> bool:
+    oldest_ms = rows[0].committed_ms
+    triggered = facts.triggered_ms is not None and oldest_ms <= facts.triggered_ms
+    return not triggered and now_ms - oldest_ms < facts.segment_ms
 
 
 def _cut(rows: Sequence[Coordinates], target_bytes: int) -> Iterable[Sequence[Coordinates]]:

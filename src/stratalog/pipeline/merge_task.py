@@ -6,8 +6,8 @@ per segment, and what the store's streams hold, which is never more than the seg
 """
 
 import asyncio
-from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Iterable, Sequence
 from uuid import UUID
 
 from stratalog.batch.header import TimestampType
@@ -19,6 +19,7 @@ from stratalog.objects.store import Buffer
 from stratalog.pipeline.failures import RowFailedError, UnitMismatchError, unit_failed
 from stratalog.pipeline.feed import PORTION_BYTES, Feed
 from stratalog.pipeline.reading import READ_AHEAD_BYTES, Budget, Reader
+from stratalog.pipeline.slabs import Slabs
 from stratalog.pipeline.tasks import LogMade, MergeTask, SegmentPlan, TaskDone, UnitFailed
 from stratalog.pipeline.visits import Piece, plan_visits
 from stratalog.pipeline.workplace import OpenWorkplace
@@ -45,11 +46,17 @@ async def run_merge(
     budget = Budget(read_ahead_bytes)
     ending = asyncio.Semaphore(UPLOADS_ENDING)
     segments = [
-        _Segment(plan, place, Feed(budget, len(plan.rows), portion_bytes=portion_bytes), ending)
+        _Segment(
+            plan,
+            place,
+            Feed(budget, len(plan.rows), portion_bytes=portion_bytes),
+            ending,
+            portion_bytes,
+        )
         for plan in task.segments
     ]
     merge = _Merge(segments)
-    reader = Reader(place.objects, budget, merge)
+    reader = Reader(place.objects, budget, merge, memory=merge.memory)
     async with asyncio.TaskGroup() as work:
         for segment in segments:
             work.create_task(merge.make(segment))
@@ -68,6 +75,9 @@ class _Merge:
 
     def wants(self, piece: Piece) -> bool:
         return self._segments[piece.unit].feed.is_open
+
+    def memory(self, piece: Piece) -> memoryview:
+        return self._segments[piece.unit].slabs.memory(piece.row)
 
     def take(self, piece: Piece, data: memoryview) -> None:
         self._segments[piece.unit].feed.put(piece.row, data)
@@ -101,7 +111,12 @@ class _Segment:
     """One segment in the making."""
 
     def __init__(
-        self, plan: SegmentPlan, place: OpenWorkplace, feed: Feed, ending: asyncio.Semaphore
+        self,
+        plan: SegmentPlan,
+        place: OpenWorkplace,
+        feed: Feed,
+        ending: asyncio.Semaphore,
+        slab_bytes: int,
     ) -> None:
         self.plan = plan
         self.feed = feed
@@ -110,6 +125,7 @@ class _Segment:
         self._ending = ending
         self._is_ending = False
         self._built: BuiltLog | None = None
+        self.slabs = Slabs(plan.rows, slab_bytes)
 
     async def upload(self) -> LogMade:
         plan, place = self.plan, self._place
@@ -128,6 +144,7 @@ class _Segment:
             )
         finally:
             self.feed.close()
+            self.slabs.close()
             if self._is_ending:
                 self._ending.release()
         assert self._built is not None, "a store takes the whole stream"
@@ -143,12 +160,13 @@ class _Segment:
         """The records, checked and stamped. If one is not as it should be, nothing is stored."""
         plan = self.plan
         builder = SegmentBuilder(plan.base_offset, index_interval_bytes=plan.index_interval_bytes)
-        async for row, data in self.feed.rows():
-            try:
-                checked = builder.add(data, source_run(row))
-            except StratalogError as error:
-                raise RowFailedError(row, error) from error
-            yield checked
+        async for portion in self.feed.portions():
+            _build(builder, portion)
+            pieces = deque(self.slabs.joined(portion))
+            # Nothing here holds what has moved on while it waits for more.
+            portion.clear()
+            while pieces:
+                yield pieces.popleft()
         self._built = self._checked(builder.finish())
         await self._ending.acquire()
         self._is_ending = True
@@ -161,6 +179,14 @@ class _Segment:
                 f" {built.size_bytes} bytes; planned were {planned[0]} and {planned[1]}"
             )
         return built
+
+
+def _build(builder: SegmentBuilder, rows: Iterable[tuple[Coordinates, memoryview]]) -> None:
+    for row, data in rows:
+        try:
+            builder.add(data, source_run(row))
+        except StratalogError as error:
+            raise RowFailedError(row, error) from error
 
 
 def source_run(row: Coordinates) -> SourceRun:

@@ -10,7 +10,7 @@ from stratalog.clock import Clock, SystemClock
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import CallError
-from stratalog.objects.open import open_store
+from stratalog.objects.open import absolute_url, open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.clean import Cleaner
 from stratalog.pipeline.driver import Driver
@@ -33,8 +33,8 @@ def workplace_of(settings: Settings) -> Workplace:
     """What executors must know, with the text of the key that they encrypt for."""
     storage, remote = settings.storage, settings.remote
     return Workplace(
-        objects_url=_absolute(storage.objects),
-        segments_url=_absolute(remote.objects or ""),
+        objects_url=absolute_url(storage.objects),
+        segments_url=absolute_url(remote.objects or ""),
         segments_prefix=remote.prefix,
         chunk_bytes=remote.chunk_bytes,
         compress=remote.compression,
@@ -122,14 +122,6 @@ def _key_ring(remote: RemoteSettings) -> KeyRing:
             " encrypted with the data key of its records; add it to remote.private_keys"
         )
     return keys
-
-
-def _absolute(url: str) -> str:
-    """Executors have working folders of their own."""
-    scheme, _, path = url.partition(":")
-    if scheme != "file" or path.startswith("//"):
-        return url
-    return f"file:{Path(path).absolute()}"
 
 
 def _public_keys(remote: RemoteSettings) -> dict[str, str]:

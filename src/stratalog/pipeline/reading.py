@@ -6,11 +6,12 @@ on; moving on depends on nothing that is still to be read.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from stratalog.control.model import Coordinates
 from stratalog.errors import RetriableError, StaleError, StratalogError
+from stratalog.objects.memory import new_memory
 from stratalog.objects.store import Buffer, ObjectStore, Range
 from stratalog.pipeline.visits import Piece, Visit
 
@@ -54,11 +55,24 @@ class Sink(Protocol):
         """The piece cannot be read."""
 
 
+def plain_memory(piece: Piece) -> memoryview:
+    return memoryview(new_memory(piece.row.byte_size))
+
+
 class Reader:
-    def __init__(self, store: ObjectStore, budget: Budget, sink: Sink) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        budget: Budget,
+        sink: Sink,
+        *,
+        memory: Callable[[Piece], memoryview] = plain_memory,
+    ) -> None:
+        """`memory` is where the bytes of a piece are to be put."""
         self._store = store
         self._budget = budget
         self._sink = sink
+        self._memory = memory
         self._slots = asyncio.Semaphore(READS_UNDER_WAY)
 
     async def read(self, visits: Iterable[Visit]) -> None:
@@ -90,7 +104,7 @@ class Reader:
     async def _read(self, key: str, pieces: Sequence[Piece]) -> Sequence[Buffer | StratalogError]:
         ranges = [_range(piece.row) for piece in pieces]
         try:
-            return await self._store.get_ranges(key, ranges)
+            return await self._store.get_ranges(key, ranges, into=[*map(self._memory, pieces)])
         except (RetriableError, StaleError) as error:
             return [error] * len(pieces)
         except StratalogError as error:
@@ -105,7 +119,6 @@ def _range(row: Coordinates) -> Range:
 
 
 def _own(buffer: Buffer) -> memoryview:
-    """The same bytes where they can be stamped and keep nothing else in memory."""
+    """The same bytes where they can be stamped, should a store answer with memory of its own."""
     view = memoryview(buffer)
-    shares = len(view) * 2 < memoryview(view.obj).nbytes
-    return memoryview(bytearray(view)) if view.readonly or shares else view
+    return memoryview(bytearray(view)) if view.readonly else view

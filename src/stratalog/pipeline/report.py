@@ -40,7 +40,7 @@ class Report:
     waiting: dict[str, int] = field(default_factory=dict)
     """Partitions with aged rows that were left alone, by reason."""
     elsewhere: int = 0
-    """Partitions that another run works on."""
+    """Partitions that another run has taken since this one looked."""
     overtaken: int = 0
     """Partitions whose rows were deleted, or taken over, while they were converted."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -73,13 +73,14 @@ class Report:
         """Five lines at the most, plus one for each of the first failures."""
         speed = (self.merged_bytes + self.split_bytes) / 1e6 / self.seconds if self.seconds else 0
         lines = [
-            f"merged  {_partitions(self.merged_partitions)} into {self.segments} segments, "
-            f"{_mb(self.merged_bytes)}",
-            f"split   {_partitions(self.split_partitions)} into {self.split_files} files, "
-            f"{_mb(self.split_bytes)}",
+            f"merged  {_partitions(self.merged_partitions)} into"
+            f" {counted(self.segments, 'segment')}, {_mb(self.merged_bytes)}",
+            f"split   {_partitions(self.split_partitions)} into"
+            f" {counted(self.split_files, 'file')}, {_mb(self.split_bytes)}",
             f"moved   {_mb(self.bytes_read)} read, {_mb(self.bytes_written)} written, "
-            f"{self.requests:,} requests, {self.seconds:.1f} s, {speed:.0f} MB/s",
-            f"freed   {self.rows_removed:,} rows, {self.objects_deleted:,} objects",
+            f"{counted(self.requests, 'request')}, {self.seconds:.1f} s, {speed:.0f} MB/s",
+            f"freed   {counted(self.rows_removed, 'row')}, "
+            f"{counted(self.objects_deleted, 'object')}",
             f"left    {self._left()}",
         ]
         shown = list(self.failed.items())[:_SHOWN_ERRORS]
@@ -91,14 +92,18 @@ class Report:
     def _left(self) -> str:
         reasons = [f"{_partitions(count)} {reason}" for reason, count in self.waiting.items()]
         if self.elsewhere:
-            reasons.append(f"{_partitions(self.elsewhere)} in another run")
+            reasons.append(f"{_partitions(self.elsewhere)} that another run was quicker to take")
         if self.overtaken:
             reasons.append(f"{_partitions(self.overtaken)} changed meanwhile")
         return ", ".join(reasons) or "nothing"
 
 
 def _partitions(count: int) -> str:
-    return f"{count:,} partition" + ("" if count == 1 else "s")
+    return counted(count, "partition")
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _mb(size_bytes: int) -> str:

@@ -2,12 +2,13 @@
 
 import os
 from dataclasses import replace
+from functools import cache
 
 import uvloop
 
 from stratalog.clock import Clock, SystemClock
 from stratalog.ids import Entropy
-from stratalog.memory import keep_freed_memory
+from stratalog.memory import collect_garbage_rarely, keep_freed_memory
 from stratalog.pipeline.merge_task import run_merge
 from stratalog.pipeline.split_task import run_split
 from stratalog.pipeline.tasks import MergeTask, SplitTask, Task, TaskDone, Workplace
@@ -16,8 +17,14 @@ from stratalog.pipeline.workplace import opened
 
 def run_task(task: Task, workplace: Workplace) -> TaskDone:
     """Read, check, sort and write what the task says. It raises only if nothing can be done."""
-    keep_freed_memory(one_pool=True)
+    _settle_process()
     return uvloop.run(run_in_loop(task, workplace))
+
+
+@cache
+def _settle_process() -> None:
+    keep_freed_memory(one_pool=True)
+    collect_garbage_rarely()
 
 
 async def run_in_loop(

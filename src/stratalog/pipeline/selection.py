@@ -2,14 +2,16 @@
 
 A partition with enough aged bytes for a segment is merged straight from where its rows point:
 every byte is read once and written once. So is one whose oldest record is older than the topic's
-`segment.ms`, however little it has, so that everything is converted in the end.
+`segment.ms`, however little it has, so that everything is converted in the end; and one whose
+oldest record was there when somebody triggered the topic.
 
 The others wait for more, and meanwhile must not have too many rows. As soon as one has, all that
 are in small pieces are split together: their rows lie in the same blocks, which are then read
 once, for all of them, and need not be kept for any of them. That is one more copy of bytes that
 are few.
 
-What a run may read is bounded. The oldest come first, and what is left over is the next run's.
+What a run may read is bounded. The oldest come first, and what is left over is the next run's, or
+that of one that works at the same time: what others have claimed is passed by.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,12 +37,15 @@ class TopicFacts(NamedTuple):
     index_interval_bytes: int
     age_ms: int
     """How long ago records must have been committed before they are converted."""
+    triggered_ms: int | None = None
+    """What was committed up to then does not wait for more."""
 
 
 class Reason(StrEnum):
     """Why a partition with aged rows is left alone."""
 
     PARKED = "parked"
+    CLAIMED = "in another run"
     MIGRATING = "not wholly uploaded yet"
     TOO_LITTLE = "with too little for a segment"
     OTHER_KIND = "for the other kind of run"
@@ -67,6 +72,17 @@ def least_segment_bytes(facts: TopicFacts, settings: TieringSettings) -> int:
     return min(settings.min_segment_bytes, segment_target_bytes(facts, settings))
 
 
+def with_triggers(
+    topics: Mapping[TopicId, TopicFacts], aged: Iterable[AgedPartition]
+) -> Mapping[TopicId, TopicFacts]:
+    """The facts, with what the look at the partitions has told of triggers."""
+    triggers = {each.topic_id: each.triggered_ms for each in aged}
+    return {
+        topic_id: facts._replace(triggered_ms=triggers.get(topic_id))
+        for topic_id, facts in topics.items()
+    }
+
+
 def select(
     aged: Sequence[AgedPartition],
     topics: Mapping[TopicId, TopicFacts],
@@ -79,6 +95,8 @@ def select(
     for partition in aged:
         if partition.parked:
             selection.wait(partition, Reason.PARKED)
+        elif partition.claimed:
+            selection.wait(partition, Reason.CLAIMED)
         elif _is_mergeable(partition, topics[partition.topic_id], settings, now_ms):
             wanted[UnitKind.MERGE].append(partition)
         elif is_in_pieces(partition.rows, partition.bytes):
@@ -109,7 +127,7 @@ def _is_mergeable(
 ) -> bool:
     if partition.remote_end != partition.first_offset:
         return False
-    if partition.bytes >= least_segment_bytes(facts, settings):
+    if partition.triggered or partition.bytes >= least_segment_bytes(facts, settings):
         return True
     return now_ms - partition.oldest_ms >= facts.segment_ms
 

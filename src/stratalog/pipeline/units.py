@@ -5,6 +5,7 @@ its own, and given back as it was when somebody else's doing kept it from being 
 tasks bring back is committed in the order of the offsets, whatever order they come in.
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,8 @@ class Unit:
     tasks_left: int = 0
     made: dict[Offset, LogMade] = field(default_factory=dict)
     """By base offset: logs that wait for those before them."""
+    finishing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while its segments are finished, which come one after another."""
     commits: int = 0
     error: str | None = None
     counts: bool = False
@@ -62,6 +65,15 @@ class Units:
                     self._units[segment.token].segments.append(segment)
             for token in tokens_of(task):
                 self._units[token].tasks_left += 1
+
+    def replan(self, tasks: Iterable[Task], pieces: Iterable[Task]) -> None:
+        """Wait for these pieces instead of the tasks that they were cut from."""
+        for task in pieces:
+            for token in tokens_of(task):
+                self._units[token].tasks_left += 1
+        for task in tasks:
+            for token in tokens_of(task):
+                self._units[token].tasks_left -= 1
 
     def task_ended(self, task: Task) -> list[Unit]:
         """The units that waited for nothing but this task."""

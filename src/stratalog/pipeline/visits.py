@@ -46,11 +46,15 @@ class Visit:
 def plan_visits(
     units: Sequence[Sequence[Coordinates]], *, max_bytes: int = MAX_REQUEST_BYTES
 ) -> list[Visit]:
-    """Visits after which each partition has had its rows in the order in which they were given."""
+    """Visits after which each partition has had its rows in the order in which they were given.
+
+    A unit is rows of one partition.
+    """
     lanes: dict[TopicPartition, list[Piece]] = defaultdict(list)
     for unit, rows in enumerate(units):
-        for row in rows:
-            lanes[TopicPartition(row.topic_id, row.partition)].append(Piece(unit, row))
+        if rows:
+            partition = TopicPartition(rows[0].topic_id, rows[0].partition)
+            lanes[partition] += [Piece(unit, row) for row in rows]
     walk = _Walk([list(_runs(pieces)) for pieces in lanes.values()])
     return [visit for pieces in walk.steps() for visit in _cut(pieces, max_bytes)]
 

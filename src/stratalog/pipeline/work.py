@@ -1,9 +1,8 @@
 """The claimed units of a run, while they are worked on: bins go out, what comes back is committed.
 
 A unit costs only itself. What goes wrong with it ends it, and is counted unless waiting may help;
-the others go on. A bin that failed as a whole says nothing about its units: its tasks are done
-once more, each in a bin of its own, and whoever fails alone while others succeed has itself to
-blame.
+the others go on. A bin that failed as a whole is repeated in smaller ones, until it is known who is
+to blame (see `suspects.py`).
 """
 
 import asyncio
@@ -30,6 +29,7 @@ from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.loading import has_moved
 from stratalog.pipeline.merge_plan import ClaimedRows, HoleError, check_rows
 from stratalog.pipeline.report import Report
+from stratalog.pipeline.suspects import MOST_REPEATS, halves, is_alone, probe
 from stratalog.pipeline.tasks import MergeTask, SplitMade, Task, TaskDone
 from stratalog.pipeline.units import Unit, Units, tokens_of
 from stratalog.settings import TieringSettings
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 _COMMIT_ATTEMPTS = 5
 _RENEWALS_PER_CLAIM = 3
-_BIN_TASKS = 4
+_BIN_TASKS = 2
 _FINISHED_AT_ONCE = 16
 """Segments of different partitions: to finish one is a few small requests, one after another."""
 
@@ -129,31 +129,44 @@ class Work:
         if not tasks:
             return
         async with open_jobs() as jobs:
-            failed, done = await self._run_bins(jobs, make_bins(tasks))
-            alone = [_alone(task, one) for one in failed for task in one.work.tasks]
-            if done and alone:
-                log.info("%d bins failed; their tasks are repeated one by one.", len(failed))
-                failed, _ = await self._run_bins(jobs, alone)
-            for one in failed:
-                await self._give_up(one, counts=bool(done))
+            failed = await self._run_bins(jobs, make_bins(tasks))
+            repeats_left = MOST_REPEATS
+            while failed:
+                bins = await self._judge(jobs, failed, repeats_left)
+                repeats_left -= len(bins)
+                failed = await self._run_bins(jobs, bins) if bins else []
 
-    async def _run_bins(self, jobs: Jobs, bins: Sequence[Bin]) -> tuple[list[BinFailed], int]:
-        """Commit what bins bring as they come; return those that failed, and how many did not."""
-        failed, done = [], 0
-        async with aclosing(jobs.run(bins)) as outcomes:
+    async def _run_bins(self, jobs: Jobs, bins: Sequence[Bin]) -> list[BinFailed]:
+        """Commit what bins bring as they come; return those that failed."""
+        failed = []
+        async with _side_by_side() as commits, aclosing(jobs.run(bins)) as outcomes:
             async for outcome in outcomes:
                 if isinstance(outcome, BinDone):
-                    done += 1
-                    await self._take(outcome)
+                    for task, answer in zip(outcome.work.tasks, outcome.answers, strict=True):
+                        commits.create_task(self._take(task, answer))
                 else:
                     failed.append(outcome)
-        return failed, done
+        return failed
 
-    async def _take(self, outcome: BinDone) -> None:
-        """Commit what a bin brought, and settle the units that wait for nothing else."""
-        for task, answer in zip(outcome.work.tasks, outcome.answers, strict=True):
-            await self._commit(answer)
-            await self._settle(self._units.task_ended(task))
+    async def _judge(self, jobs: Jobs, failed: Sequence[BinFailed], repeats_left: int) -> list[Bin]:
+        """Give up those about which there is no doubt; return the others in smaller bins."""
+        spark_works = not await self._run_bins(jobs, [probe()])
+        log.info("%d jobs failed; Spark %s.", len(failed), "works" if spark_works else "does not")
+        bins: list[Bin] = []
+        for one in failed:
+            pieces = halves(one) if spark_works else []
+            if pieces and len(bins) + len(pieces) <= repeats_left:
+                tasks = [task for piece in pieces for task in piece.tasks]
+                self._units.replan(one.work.tasks, tasks)
+                bins += pieces
+            else:
+                await self._give_up(one, counts=spark_works and is_alone(one))
+        return bins
+
+    async def _take(self, task: Task, answer: TaskDone) -> None:
+        """Commit what a task brought, and settle the units that wait for nothing else."""
+        await self._commit(answer)
+        await self._settle(self._units.task_ended(task))
 
     async def _give_up(self, outcome: BinFailed, *, counts: bool) -> None:
         for task in outcome.work.tasks:
@@ -175,7 +188,8 @@ class Work:
             await self._commit_split(split)
 
     async def _finish_ready(self, unit: Unit) -> None:
-        async with self._finishing:
+        """One segment of a unit after another, also if several tasks have brought some."""
+        async with unit.finishing, self._finishing:
             while (ready := unit.ready()) is not None:
                 made, plan = ready
                 try:
@@ -283,6 +297,16 @@ class Work:
             report.parked.append(unit.name)
 
 
+@asynccontextmanager
+async def _side_by_side() -> AsyncIterator[asyncio.TaskGroup]:
+    """Tasks that all end with the block. The first error ends them, and comes out as itself."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            yield tasks
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
+
+
 def make_bins(tasks: Sequence[Task]) -> list[Bin]:
     """Enough tasks that Spark's price for a job is small, few enough that units settle early."""
     merges = [task for task in tasks if isinstance(task, MergeTask)]
@@ -294,10 +318,6 @@ def _named(kind: UnitKind, tasks: Sequence[Task]) -> Iterable[Bin]:
     groups = [tasks[at : at + _BIN_TASKS] for at in range(0, len(tasks), _BIN_TASKS)]
     for number, group in enumerate(groups, 1):
         yield Bin(name=f"{kind.value} {number} of {len(groups)}", tasks=group)
-
-
-def _alone(task: Task, failed: BinFailed) -> Bin:
-    return Bin(name=f"{failed.work.name}, again", tasks=[task])
 
 
 def _tokens(units: Iterable[Unit]) -> list[ClaimToken]:

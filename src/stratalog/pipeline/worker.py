@@ -17,24 +17,24 @@ from typing import TypeAlias
 from stratalog.clock import SystemClock
 from stratalog.control.pipeline_model import UnitKind
 from stratalog.errors import StratalogError
+from stratalog.memory import collect_garbage_rarely
 from stratalog.pipeline.child import unpack_settings
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.priority import step_back
 from stratalog.pipeline.spark_conf import SparkOptions
 from stratalog.pipeline.spark_jobs import SparkJobs
 from stratalog.settings import Settings
 
 _LONGEST_LINE_BYTES = 1024 * 1024
-_NICENESS = 19
-"""Whoever produces and consumes comes first: measured, that took a fifth off the slowest produces
-while the pipeline runs on the same machine."""
 
 _Answer: TypeAlias = Callable[[Mapping[str, object]], None]
 
 
 def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s pipeline: %(message)s")
-    os.nice(_NICENESS)
+    step_back()
+    collect_garbage_rarely()
     # Whatever else prints must not come between the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -19,8 +19,8 @@ from stratalog.block.cache import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.clock import Clock, SystemClock
 from stratalog.control.model import CommitOutcome, PartitionState, Span, Topic
-from stratalog.control.open import open_control_plane
-from stratalog.control.pipeline_model import UnitKind
+from stratalog.control.open import open_control_plane, open_database
+from stratalog.control.pipeline_model import ClaimWish, UnitKind
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import (
     NO_PRODUCER,
@@ -47,6 +47,7 @@ from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import (
     DAY_MS,
+    HOUR_MS,
     JanitorSettings,
     RemoteSettings,
     Settings,
@@ -398,3 +399,36 @@ class Interposed:
 
     def as_control(self) -> ControlPlane:
         return cast(ControlPlane, self)
+
+
+def using(lab: Lab, tiering: TieringSettings) -> Lab:
+    lab.settings = replace(lab.settings, tiering=tiering)
+    return lab
+
+
+async def expire_claims(lab: Lab) -> None:
+    """As if the claims' time were over."""
+    await change(lab, "UPDATE claims SET expires_ms = 0")
+
+
+async def change(lab: Lab, statement: str) -> None:
+    database = await open_database(lab.settings.storage.control)
+    await database.write(lambda connection: connection.execute(statement))
+    await database.close()
+
+
+async def take_over(lab: Lab, topic: Topic, kind: UnitKind = UnitKind.MERGE) -> None:
+    """Another run claims all partitions, and has done nothing yet."""
+    await expire_claims(lab)
+    run = await lab.control.begin_run("another")
+    wishes = [
+        ClaimWish(
+            partition=TopicPartition(topic.id, PartitionIndex(index)),
+            kind=kind,
+            first_offset=Offset(0),
+            end_offset=Offset(1),
+        )
+        for index in range(topic.partition_count)
+    ]
+    claims = await lab.control.claim_ranges(run.run_id, wishes, duration_ms=HOUR_MS, max_attempts=5)
+    assert len(claims) == topic.partition_count

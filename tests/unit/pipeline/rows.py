@@ -78,6 +78,8 @@ def aged(
     oldest_ms: int = 0,
     remote_end: int = 0,
     parked: bool = False,
+    claimed: bool = False,
+    triggered_ms: int | None = None,
 ) -> AgedPartition:
     return AgedPartition(
         topic_id=TOPIC,
@@ -91,4 +93,6 @@ def aged(
         oldest_ms=oldest_ms,
         attempts=0,
         parked=parked,
+        claimed=claimed,
+        triggered_ms=triggered_ms,
     )

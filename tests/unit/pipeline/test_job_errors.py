@@ -59,11 +59,15 @@ def test_a_cancelled_job_is_an_error_of_its_own() -> None:
     assert str(error) == "merge 1: cancelled"
 
 
-def test_executors_without_stratalog_are_told_what_to_do() -> None:
-    text = (
-        "Traceback (most recent call last):\n  x\nModuleNotFoundError: No module named 'stratalog'"
-    )
-    assert "ship an environment" in str(explain_failure("merge 1", RuntimeError(text)))
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [("stratalog.batch", "have no Stratalog: ship"), ("pyarrow", "Python has no pyarrow, so it")],
+)
+def test_executors_without_stratalog_are_told_what_to_do(module: str, told: str) -> None:
+    text = f"Traceback (most recent call last):\n  x\nImportError: No module named '{module}'"
+    said = str(explain_failure("merge 1", RuntimeError(text)))
+    assert told in said
+    assert "ship an environment" in said
 
 
 def test_an_endless_line_is_cut() -> None:

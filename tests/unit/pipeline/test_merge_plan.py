@@ -66,6 +66,15 @@ def test_a_small_rest_waits_until_it_is_old() -> None:
     assert sizes(rest, now_ms=DAY_MS) == [3000, 1000]
 
 
+@pytest.mark.parametrize(("triggered_ms", "made"), [(6, [3000]), (7, [3000, 1000])])
+def test_a_small_rest_that_was_there_at_a_trigger_does_not_wait(
+    triggered_ms: int, made: list[int]
+) -> None:
+    rest = claimed([*run(3), row(0, 3, committed_ms=7)])
+    facts = FACTS._replace(segment_bytes=3000, triggered_ms=triggered_ms)
+    assert [each.size_bytes for each in plan_segments(rest, facts, SETTINGS, 10)] == made
+
+
 def test_a_rest_that_is_large_enough_does_not_wait() -> None:
     assert sizes(claimed(run(5))) == [3000, 2000]
 

@@ -5,6 +5,7 @@ from tests.unit.pipeline.rows import FACTS, TOPIC, TOPICS, aged
 
 from stratalog.control.commit import MAX_ROW_BYTES
 from stratalog.control.pipeline_model import AgedPartition, UnitKind
+from stratalog.ids import Offset
 from stratalog.pipeline.selection import Reason, Selection, select
 from stratalog.settings import DAY_MS, MIB, TieringSettings
 
@@ -28,6 +29,16 @@ def test_enough_bytes_are_merged(size: int, merged: bool) -> None:
 @pytest.mark.parametrize(("age_ms", "merged"), [(DAY_MS - 1, False), (DAY_MS, True)])
 def test_however_little_is_merged_when_it_is_old(age_ms: int, merged: bool) -> None:
     assert bool(chosen(aged(size=1), now_ms=age_ms).merges) is merged
+
+
+@pytest.mark.parametrize(("triggered_ms", "merged"), [(4, False), (5, True)])
+def test_however_little_is_merged_if_it_was_there_at_a_trigger(
+    triggered_ms: int, merged: bool
+) -> None:
+    little = aged(size=1, oldest_ms=5, triggered_ms=triggered_ms)
+    assert bool(chosen(little).merges) is merged
+    assert not chosen(replace(little, remote_end=Offset(3))).merges
+    assert not chosen(replace(little, parked=True)).merges
 
 
 def test_a_topic_with_small_segments_need_not_wait_for_more() -> None:
@@ -60,6 +71,13 @@ def test_large_pieces_are_left_alone_however_many(size: int, split: bool) -> Non
 def test_parked_partitions_wait() -> None:
     parked = aged(size=LEAST, parked=True)
     assert chosen(parked).waiting == {Reason.PARKED: [parked]}
+
+
+def test_what_others_have_claimed_leaves_the_budget_to_the_rest() -> None:
+    mine, theirs = aged(0, size=LEAST, oldest_ms=5), aged(1, size=LEAST, claimed=True)
+    selection = chosen(theirs, mine, max_bytes_per_run=LEAST)
+    assert selection.merges == [mine]
+    assert selection.waiting == {Reason.CLAIMED: [theirs]}
 
 
 def test_what_follows_local_files_is_not_merged_before_they_are_uploaded() -> None:

@@ -18,7 +18,9 @@ What holds at any time, and is asserted here, with the defaults and an age of on
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from tests.unit.pipeline.lab import Lab
 from tests.unit.pipeline.rows import FACTS, TOPIC, aged, claimed, row
 from tests.unit.pipeline.test_split_plan import joined
 
@@ -153,3 +155,25 @@ def test_thin_partitions_converge_to_few_rows_objects_and_requests() -> None:
     first = [rows[0].base_offset for rows in model.rows]
     assert min(first) >= model.offset - 24 * 60 - AGE_MINUTES - RUN_MINUTES
     assert model.segments <= PARTITIONS * DAYS
+
+
+async def test_an_hour_of_thin_partitions_on_a_real_control_plane_is_what_the_model_says(
+    tmp_path: Path,
+) -> None:
+    """With nothing left out: blocks are committed, moved and swept, and everything is read."""
+    settings = TieringSettings(age_ms=0, max_rows=16, split_file_bytes=100_000)
+    blocks = requests = 0
+    async with Lab.open(tmp_path, tiering=settings) as lab:
+        topic = await lab.topic(20)
+        for minute in range(60):
+            blocks += bool(await lab.write(topic, {p: [1] for p in range(20)}))
+            if minute % RUN_MINUTES == 0:
+                rows = [await lab.rows(topic, p) for p in range(20)]
+                assert max(rows) <= settings.max_rows + RUN_MINUTES
+                requests += (await lab.run()).requests
+                await lab.clean()
+                assert len(await lab.keys("blocks/")) <= settings.max_rows
+        assert len(await lab.keys("splits/")) <= blocks / settings.max_rows
+        assert requests <= 2 * blocks
+        await lab.check(topic)
+        await lab.check_clean()

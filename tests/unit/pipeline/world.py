@@ -79,9 +79,11 @@ class WatchedStore(WrappedStore):
         self.failures: dict[str, Exception] = {}
         """By a part of the key. Writes fail in mid-stream."""
 
-    async def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+    async def get_ranges(
+        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+    ) -> list[Buffer]:
         self.reads.append((key, [*ranges]))
-        return await super().get_ranges(key, ranges)
+        return await super().get_ranges(key, ranges, into=into)
 
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
         failure = self._failure(key)

@@ -1,0 +1,581 @@
+"""The driver when something breaks, dies, or comes first. Spark is the test's own process."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.pipeline.lab import (
+    EAGER,
+    PATIENT,
+    Crash,
+    Interposed,
+    Lab,
+    LocalJobs,
+    expire_claims,
+    nothing,
+    spoil,
+    take_over,
+    using,
+)
+
+from stratalog.control.open import open_control_plane
+from stratalog.control.plane import CommitInDoubtError, ControlPlane, ControlUnavailableError
+from stratalog.objects.faulty import Fault, FaultyStore
+from stratalog.objects.open import open_store
+from stratalog.objects.store import ObjectStore
+from stratalog.pipeline import workplace
+from stratalog.pipeline.bins import Bin, BinFailed, BinOutcome
+from stratalog.pipeline.job_errors import JobCancelledError, JobFailedError
+from stratalog.pipeline.suspects import MOST_REPEATS
+from stratalog.pipeline.tasks import MergeTask, Task
+from stratalog.settings import TieringSettings
+from stratalog.testing.clock import ManualClock
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+async def test_a_corrupt_block_parks_its_partition_and_nothing_else(any_lab: Lab) -> None:
+    lab = using(any_lab, replace(EAGER, max_attempts=2))
+    topic = await lab.topic(3)
+    await lab.fill(topic)
+    bad = await lab.write(topic, {0: [2], 1: [2], 2: [2]})
+    spoil(lab, bad, 1)
+    report = await lab.run()
+    assert report.segments == 2
+    assert list(report.failed) == ["orders-1"]
+    assert bad.commit.key in report.failed["orders-1"]
+    assert report.parked == []
+    assert (await lab.run()).parked == ["orders-1"]
+    assert (await lab.run()).waiting == {"parked": 1}
+    [status] = await lab.control.tier_status({topic.id: 0})
+    assert [unit.partition.partition for unit in status.parked] == [1]
+    assert bad.commit.key in status.parked[0].error
+
+
+async def test_segments_before_a_corrupt_block_are_kept(lab: Lab) -> None:
+    topic = await lab.topic(1, segment_bytes="400")
+    await lab.fill(topic)
+    spoil(lab, await lab.write(topic, {0: [1]}), 0)
+    report = await lab.run()
+    assert report.segments > 1
+    assert list(report.failed) == ["orders-0"]
+    assert (await lab.state(topic, 0)).block_start > 0
+
+
+async def test_a_corrupt_block_costs_a_split_only_its_own_part(lab: Lab) -> None:
+    using(lab, PATIENT)
+    topic = await lab.topic(3)
+    await lab.fill(topic)
+    spoil(lab, await lab.write(topic, {0: [2], 1: [2], 2: [2]}), 1)
+    report = await lab.run()
+    assert report.split_partitions == 2
+    assert list(report.failed) == ["orders-1"]
+    assert [await lab.rows(topic, p) for p in range(3)] == [1, 7, 1]
+
+
+class Down:
+    """Answers 503 to every read of a block, once all retries are used up."""
+
+    def next(self, operation: str, key: str) -> Fault | None:
+        return Fault.UNAVAILABLE if operation == "get_ranges" else None
+
+
+async def test_a_store_that_does_not_answer_parks_nobody(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    using(lab, replace(EAGER, max_attempts=1))
+    topic = await lab.topic()
+    await lab.fill(topic)
+
+    def open_faulty(url: str, *args: object, **rest: object) -> ObjectStore:
+        inner = open_store(url, *args, **rest)  # type: ignore[arg-type]
+        return FaultyStore(inner, Down(), clock=ManualClock())
+
+    with monkeypatch.context() as broken:
+        broken.setattr(workplace, "open_store", open_faulty)
+        report = await lab.run()
+    assert (report.segments, report.parked) == (0, [])
+    assert set(report.failed) == {"orders-0", "orders-1"}
+    assert (await lab.run()).segments == 2
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+@pytest.mark.parametrize("method", ["add_segment", "finish_segment", "chain_segment", "epochs"])
+async def test_a_control_plane_that_fails_once_parks_nobody(lab: Lab, method: str) -> None:
+    using(lab, replace(EAGER, max_attempts=1))
+    topic = await lab.topic()
+    await lab.fill(topic)
+    watched = Interposed(lab.control)
+    watched.errors[method] = ControlUnavailableError("made to fail")
+    report = await lab.run(control=watched.as_control())
+    assert report.parked == []
+    assert await lab.control.unchained_segments(older_than_ms=0, limit=10) == []
+    await lab.run()
+    assert [await lab.segments(topic, p) for p in range(2)] == [[(0, 24)]] * 2
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+@pytest.mark.parametrize("method", ["chain_segment", "commit_split"])
+async def test_doubt_about_a_commit_is_settled_by_repeating_it(lab: Lab, method: str) -> None:
+    using(lab, EAGER if method == "chain_segment" else PATIENT)
+    topic = await lab.topic()
+    await lab.fill(topic)
+    doubtful = InDoubt(lab.control, method)
+    report = await lab.run(control=doubtful.as_control())
+    assert report.failed == {}
+    assert report.segments + report.split_partitions == 2
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+class InDoubt(Interposed):
+    """The answer to one call is lost, after it has taken effect."""
+
+    def __init__(self, inner: ControlPlane, method: str) -> None:
+        super().__init__(inner)
+        self._method = method
+
+    def __getattr__(self, name: str) -> object:
+        call = super().__getattr__(name)
+        if name != self._method:
+            return call
+
+        async def lossy(*args: object, **rest: object) -> object:
+            self._method = ""
+            await call(*args, **rest)  # type: ignore[operator]
+            raise CommitInDoubtError("made to lose its answer")
+
+        return lossy
+
+
+# What goes wrong with Spark.
+
+
+class Failing:
+    """Bins with something of a certain partition fail as a whole."""
+
+    def __init__(self, *partitions: int) -> None:
+        self._partitions = set(partitions)
+
+    def __call__(self, work: Bin) -> BinOutcome | None:
+        for task in work.tasks:
+            rows = (
+                [segment.rows[0] for segment in task.segments]
+                if isinstance(task, MergeTask)
+                else [part.rows[0] for part in task.parts]
+            )
+            if self._partitions & {int(row.partition) for row in rows}:
+                return BinFailed(work=work, error=JobFailedError("the worker died"))
+        return None
+
+
+@pytest.mark.parametrize("task_bytes", [1, 1 << 20])
+async def test_a_partition_that_kills_its_job_is_found_and_costs_only_itself(
+    lab: Lab, task_bytes: int
+) -> None:
+    using(lab, replace(EAGER, task_bytes=task_bytes, max_attempts=2))
+    topic = await lab.topic(6)
+    await lab.fill(topic)
+    jobs = lab.jobs()
+    jobs.fail = Failing(1)
+    report = await lab.run(jobs)
+    assert report.segments == 5
+    assert report.failed == {"orders-1": "the worker died"}
+    assert report.parked == []
+    assert (await lab.run(jobs)).parked == ["orders-1"]
+    assert (await lab.run(jobs)).waiting == {"parked": 1}
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+async def test_a_partition_that_kills_the_job_of_a_split_is_found(lab: Lab) -> None:
+    using(lab, replace(PATIENT, max_attempts=1))
+    topic = await lab.topic(6)
+    await lab.fill(topic)
+    jobs = lab.jobs()
+    jobs.fail = Failing(2)
+    report = await lab.run(jobs)
+    assert report.split_partitions == 5
+    assert report.parked == ["orders-2"]
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+async def test_segments_before_one_that_kills_its_job_are_kept(lab: Lab) -> None:
+    using(lab, replace(EAGER, task_bytes=1 << 20))
+    topic = await lab.topic(1, segment_bytes="400")
+    await lab.fill(topic)
+    jobs = lab.jobs()
+
+    def fail(work: Bin) -> BinOutcome | None:
+        segments = [each for task in work.tasks for each in getattr(task, "segments", ())]
+        if any(segment.base_offset <= 14 <= segment.last_offset for segment in segments):
+            return BinFailed(work=work, error=JobFailedError("the worker died"))
+        return None
+
+    jobs.fail = fail
+    report = await lab.run(jobs)
+    assert list(report.failed) == ["orders-0"]
+    assert 0 < (await lab.state(topic, 0)).block_start <= 14
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+async def test_the_search_for_culprits_comes_to_an_end(lab: Lab) -> None:
+    using(lab, replace(EAGER, max_attempts=1))
+    topic = await lab.topic(60)
+    await lab.write(topic, {p: [1] for p in range(60)})
+    jobs = lab.jobs()
+    jobs.fail = Failing(*range(60))
+    report = await lab.run(jobs)
+    assert len(report.failed) == 60
+    repeats = [work for work in jobs.bins if work.name.endswith("again")]
+    assert len(repeats) <= MOST_REPEATS
+    runs = 1
+    while len(report.parked) < 60:
+        report.include(await lab.run(jobs))
+        runs += 1
+    assert runs < 10, "every run finds some of them"
+
+
+async def test_a_job_that_somebody_cancelled_blames_nobody(lab: Lab) -> None:
+    using(lab, replace(EAGER, max_attempts=1))
+    topic = await lab.topic(1)
+    await lab.fill(topic)
+    jobs = lab.jobs()
+    jobs.fail = lambda work: BinFailed(work=work, error=JobCancelledError("cancelled"))
+    report = await lab.run(jobs)
+    assert (report.parked, report.failed) == ([], {"orders-0": "cancelled"})
+
+
+async def test_nobody_is_to_blame_if_spark_does_not_work(lab: Lab) -> None:
+    using(lab, replace(EAGER, max_attempts=1))
+    topic = await lab.topic(2)
+    await lab.fill(topic)
+    jobs = lab.jobs()
+    jobs.fail = lambda work: BinFailed(work=work, error=JobFailedError("no executors"))
+    report = await lab.run(jobs)
+    assert (report.parked, set(report.failed)) == ([], {"orders-0", "orders-1"})
+    assert len(jobs.bins) == 2, "the job, and the question whether Spark works"
+    assert (await lab.run()).segments == 2
+
+
+async def test_nobody_is_to_blame_if_spark_works_no_more(lab: Lab) -> None:
+    using(lab, replace(EAGER, task_bytes=1, max_attempts=1))
+    topic = await lab.topic(6)
+    await lab.fill(topic)
+    jobs = lab.jobs()
+    jobs.fail = lambda work: (
+        BinFailed(work=work, error=JobFailedError("no executors")) if len(jobs.bins) > 1 else None
+    )
+    report = await lab.run(jobs)
+    assert 0 < report.segments < 6
+    assert (report.segments + len(report.failed), report.parked) == (6, [])
+
+
+async def test_claims_are_given_back_if_spark_does_not_start(lab: Lab) -> None:
+    topic = await lab.topic()
+    await lab.fill(topic)
+
+    class NoSpark(LocalJobs):
+        def open(self) -> AsyncIterator[LocalJobs]:  # type: ignore[override]
+            raise JobFailedError("no Java")
+
+    with pytest.raises(JobFailedError):
+        await lab.run(NoSpark(lab.jobs().workplace))
+    [run] = await lab.control.runs(limit=1)
+    assert run.finished_ms is None
+    assert (await lab.run()).segments == 2
+
+
+# Others at work at the same time.
+
+
+async def test_a_claim_that_another_run_took_over_commits_nothing(any_lab: Lab) -> None:
+    lab = any_lab
+    topic = await lab.topic()
+    await lab.fill(topic)
+    jobs = lab.jobs()
+    jobs.after = lambda task: take_over(lab, topic)
+    report = await using(lab, replace(EAGER, task_bytes=1 << 20)).run(jobs)
+    assert (report.segments, report.overtaken, report.failed) == (0, 2, {})
+    assert await lab.rows(topic, 0) == 6
+    await expire_claims(lab)
+    assert (await lab.run()).segments == 2
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+async def test_a_split_under_a_lost_claim_swaps_nothing(any_lab: Lab) -> None:
+    lab = using(any_lab, PATIENT)
+    topic = await lab.topic()
+    await lab.fill(topic)
+    jobs = lab.jobs()
+    jobs.after = lambda task: take_over(lab, topic)
+    report = await lab.run(jobs)
+    assert (report.split_files, report.overtaken) == (0, 2)
+    assert await lab.rows(topic, 0) == 6
+    await lab.check(topic)
+
+
+async def test_an_owner_that_wakes_up_late_finds_its_work_done(lab: Lab) -> None:
+    topic = await lab.topic()
+    await lab.fill(topic)
+    jobs = lab.jobs()
+
+    async def be_late(_: Task) -> None:
+        await expire_claims(lab)
+        assert (await lab.run()).segments == 2
+
+    jobs.after = be_late
+    report = await using(lab, replace(EAGER, task_bytes=1 << 20)).run(jobs)
+    assert (report.segments, report.overtaken) == (0, 2)
+    assert await lab.segments(topic, 0) == [(0, 24)]
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+async def test_two_drivers_share_the_work_and_do_nothing_twice(any_lab: Lab) -> None:
+    lab = using(any_lab, replace(EAGER, task_bytes=1))
+    topic = await lab.topic(8)
+    await lab.fill(topic)
+    other = await open_control_plane(lab.settings.storage.control)
+    reports = await asyncio.gather(lab.run(), lab.run(control=other))
+    await other.close()
+    assert sum(report.segments for report in reports) == 8
+    assert all((report.failed, report.overtaken) == ({}, 0) for report in reports)
+    assert [await lab.segments(topic, p) for p in range(8)] == [[(0, 24)]] * 8
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+async def test_a_run_with_a_small_budget_works_on_what_no_other_run_has(any_lab: Lab) -> None:
+    lab = using(any_lab, replace(EAGER, max_batches_per_run=12))
+    topic = await lab.topic(4)
+    await lab.fill(topic)
+    jobs, reports = lab.jobs(), []
+
+    async def run_another(_: Task) -> None:
+        jobs.before = nothing
+        reports.append(await lab.run())
+
+    jobs.before = run_another
+    reports.append(await lab.run(jobs))
+    assert [report.segments for report in reports] == [2, 2]
+    assert reports[0].waiting == {"in another run": 2}
+    await lab.check(topic)
+
+
+async def test_a_range_that_was_converted_after_the_look_is_nobodys_failure(lab: Lab) -> None:
+    topic = await lab.topic()
+    await lab.fill(topic)
+    slow = Interposed(lab.control)
+
+    async def look_then_wait(ages_ms: object) -> object:
+        found = await lab.control.aged_partitions(ages_ms)  # type: ignore[arg-type]
+        await lab.run()
+        return found
+
+    slow.aged_partitions = look_then_wait  # type: ignore[attr-defined]
+    report = await lab.run(control=slow.as_control())
+    assert (report.segments, report.failed, report.overtaken) == (0, {}, 2)
+    await lab.check(topic)
+
+
+async def test_a_range_that_was_split_after_the_look_is_cut_at_its_rows(lab: Lab) -> None:
+    """Another run has seen more rows, and one of its new rows reaches beyond our claim."""
+    using(lab, PATIENT)
+    topic = await lab.topic(1)
+    await lab.fill(topic)
+    slow = Interposed(lab.control)
+
+    async def look_then_wait(ages_ms: object) -> object:
+        found = await lab.control.aged_partitions(ages_ms)  # type: ignore[arg-type]
+        await lab.fill(topic)
+        await lab.run()
+        return found
+
+    slow.aged_partitions = look_then_wait  # type: ignore[attr-defined]
+    report = await lab.run(control=slow.as_control())
+    assert report.failed == {}
+    await lab.check(topic)
+
+
+async def test_claims_are_renewed_while_work_goes_on(lab: Lab) -> None:
+    topic = await lab.topic()
+    await lab.fill(topic)
+    clock, watched = ManualClock(), Interposed(lab.control)
+    jobs = lab.jobs()
+    jobs.before = lambda task: clock.advance(EAGER.splitter_claim_duration_ms / 1000)
+    async with lab.driver(jobs, control=watched.as_control(), clock=clock) as driver:
+        report = await driver.run()
+    assert report.segments == 2
+    assert watched.calls.count("renew_claims") >= 2
+
+
+async def test_a_unit_whose_claim_is_not_renewed_is_dropped(lab: Lab) -> None:
+    topic = await lab.topic()
+    await lab.fill(topic)
+    clock, watched = ManualClock(), Interposed(lab.control)
+    jobs = lab.jobs()
+
+    async def lose_claims(_: Task) -> None:
+        await expire_claims(lab)
+        await clock.advance(EAGER.splitter_claim_duration_ms / 1000)
+        await watched.answered["renew_claims"].wait()
+
+    jobs.after = lose_claims
+    async with lab.driver(jobs, control=watched.as_control(), clock=clock) as driver:
+        report = await driver.run()
+    assert (report.segments, report.overtaken) == (0, 2)
+    assert "add_segment" not in watched.calls
+
+
+# Deletions in the middle.
+
+
+@pytest.mark.parametrize("tiering", [EAGER, PATIENT])
+@pytest.mark.parametrize("offset", [1, 6, 23, 24])
+async def test_records_deleted_in_mid_run_never_come_back(
+    any_lab: Lab, tiering: TieringSettings, offset: int
+) -> None:
+    lab = using(any_lab, replace(tiering, task_bytes=1 << 20))
+    topic = await lab.topic()
+    await lab.fill(topic)
+    jobs = lab.jobs()
+    jobs.after = lambda task: lab.delete_records(topic, 0, offset)
+    report = await lab.run(jobs)
+    assert report.failed == {}
+    await lab.check(topic)
+    await lab.run()
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+async def test_what_is_left_after_a_deletion_in_mid_merge_is_chained(lab: Lab) -> None:
+    topic = await lab.topic(1, segment_bytes="400")
+    await lab.fill(topic)
+    jobs = lab.jobs()
+    jobs.after = lambda task: lab.delete_records(topic, 0, 14)
+    report = await using(lab, replace(EAGER, task_bytes=1 << 20)).run(jobs)
+    assert report.segments > 0
+    segments = await lab.segments(topic, 0)
+    assert segments[0][0] <= 14 < segments[0][1]
+    assert segments[-1][1] == 24
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+@pytest.mark.parametrize("tiering", [EAGER, PATIENT])
+async def test_a_topic_deleted_in_mid_run_stays_deleted(
+    any_lab: Lab, tiering: TieringSettings
+) -> None:
+    lab = using(any_lab, replace(tiering, task_bytes=1 << 20))
+    topic = await lab.topic()
+    await lab.fill(topic)
+    jobs = lab.jobs()
+    jobs.after = lambda task: lab.control.delete_topic(topic.id)
+    report = await lab.run(jobs)
+    assert (report.segments, report.split_files, report.failed) == (0, 0, {})
+    await lab.check_clean()
+    assert await lab.keys() == []
+
+
+# Crashes.
+
+_STEPS = [
+    "begin_run",
+    "aged_partitions",
+    "claim_ranges",
+    "find_batches",
+    "add_segment",
+    "epochs",
+    "finish_segment",
+    "chain_segment",
+    "release_claims",
+    "save_run",
+]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", _STEPS)
+@pytest.mark.parametrize("janitor_first", [False, True])
+async def test_a_killed_merge_is_finished_by_the_next_run_and_leaves_nothing(
+    lab: Lab, step: str, when: str, janitor_first: bool
+) -> None:
+    topic = await lab.topic(2, segment_bytes="500")
+    await lab.fill(topic)
+    dying = Interposed(lab.control)
+    dying.crash_at = (step, when)
+    with pytest.raises(Crash):
+        await lab.run(control=dying.as_control())
+    await lab.check(topic)
+    await expire_claims(lab)
+    if janitor_first:
+        await lab.check_clean()
+        await lab.check(topic)
+    report = await lab.run()
+    assert report.failed == {}
+    assert [(await lab.state(topic, p)).block_start for p in range(2)] == [24, 24]
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["claim_ranges", "commit_split", "release_claims"])
+async def test_a_killed_split_is_finished_by_the_next_run_and_leaves_nothing(
+    lab: Lab, step: str, when: str
+) -> None:
+    using(lab, PATIENT)
+    topic = await lab.topic(2)
+    await lab.fill(topic)
+    dying = Interposed(lab.control)
+    dying.crash_at = (step, when)
+    with pytest.raises(Crash):
+        await lab.run(control=dying.as_control())
+    await lab.check(topic)
+    await expire_claims(lab)
+    await lab.run()
+    assert [await lab.rows(topic, p) for p in range(2)] == [1, 1]
+    await lab.check_clean()
+    assert len(await lab.keys()) == 1
+    await lab.check(topic)
+
+
+async def test_a_log_that_was_swept_before_its_segment_was_added_is_given_up(lab: Lab) -> None:
+    topic = await lab.topic(1)
+    await lab.fill(topic)
+    jobs = lab.jobs()
+
+    async def sweep(_: Task) -> None:
+        await lab.clean()
+
+    jobs.after = sweep
+    report = await lab.run(jobs)
+    assert (report.segments, report.overtaken, report.failed) == (0, 1, {})
+    await lab.check(topic)
+    assert (await lab.run()).segments == 1
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+# Dead weight.
+
+
+async def test_what_a_paused_topic_keeps_in_mostly_dead_blocks_is_moved_together(
+    lab: Lab,
+) -> None:
+    kept, gone = await lab.topic(1), await lab.topic(1, "gone")
+    for _ in range(3):
+        await lab.write_both([(kept, {0: [1]}), (gone, {0: [40]})])
+    await lab.control.pause_pipeline(kept.id)
+    await lab.run()
+    await lab.check_clean()
+    assert len(await lab.keys("blocks/")) == 0
+    assert len(await lab.keys("splits/")) == 1
+    await lab.check(kept)
+    await lab.check(gone)
