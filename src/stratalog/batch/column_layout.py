@@ -1,0 +1,34 @@
+"""What Python and the compiled loops of `columns` tell one another, laid out as both see it."""
+
+import numpy as np
+
+
+def _record_type(names: str) -> np.dtype[np.void]:
+    """All of it 64 bits wide: a run has few of these, and nothing needs to be aligned."""
+    return np.dtype([(name, np.int64) for name in names.split()])
+
+
+FRAME = _record_type(
+    "start end crc base_offset leader_epoch attributes last_offset_delta base_timestamp"
+    " max_timestamp producer_id records_count action is_partial body_address body_bytes"
+)
+"""A batch of the run. `is_partial` says that its records have to be looked at one by one."""
+
+PLAN = _record_type(
+    "base_offset stamped leader_epoch has_append_time append_time_ms"
+    " first_offset last_offset first_timestamp_ms last_timestamp_ms skips_control"
+    " needs_records needs_timestamps body_bytes_limit next_offset rows_limit bytes_limit"
+)
+"""What is known of the run and wanted of it, and last what was found out."""
+
+OUT = _record_type(
+    "offsets timestamps timestamp_types leader_epochs"
+    " key_ends key_valid keys value_ends value_valid values header_ends header_places"
+    " rows key_bytes key_nulls value_bytes value_nulls headers header_bytes"
+)
+"""Addresses of what to fill, 0 where it is not wanted, and then how much was filled."""
+
+HEADERS_OUT = _record_type(
+    "name_ends name_valid names value_ends value_valid values"
+    " rows name_bytes name_nulls value_bytes value_nulls is_ascii"
+)

@@ -1,0 +1,41 @@
+"""What is wrong with a run of batches, told as `records` tells it.
+
+Compiled code knows only that something is wrong. This goes over the same bytes in Python, once,
+when a scan fails anyway, so that there is one place that words each fault.
+"""
+
+from collections import deque
+from typing import NoReturn
+
+from stratalog.batch.errors import BatchDamagedError
+from stratalog.batch.frames import check_crc, codec_of, iter_batches
+from stratalog.batch.header import LAST_OFFSET_DELTA_POSITION, BatchHeader, BytesLike
+from stratalog.batch.records import iter_body
+
+_INT64_LAST = (1 << 63) - 1
+
+
+def raise_damage(data: BytesLike, base_offset: int, *, stamped: bool) -> NoReturn:
+    """Raise for the first fault in these bytes, be it in a batch that nobody wanted.
+
+    Offsets rise from `base_offset` on; of batches that are not stamped, they are counted.
+    """
+    for position, header in iter_batches(data):
+        check_crc(data, position, header)
+        codec_of(header, position)
+        placed = header if stamped else header._replace(base_offset=base_offset)
+        _check_offsets(placed, position, base_offset)
+        deque(iter_body(data, position, header), maxlen=0)
+        base_offset = placed.last_offset + 1
+    raise AssertionError("compiled and interpreted decoding disagree about these batches")
+
+
+def _check_offsets(header: BatchHeader, position: int, base_offset: int) -> None:
+    if header.last_offset_delta < 0:
+        delta_at = position + LAST_OFFSET_DELTA_POSITION
+        raise BatchDamagedError(delta_at, "the last offset delta is negative", position)
+    if header.base_offset < base_offset:
+        reason = f"offset {header.base_offset} comes where {base_offset} should be or a later one"
+        raise BatchDamagedError(position, reason, position)
+    if header.last_offset >= _INT64_LAST:
+        raise BatchDamagedError(position, "an offset exceeds 64 bits", position)
