@@ -22,11 +22,12 @@ from stratalog.checks.marker import (
 )
 from stratalog.control.model import Topic
 from stratalog.control.plane import BarredObjectError, ControlPlane
+from stratalog.control.scan_model import SinkOutcome
 from stratalog.ids import ObjectId, Offset, PartitionIndex, TopicPartition, uuid7
 from stratalog.janitor.marker import MarkerContendedError, claim_store, renew_claim
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor
-from stratalog.janitor.sweeper import Sweeper
+from stratalog.janitor.sweeper import LEASE_MARGIN_MS, Sweeper
 from stratalog.objects.store import ObjectChangedError, ObjectStore, Replace
 from stratalog.settings import HOUR_MS, JanitorSettings
 
@@ -227,6 +228,82 @@ async def test_the_age_of_an_orphan_has_one_bound(
     assert (await sweeper_of(cluster, clock=clock).sweep()).deleted == deleted
 
 
+async def lease_from(cluster: SmallCluster, started_ms: int) -> UUID:
+    """A live lease that began at this time."""
+    lease = await cluster.control.take_lease("a writer", duration_ms=HOUR_MS)
+    cluster.damage(
+        "UPDATE leases SET started_ms = ? WHERE lease_id = ?", started_ms, str(lease.lease_id)
+    )
+    return lease.lease_id
+
+
+@pytest.mark.parametrize(("late_ms", "deleted"), [(-1, 1), (0, 0)])
+async def test_what_was_created_since_a_lease_began_is_left_alone_until_it_ends(
+    cluster: SmallCluster, topic: Topic, late_ms: int, deleted: int
+) -> None:
+    orphan = await cluster.upload(topic, {0: [1]})
+    created_ms = (await cluster.store.head(orphan.commit.key)).modified_ms
+    # The store's time is the later one, and may stay behind the database's by the margin.
+    lease_id = await lease_from(cluster, created_ms - late_ms + LEASE_MARGIN_MS)
+    sweeper = sweeper_of(cluster)
+    assert (await sweeper.sweep()).deleted == deleted
+    await cluster.control.release_lease(lease_id)
+    assert (await sweeper.sweep()).deleted == 1 - deleted
+    assert await cluster.keys() == []
+
+
+async def test_a_name_from_before_the_lease_does_not_give_its_upload_away(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    """An executor whose clock is hours behind, and another one whose clock is ahead."""
+    now_ms = ShiftedClock().now_ms()
+    for hours in (-5, 0.5):
+        await cluster.upload(topic, {0: [1]}, created_ms=int(now_ms + hours * HOUR_MS))
+    lease_id = await lease_from(cluster, now_ms)
+    assert (await sweeper_of(cluster).sweep()).deleted == 0
+    await cluster.control.release_lease(lease_id)
+    assert (await sweeper_of(cluster).sweep()).deleted == 2
+
+
+async def test_a_lease_does_not_make_the_sweeper_bolder(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    await cluster.upload(topic, {0: [1]})
+    await lease_from(cluster, ShiftedClock().now_ms() + 9 * HOUR_MS)
+    assert (await sweeper_of(cluster, clock=ShiftedClock()).sweep()).deleted == 0
+
+
+async def test_what_a_lease_kept_is_found_by_the_sweeps_after_it(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    """Also by those that are not complete, however far the time has moved on meanwhile."""
+    clock = ShiftedClock(2 * HOUR_MS)
+    sweeper = sweeper_of(cluster, clock=clock)
+    lease_id = await lease_from(cluster, ShiftedClock().now_ms())
+    await cluster.upload(topic, {0: [1]})
+    for _ in range(3):
+        assert (await sweeper.sweep()).deleted == 0
+        clock.ahead_ms += 3 * HOUR_MS
+    await cluster.control.release_lease(lease_id)
+    assert (await sweeper.sweep()).deleted == 1
+
+
+async def test_a_writer_under_a_lease_commits_late_and_without_one_in_vain(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    lease = await cluster.control.take_lease("a writer", duration_ms=HOUR_MS)
+    written = await cluster.upload(topic, {0: [3]})
+    await sweeper_of(cluster).sweep()
+    assert await cluster.control.commit_sink("s", 0, [written.commit]) is SinkOutcome.COMMITTED
+    late = await cluster.upload(topic, {0: [3]})
+    await cluster.control.release_lease(lease.lease_id)
+    await sweeper_of(cluster).sweep()
+    with pytest.raises(BarredObjectError):
+        await cluster.control.commit_sink("s", 1, [late.commit])
+    assert await cluster.keys() == [written.commit.key]
+    assert (await run_fsck(cluster.control, cluster.store, deep=True, clock=cluster.later)).ok
+
+
 async def test_a_commit_that_comes_after_the_sweep_fails_for_ever(
     cluster: SmallCluster, topic: Topic
 ) -> None:
@@ -262,7 +339,7 @@ async def test_a_commit_that_comes_before_the_bar_keeps_its_object(
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("method", ["next_generation", "objects", "bar_objects"])
+@pytest.mark.parametrize("method", ["next_generation", "oldest_lease_ms", "objects", "bar_objects"])
 async def test_a_crash_of_the_sweeper_at_the_control_plane_is_made_good(
     cluster: SmallCluster, topic: Topic, method: str, after: bool
 ) -> None:

@@ -22,6 +22,7 @@ from stratalog.checks.marker import (
 from stratalog.checks.remote import RemoteTier, beside_blocks
 from stratalog.clock import SystemClock
 from stratalog.control.plane import ControlPlane, SegmentStateError
+from stratalog.control.scan_model import ScannedPartition, ScanWish
 from stratalog.control.segment_model import Segment, SegmentUploaded
 from stratalog.ids import Offset, SegmentId
 from stratalog.janitor.marker import claim_store
@@ -90,6 +91,54 @@ async def test_a_lease_keeps_the_segments_that_it_saw(cluster: SegmentCluster) -
     await cluster.control.release_lease(lease.lease_id)
     assert await delete(cluster) == 1
     assert await cluster.objects(first) == []
+
+
+async def stored(cluster: SegmentCluster, found: ScannedPartition) -> set[str]:
+    """Those of the objects named by a scan that are there."""
+    keys = {row.object_key for row in found.rows}
+    for segment in found.segments:
+        keys |= {segment.key_base + suffix for suffix in ALL}
+    listed = {info.key async for info in cluster.store.list("")}
+    return keys & listed
+
+
+@pytest.mark.parametrize("remove", ["delete", "retention", "merge", "delete topic"])
+async def test_a_snapshot_stays_readable_until_its_lease_ends(
+    cluster: SegmentCluster, remove: str
+) -> None:
+    await cluster.write(2)
+    taken = await cluster.control.take_snapshot(
+        [ScanWish(cluster.key)], holder="a scan", duration_ms=HOUR_MS
+    )
+    [found] = taken.partitions
+    assert found is not None
+    before = await stored(cluster, found)
+    assert len(before) == 2 * len(ALL) + 2
+    retention = EVERYTHING
+    if remove == "retention":
+        retention = Retention(ms=None, bytes=0)
+    elif remove == "merge":
+        await cluster.converter.convert(cluster.topic)
+    elif remove == "delete":
+        await cluster.unchain(-1)
+    else:
+        await cluster.control.delete_topic(cluster.topic.id)
+    janitor = Janitor(
+        control=cluster.control,
+        store=cluster.store,
+        retention_of=lambda topic: retention,
+        settings=JanitorSettings(grace_ms=0, unfinished_age_ms=0, answers_ms=0),
+        offsets_retention_ms=1000,
+        clock=cluster.cluster.later,
+    )
+    for _ in range(2):
+        await janitor.run_once()
+        assert await stored(cluster, found) == before
+    await cluster.control.release_lease(taken.lease.lease_id)
+    await janitor.run_once()
+    # A merge replaces the rows alone.
+    gone = {row.object_key for row in found.rows} if remove == "merge" else before
+    assert await stored(cluster, found) == before - gone
 
 
 @pytest.mark.parametrize(

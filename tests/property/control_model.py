@@ -55,6 +55,11 @@ class ModelPartition:
     def size(self) -> int:
         return sum(each.size for each in self.segments) + sum(row.size for row in self.rows)
 
+    def append(self, records: int, size: int, timestamp: int, object_id: ObjectId) -> None:
+        base, end = self.high_watermark, self.high_watermark + records
+        self.rows.append(ModelRow(base, end, size, timestamp, object_id))
+        self.high_watermark = end
+
     def cut(self, log_start: int) -> None:
         self.log_start = max(self.log_start, log_start)
         self.rows = [row for row in self.rows if row.end > self.log_start]
@@ -112,3 +117,15 @@ def rows_within(
             found.append((row.base, row.end - 1, row.object_id))
             total += row.size
     return found
+
+
+def overlapping(partition: ModelPartition, start: int, end: int) -> list[tuple[int, int]]:
+    """What a scan finds, offset by offset: first and last offset of who serves it."""
+    named = {-2: partition.log_start, -1: partition.high_watermark}
+    start, end = max(named.get(start, start), partition.log_start), named.get(end, end)
+    pieces: list[ModelSegment | ModelRow] = [*partition.segments, *partition.rows]
+    found: dict[tuple[int, int], None] = {}
+    for offset in range(start, min(end, partition.high_watermark)):
+        serving = next(each for each in pieces if each.end > offset)
+        found[serving.base, serving.end - 1] = None
+    return list(found)

@@ -20,11 +20,12 @@ from tests.property.control_model import (
     ModelRow,
     ModelSegment,
     expire,
+    overlapping,
     rows_within,
 )
 
 from stratalog.batch.header import TimestampType
-from stratalog.control import chain
+from stratalog.control import replaced_rows
 from stratalog.control.migration_state import check_transition
 from stratalog.control.model import (
     BatchToCommit,
@@ -39,7 +40,8 @@ from stratalog.control.plane import (
     ControlUnavailableError,
     SegmentStateError,
 )
-from stratalog.control.removal import remove_rows_below_start
+from stratalog.control.removal import remove_rows_below_starts
+from stratalog.control.scan_model import ScanWish, SinkOutcome
 from stratalog.control.segment_model import (
     ChainOutcome,
     EpochStart,
@@ -82,6 +84,8 @@ class ControlMachine(RuleBasedStateMachine):
         self.seen: dict[TopicPartition, PartitionState] = {}
         self.objects: set[ObjectId] = set()
         self.forgotten: set[ObjectId] = set()
+        self.sunk: set[int] = set()
+        """The batches that the sink has taken."""
         self.reopened = self.deleted = 0
         self.create_topic()
 
@@ -116,13 +120,32 @@ class ControlMachine(RuleBasedStateMachine):
         [answers] = self.run(self.plane.commit_blocks([_block(object_id, batches)]))
         for batch, answer in zip(batches, answers, strict=True):
             partition = self.model[batch.topic_partition]
-            base, end = partition.high_watermark, partition.high_watermark + batch_records(batch)
-            assert (answer.outcome, answer.base_offset) == (CommitOutcome.ACCEPTED, base)
-            assert answer.log_start == partition.log_start
-            partition.high_watermark = end
-            partition.rows.append(
-                ModelRow(base, end, batch.byte_size, batch.max_timestamp, object_id)
+            assert (answer.outcome, answer.base_offset) == (
+                CommitOutcome.ACCEPTED,
+                partition.high_watermark,
             )
+            assert answer.log_start == partition.log_start
+            partition.append(batch_records(batch), batch.byte_size, batch.max_timestamp, object_id)
+        self.objects.add(object_id)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), step=st.integers(0, 2))
+    def commit_sink(self, data: st.DataObject, step: int) -> None:
+        """The same batch again, the next one, or a later one."""
+        object_id = ObjectId(uuid7(len(self.objects), self.entropy))
+        key = data.draw(st.sampled_from(sorted(self.model)))
+        batch = self._batch(data, key, 0)
+        block = _block(object_id, [batch])
+        batch_id = max(self.sunk, default=0) + step
+        outcome = self.run(self.plane.commit_sink("sink", batch_id, [block]))
+        if batch_id in self.sunk:
+            assert outcome is SinkOutcome.REPEATED
+            return
+        assert outcome is SinkOutcome.COMMITTED
+        self.sunk.add(batch_id)
+        self.model[key].append(
+            batch_records(batch), batch.byte_size, batch.max_timestamp, object_id
+        )
         self.objects.add(object_id)
 
     def _batch(self, data: st.DataObject, key: TopicPartition, position: int) -> BatchToCommit:
@@ -252,8 +275,8 @@ class ControlMachine(RuleBasedStateMachine):
             self._chain(segment, crash=data.draw(st.booleans()))
 
     def _chain(self, segment: ModelSegment, *, crash: bool) -> None:
-        replacement = _fail if crash else remove_rows_below_start
-        with patch.object(chain, "remove_rows_below_start", replacement):
+        replacement = _fail if crash else remove_rows_below_starts
+        with patch.object(replaced_rows, "remove_rows_below_starts", replacement):
             outcome = self.run(self.plane.chain_segment(segment.segment_id))
         assert outcome is ChainOutcome.CHAINED
         self.model[segment.key].chain(segment, crash=crash)
@@ -359,6 +382,22 @@ class ControlMachine(RuleBasedStateMachine):
             assert answer == expected[: len(answer)]
         else:
             assert answer == expected
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def scan(self, data: st.DataObject) -> None:
+        wishes = []
+        for key, partition in self.model.items():
+            bounds = st.integers(-2, partition.high_watermark + 1)
+            start, end = data.draw(bounds), data.draw(bounds | st.just(-1))
+            wishes.append(ScanWish(key, Offset(start), Offset(end)))
+        taken = self.run(self.plane.take_snapshot(wishes, holder="scan", duration_ms=60_000))
+        self.run(self.plane.release_lease(taken.lease.lease_id))
+        for wish, found in zip(wishes, taken.partitions, strict=True):
+            assert found is not None
+            answer = [(each.base_offset, each.last_offset) for each in found.segments]
+            answer += [(each.base_offset, each.last_offset) for each in found.rows]
+            assert answer == overlapping(self.model[wish.partition], wish.start, wish.end)
 
     @invariant()
     def states_agree(self) -> None:

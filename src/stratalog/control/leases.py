@@ -51,6 +51,15 @@ class LeaseOperations(Operations):
             )
         )
 
+    async def oldest_lease_ms(self) -> int | None:
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "SELECT MIN(started_ms) FROM leases WHERE expires_ms > {now_ms}"
+            )
+        )
+        oldest: int | None = rows[0][0]
+        return oldest
+
 
 def _lease(row: Row) -> Lease:
     lease_id, holder, started_ms, expires_ms = row

@@ -44,6 +44,7 @@ from stratalog.control.pipeline_model import (
     SplitToCommit,
     TierStatus,
 )
+from stratalog.control.scan_model import ScanSnapshot, ScanWish, SinkOutcome
 from stratalog.control.segment_model import (
     ChainOutcome,
     EpochStart,
@@ -143,6 +144,14 @@ class ClaimLostError(StaleError):
 
 class MigrationRefusedError(CallError):
     """The partition is in a state from which this migration step is not allowed."""
+
+
+class SinkBehindError(CallError):
+    """The sink has taken later batches already: this one belongs to another history."""
+
+
+class SinkRefusedError(CallError):
+    """Not every batch of the write can be taken, so none was."""
 
 
 class ControlPlane(Protocol):
@@ -443,7 +452,8 @@ class ControlPlane(Protocol):
     async def aged_partitions(self, ages_ms: Mapping[TopicId, int]) -> list[AgedPartition]:
         """The partitions of these topics that have rows committed longer ago than the topic's age
         and below `last_stable`, and write to blocks. Paused topics are left out. Of a triggered
-        one, all that was committed before the trigger has aged, too. Claims change nothing here."""
+        one, all that was committed before the trigger has aged, too; the answer says when that was.
+        What is claimed is answered like the rest, and said to be."""
 
     async def claim_ranges(
         self,
@@ -480,11 +490,12 @@ class ControlPlane(Protocol):
     async def commit_split(self, split: SplitToCommit) -> list[SplitOutcome]:
         """Swap the planned rows of each part for its new rows, if exactly those are still there.
 
-        One transaction per part, so that no head is held for long; the object's row is inserted
-        with the first part that fits. Repeating it swaps what is left, and answers SWAPPED for
-        parts whose new rows are there. Old objects that lose their last row are marked. Raises
-        `BarredObjectError` if the sweeper was faster. Whatever the outcome, the object is left to
-        the control plane or to the sweeper.
+        Several transactions of a few parts each, so that no head is held for long; the object's
+        row is inserted with the first part that fits. A part that does not fit is left out, and
+        costs the others nothing. Repeating it swaps what is left, and answers SWAPPED for parts
+        whose new rows are there; so who does not know the outcome asks again. Old objects that lose
+        their last row are marked. Raises `BarredObjectError` if the sweeper was faster. Whatever
+        the outcome, the object is left to the control plane or to the sweeper.
         """
 
     async def mostly_dead_objects(
@@ -513,7 +524,8 @@ class ControlPlane(Protocol):
     async def resume_pipeline(self, topic_id: TopicId) -> None: ...
 
     async def trigger_pipeline(self, topic_id: TopicId) -> None:
-        """Count all that is there now as aged. What is too little for a segment still waits."""
+        """Have all that is there now converted, whatever its age and however little it is. The
+        trigger ends when that is done; what is written later waits as always."""
 
     async def tier_status(self, ages_ms: Mapping[TopicId, int]) -> list[TierStatus]:
         """Of those of the topics that exist, by id. Eligible is what has aged, also in topics that
@@ -527,6 +539,30 @@ class ControlPlane(Protocol):
         """Raises `StaleError` if it has expired."""
 
     async def release_lease(self, lease_id: UUID) -> None: ...
+
+    # Scans and sinks.
+
+    async def take_snapshot(
+        self, wishes: Sequence[ScanWish], *, holder: str, duration_ms: int
+    ) -> ScanSnapshot:
+        """Take a lease, and then, from one snapshot, all coordinates of the wished ranges.
+
+        The lease comes first: what is there after its start is not deleted before its end.
+        """
+
+    async def commit_sink(
+        self, sink_id: str, batch_id: int, blocks: Sequence[BlockToCommit]
+    ) -> SinkOutcome:
+        """Commit uploaded objects once for this batch of this sink, all of them or none.
+
+        One transaction with the note of the sink's last batch, which is kept for ever. May be
+        repeated whenever its outcome is not known. Raises `SinkBehindError` if the sink has taken a
+        later batch, `SinkRefusedError` if a partition does not exist or is not written to in
+        blocks, and `BarredObjectError` if the sweeper has given up one of the objects.
+        """
+
+    async def oldest_lease_ms(self) -> int | None:
+        """When the oldest of the live leases began."""
 
     # Groups. A group has one coordinator: a broker that is alive, with a term that fences all
     # that its predecessors may still write.

@@ -21,7 +21,9 @@ from stratalog.control.purge import PurgeOperations
 from stratalog.control.reads import ReadOperations
 from stratalog.control.retention import RetentionOperations
 from stratalog.control.runs import RunOperations
+from stratalog.control.scans import ScanOperations
 from stratalog.control.segments import SegmentOperations
+from stratalog.control.sinks import SinkOperations
 from stratalog.control.splits import SplitOperations
 from stratalog.control.tier_status import TierStatusOperations
 from stratalog.control.topic_orders import TopicOrderOperations
@@ -52,7 +54,9 @@ class SqlControlPlane(
     RunOperations,
     TopicOrderOperations,
     TierStatusOperations,
+    ScanOperations,
     LeaseOperations,
+    SinkOperations,
     GroupOperations,
     GroupOffsetOperations,
 ):

@@ -1,14 +1,17 @@
 """The sweeper: takes the objects that no row has ever referred to.
 
-They are blocks and split files whose commit never happened: a broker or a run of the pipeline
-died, or gave the commit up. Order of the steps, and what a crash after each of them leaves:
+They are blocks and split files whose commit never happened: a broker, a writer on Spark or a run of
+the pipeline died, or gave the commit up. A writer on Spark may need hours from its first upload to
+its commit. It holds a lease all the while, and what was created since the oldest live lease began
+is left alone. Order of the steps, and what a crash after each of them leaves:
 
 1. Renew the claim on the store. It stops the sweep if the store is another cluster's, or if the
    control plane was restored from a backup and does not know what is newer. A crash leaves a
    higher generation, which means nothing.
 2. List the blocks in key order and go through the control plane's rows beside them, in id order;
    then the split files likewise. What has no row and is old, by the id's time and by the store's,
-   is a candidate.
+   is a candidate. Leases are looked up once, before: whoever takes one later uploads later, too,
+   and what it uploads is young.
 3. Bar the candidates. In one transaction the control plane leaves out those that were committed
    meanwhile and puts tombstones under the others, so that a commit that is still on its way fails
    instead of pointing at nothing. A crash leaves barred objects; the next sweep finds them again,
@@ -37,6 +40,7 @@ from stratalog.control.plane import ControlPlane
 from stratalog.ids import ObjectId, uuid7, uuid7_time_ms
 from stratalog.janitor.marker import check_claim, renew_claim
 from stratalog.objects.store import ObjectInfo, ObjectStore
+from stratalog.settings import MINUTE_MS
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +49,11 @@ _PAGE = 1000
 _COMPLETE_EVERY = 60
 """One sweep in so many lists everything, the others only what grew old since the last. Listing
 costs money: a million blocks are a thousand requests."""
+LEASE_MARGIN_MS = 15 * MINUTE_MS
+"""What was created this long before the oldest lease may still belong to it. A lease begins by the
+database's clock, an object by the clocks of its writer and the store, and they need not agree. S3
+refuses writers whose clock is off by more than 15 minutes, so that nobody who works is further off.
+All it costs is that orphans of these minutes stay until the lease ends."""
 
 
 class _Kind(NamedTuple):
@@ -83,7 +92,7 @@ class Sweeper:
     async def sweep(self) -> Swept:
         """Take the orphans that grew old since the last sweep; now and then, all of them."""
         await renew_claim(self._control, self._store)
-        horizon_ms = self._clock.now_ms() - self._orphan_age_ms
+        horizon_ms = await self._horizon_ms()
         complete = self._sweeps % _COMPLETE_EVERY == 0
         # An object whose upload was slow is younger for the store than its id says, so that the
         # next sweep begins one orphan age before the point that this one reaches.
@@ -94,6 +103,14 @@ class Sweeper:
         if swept.deleted:
             log.info("Deleted %d objects that no commit refers to.", swept.deleted)
         return swept
+
+    async def _horizon_ms(self) -> int:
+        """What was created later is left alone."""
+        # The time comes first, or a lease that begins in between would count neither as a lease
+        # nor, without an orphan age, by the youth of its objects.
+        old_ms = self._clock.now_ms() - self._orphan_age_ms
+        lease_ms = await self._control.oldest_lease_ms()
+        return old_ms if lease_ms is None else min(old_ms, lease_ms - LEASE_MARGIN_MS - 1)
 
 
 class _Sweep:

@@ -1,0 +1,113 @@
+"""`commit_sink`: blocks that are committed once, however often the same batch is written.
+
+A sink's row has its last batch. It is moved in the committing transaction and before all else, so
+that its lock makes committers of the same sink follow each other, and whoever comes second finds
+the batch there. That is also what settles a doubt: after an unknown outcome the commit is repeated,
+with the same objects or with others, and takes effect exactly once. Rows are never removed, because
+a stream may be restarted from an old checkpoint at any time.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from stratalog.control.commits import ObjectsKnownError, plan_blocks, write_plan
+from stratalog.control.database import Connection, Rows
+from stratalog.control.model import BatchToCommit, BlockToCommit, CommitOutcome
+from stratalog.control.objects import OBJECT_ID, ObjectState
+from stratalog.control.operations import Operations
+from stratalog.control.plane import (
+    BarredObjectError,
+    CommitMismatchError,
+    SinkBehindError,
+    SinkRefusedError,
+)
+from stratalog.control.scan_model import SinkOutcome
+from stratalog.ids import kafka_base64
+
+_REASONS = {
+    CommitOutcome.UNKNOWN_PARTITION: "it does not exist (any more)",
+    CommitOutcome.WRONG_TIER: "it is not written to in blocks: migrate the topic first",
+}
+
+
+class SinkOperations(Operations):
+    async def commit_sink(
+        self, sink_id: str, batch_id: int, blocks: Sequence[BlockToCommit]
+    ) -> SinkOutcome:
+        try:
+            return await self._database.write(
+                partial(_commit, sink_id=sink_id, batch_id=batch_id, blocks=blocks)
+            )
+        except ObjectsKnownError:
+            error = await self._database.read(partial(_explain, blocks=blocks))
+        raise error
+
+
+async def _commit(
+    connection: Connection, sink_id: str, batch_id: int, blocks: Sequence[BlockToCommit]
+) -> SinkOutcome:
+    if not await _advance(connection, sink_id, batch_id):
+        await _check_repeat(connection, sink_id, batch_id)
+        return SinkOutcome.REPEATED
+    if blocks:
+        plan = await plan_blocks(connection, blocks)
+        for block, answers in zip(blocks, plan.answers, strict=True):
+            for batch, answer in zip(block.batches, answers, strict=True):
+                if answer.outcome is not CommitOutcome.ACCEPTED:
+                    raise _refusal(sink_id, batch_id, batch, answer.outcome)
+        await write_plan(connection, blocks, plan, keep_answers=False)
+    return SinkOutcome.COMMITTED
+
+
+async def _advance(connection: Connection, sink_id: str, batch_id: int) -> bool:
+    """Lock the sink's row, and move it to this batch unless it is there or beyond."""
+    moved = await connection.execute(
+        "INSERT INTO sinks (sink_id, batch_id, committed_ms) VALUES ($1, $2, {now_ms})"
+        " ON CONFLICT (sink_id) DO UPDATE"
+        " SET batch_id = excluded.batch_id, committed_ms = excluded.committed_ms"
+        " WHERE sinks.batch_id < excluded.batch_id",
+        sink_id,
+        batch_id,
+    )
+    return moved > 0
+
+
+async def _check_repeat(connection: Connection, sink_id: str, batch_id: int) -> None:
+    [(last_batch,)] = await connection.fetch(
+        "SELECT batch_id FROM sinks WHERE sink_id = $1", sink_id
+    )
+    if last_batch != batch_id:
+        raise SinkBehindError(
+            f"sink {sink_id!r} has taken batch {last_batch} already, and this is batch {batch_id}:"
+            " a stream that starts over with a new checkpoint needs a sinkId of its own"
+        )
+
+
+def _refusal(
+    sink_id: str, batch_id: int, batch: BatchToCommit, outcome: CommitOutcome
+) -> SinkRefusedError:
+    reason = _REASONS.get(outcome, f"the answer is {outcome.name}")
+    return SinkRefusedError(
+        f"batch {batch_id} of sink {sink_id!r} was not written: partition {batch.partition} of"
+        f" topic {kafka_base64(batch.topic_id)} cannot take it: {reason}"
+    )
+
+
+async def _explain(
+    connection: Connection, blocks: Sequence[BlockToCommit]
+) -> BarredObjectError | CommitMismatchError:
+    """Why objects have rows although their batch was never committed."""
+    rows = await connection.fetch(
+        "SELECT o.key, o.state FROM {rows} JOIN objects o ON o.object_id = r.object_id",
+        rows=Rows(OBJECT_ID, [(block.object_id,) for block in blocks]),
+    )
+    for key, state in rows:
+        if state != ObjectState.BARRED:
+            return CommitMismatchError(
+                f"object {key} was committed before, by another batch: put these into another"
+            )
+    key = rows[0][0] if rows else blocks[0].key
+    return BarredObjectError(
+        f"object {key}: the sweeper has given it up, because no lease was held since before its"
+        " upload: write the batch anew"
+    )

@@ -1,0 +1,205 @@
+"""However a topic lies in segments and rows and is divided, every offset is read once."""
+
+import tempfile
+from pathlib import Path
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.scan.rig import MODES, scan_rig
+
+from stratalog.batch.columns import AbortedRecords, BatchRun
+from stratalog.batch.header import Codec
+from stratalog.control.scan_model import EARLIEST, LATEST
+from stratalog.control.segment_model import Segment, SegmentState
+from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicId
+from stratalog.scan.model import (
+    Piece,
+    Positions,
+    RowPiece,
+    ScanColumn,
+    ScanRequest,
+    SegmentPiece,
+    Stretch,
+)
+from stratalog.scan.splits import cut_into_splits
+
+BATCHES = st.lists(st.integers(1, 12), min_size=1, max_size=5)
+"""So many records in each batch of a block."""
+BLOCKS = st.lists(st.tuples(BATCHES, st.sampled_from(Codec)), min_size=1, max_size=4)
+TOPICS = st.tuples(st.lists(st.tuples(BLOCKS, st.sampled_from(sorted(MODES))), max_size=2), BLOCKS)
+"""What becomes segments, and what comes after them."""
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    topic=TOPICS,
+    index_interval_bytes=st.integers(1, 2000),
+    split_bytes=st.lists(st.integers(1, 5000), min_size=1, max_size=3),
+    min_splits=st.integers(1, 9),
+    cut=st.tuples(st.integers(0, 200), st.integers(0, 200)),
+)
+async def test_every_offset_is_read_once_and_in_order(
+    topic: tuple[list[tuple[list[tuple[list[int], Codec]], str]], list[tuple[list[int], Codec]]],
+    index_interval_bytes: int,
+    split_bytes: list[int],
+    min_splits: int,
+    cut: tuple[int, int],
+) -> None:
+    segments, fresh = topic
+    with tempfile.TemporaryDirectory() as folder:
+        async with scan_rig(Path(folder)) as rig:
+            made = await rig.topic()
+            for blocks, mode in segments:
+                for batches, codec in blocks:
+                    await rig.write(made, {0: batches}, codec=codec)
+                await rig.convert(made, mode=mode, index_interval_bytes=index_interval_bytes)
+            for batches, codec in fresh:
+                await rig.write(made, {0: batches}, codec=codec)
+            start, end = sorted(min(one, rig.written) for one in cut)
+            for size_bytes in split_bytes:
+                plan = await rig.plan(split_bytes=size_bytes, min_splits=min_splits)
+                rows = rig.rows_of(plan.splits)
+                assert [row["offset"] for row in rows] == list(range(rig.written))
+                found = await rig.offsets(
+                    starting=Positions(default=Offset(start) if start else EARLIEST),
+                    ending=Positions(default=Offset(end) if end < rig.written else LATEST),
+                    split_bytes=size_bytes,
+                )
+                assert found == list(range(start, end))
+
+
+SIZES = st.lists(st.integers(1, 10_000), min_size=1, max_size=6)
+
+
+@st.composite
+def stretches(draw: st.DrawFn) -> list[Stretch]:
+    made: list[Stretch] = []
+    for partition in range(draw(st.integers(1, 8))):
+        pieces: list[Piece] = []
+        offset = 0
+        for size_bytes in draw(SIZES):
+            count = draw(st.integers(1, 50))
+            is_segment = draw(st.booleans()) and not any(
+                isinstance(piece, RowPiece) for piece in pieces
+            )
+            if is_segment:
+                pieces.append(segment_piece(offset, count, size_bytes))
+            else:
+                pieces.append(row_piece(offset, count, size_bytes))
+            offset += count
+        aborted = [AbortedRecords(1, first, first + 3) for first in range(0, offset, 10)]
+        made.append(
+            Stretch(
+                topic="orders",
+                partition=PartitionIndex(partition),
+                first_offset=Offset(0),
+                end_offset=Offset(offset),
+                pieces=pieces,
+                aborted=aborted,
+            )
+        )
+    return made
+
+
+def row_piece(offset: int, count: int, size_bytes: int) -> RowPiece:
+    return RowPiece(
+        object_key=f"blocks/{offset}",
+        byte_offset=0,
+        byte_size=size_bytes,
+        run=BatchRun(offset),
+        last_offset=Offset(offset + count - 1),
+    )
+
+
+def segment_piece(offset: int, count: int, size_bytes: int) -> SegmentPiece:
+    segment = Segment(
+        segment_id=SegmentId(UUID(int=offset)),
+        topic_id=TopicId(UUID(int=1)),
+        partition=PartitionIndex(0),
+        base_offset=Offset(offset),
+        last_offset=Offset(offset + count - 1),
+        size_bytes=size_bytes,
+        max_timestamp=0,
+        leader_epochs=(),
+        key_base="",
+        state=SegmentState.COPY_FINISHED,
+        chained=True,
+        owned=True,
+        added_ms=0,
+        changed_ms=0,
+        uploaded=None,
+    )
+    return SegmentPiece(
+        segment=segment, start=0, end=size_bytes, exact=True, first_offset=Offset(offset)
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(stretches(), st.integers(100, 20_000), st.integers(1, 40))
+def test_splits_cover_all_bytes_in_order_and_are_of_about_one_size(
+    given_: list[Stretch], split_bytes: int, min_splits: int
+) -> None:
+    request = ScanRequest(topics=["orders"], columns=[ScanColumn.OFFSET], min_splits=min_splits)
+    splits = cut_into_splits(given_, request, split_bytes)
+    total_bytes = sum(stretch.size_bytes for stretch in given_)
+    assert sum(split.size_bytes for split in splits) == total_bytes
+    assert all(split.size_bytes for split in splits)
+    expected = [mark for stretch in given_ for mark in marks(stretch)]
+    found = [mark for split in splits for stretch in split.stretches for mark in marks(stretch)]
+    assert joined(found) == joined(expected)
+    largest_row = max(
+        (
+            piece.byte_size
+            for stretch in given_
+            for piece in stretch.pieces
+            if isinstance(piece, RowPiece)
+        ),
+        default=0,
+    )
+    assert max(split.size_bytes for split in splits) <= 1.5 * split_bytes + largest_row + 1
+    for split in splits:
+        for stretch in split.stretches:
+            check_aborted(
+                stretch, next(one for one in given_ if one.partition == stretch.partition)
+            )
+
+
+Mark = tuple[int, str, int, int]
+"""Bytes of an object."""
+
+
+def marks(stretch: Stretch) -> list[Mark]:
+    return [
+        (
+            int(stretch.partition),
+            "segment",
+            int(piece.segment.base_offset) << 32 | piece.start,
+            int(piece.segment.base_offset) << 32 | piece.end,
+        )
+        if isinstance(piece, SegmentPiece)
+        else (int(stretch.partition), piece.object_key, piece.byte_offset, piece.byte_size)
+        for piece in stretch.pieces
+    ]
+
+
+def joined(found: list[Mark]) -> list[Mark]:
+    whole: list[Mark] = []
+    for mark in found:
+        if whole and mark[1] == "segment" and whole[-1][:2] == mark[:2] and whole[-1][3] == mark[2]:
+            whole[-1] = (*whole[-1][:3], mark[3])
+        else:
+            whole.append(mark)
+    return whole
+
+
+def check_aborted(stretch: Stretch, whole: Stretch) -> None:
+    """Whatever was rolled back in the offsets of a piece is known where the piece is read."""
+    for piece in stretch.pieces:
+        if isinstance(piece, SegmentPiece):
+            first, last = piece.segment.base_offset, piece.segment.last_offset
+        else:
+            first, last = Offset(piece.run.base_offset), piece.last_offset
+        for one in whole.aborted:
+            if one.first_offset <= last and one.last_offset >= first:
+                assert one in stretch.aborted
