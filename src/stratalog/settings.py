@@ -160,6 +160,16 @@ class TieringSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScanSettings:
+    lease_ms: Positive = 6 * HOUR_MS
+    """How long a scan may read what it saw when it was planned, whatever retention and deletion do
+    meanwhile. Objects are kept that much longer."""
+    split_bytes: Positive = 64 * MIB
+    """What one task of a scan reads. Smaller ones spread a hot partition over more cores, and each
+    costs a start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsSettings:
     initial_rebalance_delay_ms: NotNegative = 3 * SECOND_MS
     """How long a group that has no members yet waits for more after the first has come. Longer
@@ -213,6 +223,7 @@ class Settings:
     fetch: FetchSettings = field(default_factory=FetchSettings)
     remote: RemoteSettings = field(default_factory=RemoteSettings)
     tiering: TieringSettings = field(default_factory=TieringSettings)
+    scan: ScanSettings = field(default_factory=ScanSettings)
     groups: GroupsSettings = field(default_factory=GroupsSettings)
     janitor: JanitorSettings = field(default_factory=JanitorSettings)
     topic: dict[str, str] = field(default_factory=dict)

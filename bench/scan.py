@@ -1,0 +1,206 @@
+"""How fast whole topics are read as Arrow batches, in ratios that hold on any machine.
+
+Run: python -m bench.scan [--records 4000000] [--value-bytes 100] [--rounds 3]
+
+Topics of random values lie in a folder, in segments and in blocks, their times spread over a
+hundred days. Measured are, as the best of rounds in which the sides take turns:
+
+- all columns with `stratalog.read`, against pyarrow reading the same columns from Parquet as it
+  writes it by default, in batches or as a table, whichever is faster: at least 0.5 of its speed;
+- the offsets alone against all columns: at least three times as fast. That holds for batches that
+  are compressed (lz4, of hex digits). Where nothing is, about twice is measured: all bytes are
+  fetched, and their CRCs checked, either way;
+- one day of the hundred, by its times: the bytes that planning and reading get from the store,
+  indexes included, against those of the day's batches: at most 1.1;
+- two processes on one partition that holds all, against the same records spread over sixteen: at
+  most 1.2 times as long.
+"""
+
+import argparse
+import asyncio
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from bench.scan_load import DAYS, START_MS, Load, make_topic, settings_in
+
+import stratalog
+from stratalog.batch.header import Codec
+from stratalog.metrics import Metrics
+from stratalog.scan.background import shared_background
+from stratalog.scan.model import (
+    AtTime,
+    Positions,
+    ScanColumn,
+    ScanPlace,
+    ScanPlan,
+    ScanRequest,
+    ScanSplit,
+)
+from stratalog.scan.open import opened_scanner
+from stratalog.scan.opened_place import OpenPlace
+from stratalog.scan.place import place_of
+from stratalog.scan.read import chunks_of, read_split
+from stratalog.settings import DAY_MS, Settings
+
+TOPICS = ("segments", "blocks", "lz4")
+PROCESSES = 2
+SPREAD = 16
+ROWS_AT_ONCE = 64 * 1024
+
+
+def drained(batches: Iterable[pa.RecordBatch]) -> int:
+    return sum(batch.num_rows for batch in batches)
+
+
+def seconds(work: Callable[[], int], expected: int) -> float:
+    start = time.perf_counter()
+    assert work() == expected
+    return time.perf_counter() - start
+
+
+def write_parquet(settings: Settings, file: Path) -> None:
+    """From one table: a batch at a time would become a row group each, and slow to read."""
+    pq.write_table(stratalog.read("segments", settings=settings).read_all(), file)
+
+
+def compare_speeds(settings: Settings, file: Path, records: int, rounds: int) -> None:
+    def scan(topic: str, *columns: str) -> Callable[[], int]:
+        return lambda: drained(stratalog.read(topic, columns=columns or None, settings=settings))
+
+    sides = {
+        "Parquet, batches": lambda: drained(
+            pq.ParquetFile(file).iter_batches(batch_size=ROWS_AT_ONCE)
+        ),
+        "Parquet, table": lambda: int(pq.read_table(file).num_rows),
+    }
+    for topic in TOPICS:
+        sides[topic] = scan(topic)
+        sides[f"{topic}, offsets"] = scan(topic, "offset")
+    took: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(rounds + 1):
+        for name, work in sides.items():
+            one = seconds(work, records)
+            if number:
+                took[name].append(one)
+    best = {name: min(each) for name, each in took.items()}
+    for name, one in best.items():
+        print(f"{name:18} {records / one / 1e6:6.2f} M records/s")
+    parquet = min(best["Parquet, batches"], best["Parquet, table"])
+    for topic in ("segments", "blocks"):
+        print(f"{topic} / Parquet: {parquet / best[topic]:.2f} (at least 0.5)")
+    for topic in TOPICS:
+        ratio = best[topic] / best[f"{topic}, offsets"]
+        floor = " (at least 3)" if topic == "lz4" else ""
+        print(f"{topic}, offsets alone / all columns: {ratio:.2f}{floor}")
+
+
+async def planned(settings: Settings, metrics: Metrics | None = None, **request: Any) -> ScanPlan:
+    async with opened_scanner(settings, metrics=metrics) as scanner:
+        return await scanner.plan(ScanRequest(**request))
+
+
+def bytes_read(metrics: Metrics) -> int:
+    return int(
+        sum(
+            sample.value
+            for metric in metrics.registry.collect()
+            for sample in metric.samples
+            if sample.name == "stratalog_objects_bytes_total"
+        )
+    )
+
+
+def measure_one_day(settings: Settings, load: Load) -> None:
+    day = DAYS // 2
+    first_ms = START_MS + day * DAY_MS
+    planning, reading = Metrics(), Metrics()
+    plan = asyncio.run(
+        planned(
+            settings,
+            planning,
+            topics=["segments"],
+            starting=Positions(default=AtTime(first_ms)),
+            ending=Positions(default=AtTime(first_ms + DAY_MS)),
+        )
+    )
+    background = shared_background()
+
+    async def opened() -> OpenPlace:
+        return OpenPlace(place_of(settings), background, metrics=reading)
+
+    place = background.run(opened())
+    for split in plan.splits:
+        for _ in chunks_of(split, place):
+            pass
+    background.run(place.close())
+    times = range(START_MS, START_MS + load.batches * load.batch_ms, load.batch_ms)
+    batches = sum(first_ms <= at < first_ms + DAY_MS for at in times)
+    needed = batches * load.batch_bytes
+    read = bytes_read(planning) + bytes_read(reading)
+    print(f"one day of {DAYS}: {read / needed:.3f} times its {needed:,} bytes (at most 1.1)")
+
+
+def scan_split(split: ScanSplit, place: ScanPlace) -> int:
+    return drained(read_split(split, place))
+
+
+def measure_skew(settings: Settings, records: int, rounds: int) -> None:
+    took: dict[str, list[float]] = {"segments": [], "spread": []}
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
+        for number in range(rounds + 1):
+            for topic, each in took.items():
+                one = seconds(partial(scan_all, settings, topic, pool), records)
+                if number:
+                    each.append(one)
+    ratio = min(took["segments"]) / min(took["spread"])
+    print(f"one partition / {SPREAD}, {PROCESSES} processes: {ratio:.2f} (at most 1.2)")
+
+
+def scan_all(settings: Settings, topic: str, pool: Executor) -> int:
+    columns = [ScanColumn.KEY, ScanColumn.VALUE, ScanColumn.OFFSET, ScanColumn.TIMESTAMP]
+    plan = asyncio.run(planned(settings, topics=[topic], columns=columns, min_splits=4 * PROCESSES))
+    place = place_of(settings)
+    return sum(pool.map(scan_split, plan.splits, [place] * len(plan.splits)))
+
+
+def run(options: argparse.Namespace) -> None:
+    load = Load(records=options.records, value_bytes=options.value_bytes)
+    topics = {
+        "segments": load,
+        "blocks": load,
+        "lz4": replace(load, codec=Codec.LZ4),
+        "spread": replace(load, partitions=SPREAD),
+    }
+    with tempfile.TemporaryDirectory(prefix="stratalog-bench-") as name:
+        folder = Path(name)
+        settings = settings_in(folder)
+        for topic, what in topics.items():
+            in_segments = topic != "blocks"
+            asyncio.run(make_topic(settings, topic, what, segments=in_segments))
+        write_parquet(settings, folder / "topic.parquet")
+        print(f"{load.all_records:,} records of {load.value_bytes} bytes")
+        compare_speeds(settings, folder / "topic.parquet", load.all_records, options.rounds)
+        measure_one_day(settings, load)
+        measure_skew(settings, load.all_records, options.rounds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--records", type=int, default=4_000_000)
+    parser.add_argument("--value-bytes", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""`stratalog.read`: topics as Arrow batches, for pandas, polars, DuckDB and whoever takes Arrow."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import pyarrow as pa
+
+from stratalog.control.scan_model import EARLIEST, LATEST
+from stratalog.ids import Offset
+from stratalog.scan.errors import ScanRefusedError
+from stratalog.scan.model import AtTime, Position, Positions, RowFilter, ScanColumn, ScanRequest
+from stratalog.scan.reading import open_reading
+from stratalog.scan.schema import arrow_schema
+from stratalog.settings import MINUTE_MS, Settings
+from stratalog.settings_source import load_settings
+
+Where: TypeAlias = Literal["earliest", "latest"] | int | datetime
+"""A place in a partition: one of its ends, an offset, or the first record that is not older."""
+
+_LEASE_MS = 10 * MINUTE_MS
+"""It is renewed while somebody reads. A reader that dies leaves it behind, so it is short."""
+_EVERYTHING_BYTES = 1 << 62
+
+
+def read(
+    topics: str | Sequence[str] = (),
+    *,
+    pattern: str | None = None,
+    partitions: Collection[int] | None = None,
+    columns: Sequence[str] | None = None,
+    start: Where | Mapping[int, Where] = "earliest",
+    end: Where | Mapping[int, Where] = "latest",
+    committed: bool = True,
+    fail_on_data_loss: bool = True,
+    threads: int | None = None,
+    config: str | Path | None = None,
+    settings: Settings | None = None,
+) -> pa.RecordBatchReader:
+    """Read a snapshot of topics straight from object storage, without a broker.
+
+        stratalog.read("orders").read_pandas()
+        polars.from_arrow(stratalog.read("orders", columns=["key", "value"]))
+        stratalog.read("orders", start=datetime(2026, 5, 1, tzinfo=UTC), end={0: 17, 1: 4711})
+
+    Records come in order of topic, partition and offset, up to those that were there when this was
+    called; what is deleted meanwhile is read all the same. A time stands for the first record of
+    each partition that is not older, or for its end. A mapping gives places by partition; those
+    that it leaves out are read whole. `end` itself is not read.
+
+    What is not asked for in `columns` is not decoded. `threads` decode at the same time; not set,
+    as many as there are processors. The settings are those of `config`, else of $STRATALOG_CONFIG
+    or ./stratalog.toml, as for the command line.
+    """
+    names = [topics] if isinstance(topics, str) else list(topics)
+    wanted = tuple(ScanColumn) if columns is None else tuple(map(_column, columns))
+    request = ScanRequest(
+        topics=names,
+        pattern=pattern,
+        starting=_positions(start, names, EARLIEST),
+        ending=_positions(end, names, LATEST),
+        rows=RowFilter(partitions=None if partitions is None else frozenset(partitions)),
+        columns=wanted,
+        committed=committed,
+        fail_on_data_loss=fail_on_data_loss,
+        split_bytes=_EVERYTHING_BYTES,
+        lease_ms=_LEASE_MS,
+        holder="stratalog.read",
+    )
+    batches = open_reading(settings or _settings(config), request, threads)
+    return pa.RecordBatchReader.from_batches(arrow_schema(wanted), batches)
+
+
+def _settings(config: str | Path | None) -> Settings:
+    return load_settings(None if config is None else Path(config))
+
+
+def _column(name: str) -> ScanColumn:
+    try:
+        return ScanColumn(name)
+    except ValueError:
+        known = [column.value for column in ScanColumn]
+        close = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f": there are {', '.join(known)}"
+        raise ScanRefusedError(f"there is no column {name!r}{hint}") from None
+
+
+def _positions(
+    where: Where | Mapping[int, Where], topics: Sequence[str], default: Offset
+) -> Positions:
+    if not isinstance(where, Mapping):
+        return Positions(default=_position(where))
+    if not topics:
+        raise ScanRefusedError("places by partition need the topics by name, not by a pattern")
+    return Positions(
+        default=default,
+        by_partition={
+            (topic, partition): _position(one)
+            for topic in topics
+            for partition, one in where.items()
+        },
+    )
+
+
+def _position(where: Where) -> Position:
+    if isinstance(where, datetime):
+        if where.tzinfo is None:
+            raise ScanRefusedError(
+                f"{where!r} says no time zone: add one, such as tzinfo=datetime.UTC"
+            )
+        return AtTime(round(where.timestamp() * 1000))
+    if where == "earliest":
+        return EARLIEST
+    if where == "latest":
+        return LATEST
+    if isinstance(where, bool) or not isinstance(where, int) or where < 0:
+        raise ScanRefusedError(
+            f"{where!r} is no place: give 'earliest', 'latest', an offset or a datetime"
+        )
+    return Offset(where)

@@ -1,0 +1,196 @@
+"""From a request to a plan: one snapshot of all that is asked for, as byte ranges in splits."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from stratalog.batch.columns import AbortedRecords
+from stratalog.control.model import Lease, PartitionState, TimeQuery
+from stratalog.control.plane import ControlPlane
+from stratalog.control.scan_model import EARLIEST, LATEST, ScannedPartition, ScanSnapshot
+from stratalog.errors import StratalogError
+from stratalog.ids import Offset
+from stratalog.scan.choice import ChosenPartition, choose
+from stratalog.scan.errors import NoSuchTimeError, TopicNotFoundError
+from stratalog.scan.model import (
+    AtTime,
+    Position,
+    Positions,
+    ScannedRange,
+    ScanPlan,
+    ScanRequest,
+    Stretch,
+)
+from stratalog.scan.pieces import pieces_of
+from stratalog.scan.ranges import Bound, Bounds, range_of, wish_of
+from stratalog.scan.splits import cut_into_splits
+from stratalog.scan.times import TimeSearch
+from stratalog.segment.reader import SegmentReader
+from stratalog.settings import ScanSettings
+
+_PARTITIONS_AT_ONCE = 32
+"""Whose indexes are read, or that are searched by time, at the same time."""
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+class Scanner:
+    def __init__(
+        self,
+        *,
+        control: ControlPlane,
+        reader: SegmentReader,
+        times: TimeSearch,
+        settings: ScanSettings,
+    ) -> None:
+        self._control = control
+        self._reader = reader
+        self._times = times
+        self._settings = settings
+
+    async def plan(self, request: ScanRequest) -> ScanPlan:
+        """Where everything lies now. It stays readable until the plan's lease ends."""
+        chosen = await choose(self._control, request)
+        starts = await self._bounds(chosen, request.starting)
+        ends = await self._bounds(chosen, request.ending)
+        bounds = [Bounds(*both) for both in zip(starts, ends, strict=True)]
+        snapshot = await self._control.take_snapshot(
+            [wish_of(one, both, request.rows) for one, both in zip(chosen, bounds, strict=True)],
+            holder=request.holder,
+            duration_ms=request.lease_ms or self._settings.lease_ms,
+        )
+        try:
+            return await self._plan(request, chosen, bounds, snapshot)
+        except BaseException:
+            with suppress(StratalogError):
+                await self._control.release_lease(snapshot.lease.lease_id)
+            raise
+
+    async def resolve(
+        self, request: ScanRequest, positions: Positions
+    ) -> dict[tuple[str, int], Offset]:
+        """The offsets that positions stand for now, of every partition of the request."""
+        chosen = await choose(self._control, request)
+        bounds = await self._bounds(chosen, positions)
+        states = await self._control.partitions([one.key for one in chosen])
+        return {
+            (one.topic, int(one.partition)): _named(
+                bound.offset, _exists(one, states.get(one.key)), request
+            )
+            for one, bound in zip(chosen, bounds, strict=True)
+        }
+
+    async def renew(self, lease: Lease, duration_ms: int) -> Lease:
+        """Keep a plan readable for so long from now on."""
+        return await self._control.renew_lease(lease.lease_id, duration_ms=duration_ms)
+
+    async def release(self, lease: Lease) -> None:
+        """A plan will not be read (any more)."""
+        await self._control.release_lease(lease.lease_id)
+
+    async def _plan(
+        self,
+        request: ScanRequest,
+        chosen: Sequence[ChosenPartition],
+        bounds: Sequence[Bounds],
+        snapshot: ScanSnapshot,
+    ) -> ScanPlan:
+        found = [
+            _exists(one, scanned) for one, scanned in zip(chosen, snapshot.partitions, strict=True)
+        ]
+        ranges = [
+            range_of(one, scanned.state, both, request)
+            for one, scanned, both in zip(chosen, found, bounds, strict=True)
+        ]
+
+        async def stretch(pair: tuple[ScannedPartition, ScannedRange]) -> Stretch:
+            return await self._stretch(*pair, request)
+
+        stretches = await _each(stretch, zip(found, ranges, strict=True))
+        split_bytes = request.split_bytes or self._settings.split_bytes
+        return ScanPlan(
+            splits=cut_into_splits(stretches, request, split_bytes),
+            ranges=ranges,
+            lease=snapshot.lease,
+        )
+
+    async def _stretch(
+        self, scanned: ScannedPartition, wanted: ScannedRange, request: ScanRequest
+    ) -> Stretch:
+        pieces = await pieces_of(self._reader, scanned, wanted, request.rows)
+        aborted = await self._aborted(scanned, wanted) if pieces and request.committed else []
+        return Stretch(
+            topic=wanted.topic,
+            partition=wanted.partition,
+            first_offset=wanted.start,
+            end_offset=wanted.end,
+            pieces=pieces,
+            aborted=aborted,
+        )
+
+    async def _aborted(
+        self, scanned: ScannedPartition, wanted: ScannedRange
+    ) -> list[AbortedRecords]:
+        if not scanned.noted:
+            return []
+        found = await self._reader.aborted(scanned.noted, wanted.start, wanted.end)
+        # Adopted segments may overlap, and note the same transaction twice.
+        return sorted(
+            {AbortedRecords(one.producer_id, one.first_offset, one.last_offset) for one in found},
+            key=lambda one: one.first_offset,
+        )
+
+    async def _bounds(self, chosen: Sequence[ChosenPartition], positions: Positions) -> list[Bound]:
+        async def bound(one: ChosenPartition) -> Bound:
+            return await self._bound(one, one.position(positions))
+
+        return await _each(bound, chosen)
+
+    async def _bound(self, one: ChosenPartition, position: Position) -> Bound:
+        if not isinstance(position, AtTime):
+            return Bound(position, given=position not in (EARLIEST, LATEST))
+        query = TimeQuery(
+            topic_id=one.key.topic_id, partition=one.partition, timestamp=position.timestamp_ms
+        )
+        found = await self._times.first(query)
+        if found is not None:
+            return Bound(found.offset, given=False)
+        if position.or_latest:
+            return Bound(LATEST, given=False)
+        raise NoSuchTimeError(
+            f"{one} has no record at or after {position.timestamp_ms} ms since 1970, and was not"
+            " to be read from its end instead"
+        )
+
+
+def _exists(one: ChosenPartition, found: _T | None) -> _T:
+    if found is None:
+        raise TopicNotFoundError(f"{one} is gone: its topic was deleted a moment ago")
+    return found
+
+
+def _named(offset: Offset, state: PartitionState, request: ScanRequest) -> Offset:
+    if offset == EARLIEST:
+        return state.log_start
+    if offset == LATEST:
+        return state.last_stable if request.committed else state.high_watermark
+    return offset
+
+
+async def _each(work: Callable[[_T], Awaitable[_R]], items: Iterable[_T]) -> list[_R]:
+    """The results in order, a bounded number of them being worked for at a time."""
+    turns = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
+
+    async def one(item: _T) -> _R:
+        async with turns:
+            return await work(item)
+
+    tasks = [asyncio.ensure_future(one(item)) for item in items]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        # Of several failures one is told; the others have nobody left to work for.
+        for task in tasks:
+            task.cancel()

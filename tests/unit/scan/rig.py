@@ -1,0 +1,154 @@
+"""A small cluster in a folder, to be scanned: real SQLite, real files, no broker."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from tests.tiering import Converter
+
+from stratalog.batch.build import build_batch
+from stratalog.batch.header import Codec, TimestampType, parse_header
+from stratalog.batch.records import Record
+from stratalog.block.block import EntryBatch, OpenBlock, seal
+from stratalog.clock import SystemClock
+from stratalog.control.model import Topic
+from stratalog.control.open import open_control_plane
+from stratalog.control.plane import ControlPlane
+from stratalog.ids import BrokerId, ObjectId, PartitionIndex, uuid7
+from stratalog.objects.open import open_store
+from stratalog.objects.store import ObjectStore
+from stratalog.scan.model import ScanColumn, ScanPlan, ScanRequest, ScanSplit
+from stratalog.scan.open import opened_scanner
+from stratalog.scan.opened_place import close_places
+from stratalog.scan.place import place_of
+from stratalog.scan.planner import Scanner
+from stratalog.scan.read import read_split
+from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.transform import Encoding
+from stratalog.settings import RemoteSettings, Settings, StorageSettings
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+_PUBLIC, _PRIVATE = GOLDEN / "test-only-public.pem", GOLDEN / "test-only-private.pem"
+KEYS = KeyRing.load({"key1": _PUBLIC}, {"key1": _PRIVATE}, "key1")
+MODES = {
+    "plain": Encoding(chunk_bytes=3000),
+    "zstd": Encoding(chunk_bytes=3000, compress=True),
+    "aes": Encoding(chunk_bytes=3000, encrypt=True),
+    "both": Encoding(chunk_bytes=3000, compress=True, encrypt=True),
+}
+NOW_MS = 1_700_000_000_000
+
+Row = Mapping[str, Any]
+
+
+@dataclass(kw_only=True)
+class ScanRig:
+    control: ControlPlane
+    store: ObjectStore
+    scanner: Scanner
+    settings: Settings
+    written: int = 0
+    """Records so far, which are numbered in their values and, by the second, in their times."""
+
+    async def topic(self, name: str = "orders", partitions: int = 1, **configs: str) -> Topic:
+        return await self.control.create_topic(name, partition_count=partitions, configs=configs)
+
+    async def write(
+        self,
+        topic: Topic,
+        counts: Mapping[int, Sequence[int]],
+        *,
+        codec: Codec = Codec.NONE,
+        value_bytes: int = 50,
+        append_time: bool = False,
+    ) -> None:
+        """One block with batches of so many records for each partition."""
+        kind = TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME
+        block = OpenBlock()
+        for partition, batches in counts.items():
+            for count in batches:
+                records = [self._record(place, value_bytes) for place in range(count)]
+                data = build_batch(records, codec=codec)
+                entry = EntryBatch(
+                    topic_id=topic.id,
+                    topic_name=topic.name,
+                    partition=PartitionIndex(partition),
+                    timestamp_type=kind,
+                    header=parse_header(data),
+                    data=memoryview(data),
+                )
+                block.add([entry])
+        now_ms = SystemClock().now_ms()
+        sealed = seal(
+            block, object_id=ObjectId(uuid7(now_ms)), broker_id=BrokerId(1), created_ms=now_ms
+        )
+        await self.store.put(sealed.commit.key, sealed.parts)
+        await self.control.commit_blocks([sealed.commit])
+
+    async def convert(
+        self, topic: Topic, partition: int = 0, *, mode: str = "plain", **how: Any
+    ) -> None:
+        """Make all rows of a partition into one segment."""
+        converter = Converter(
+            control=self.control,
+            store=self.store,
+            encoding=MODES[mode],
+            keys=KEYS,
+            index_interval_bytes=how.pop("index_interval_bytes", 100),
+        )
+        assert await converter.convert(topic, partition, **how)
+
+    async def plan(self, **request: Any) -> ScanPlan:
+        if not {"pattern", "assign"} & set(request):
+            request.setdefault("topics", ["orders"])
+        return await self.scanner.plan(ScanRequest(**request))
+
+    async def rows(self, **request: Any) -> list[Row]:
+        return self.rows_of((await self.plan(**request)).splits)
+
+    def rows_of(self, splits: Sequence[ScanSplit]) -> list[Row]:
+        return [row for split in splits for batch in self.read(split) for row in batch.to_pylist()]
+
+    def read(self, split: ScanSplit) -> list[pa.RecordBatch]:
+        return list(read_split(split, place_of(self.settings)))
+
+    async def offsets(self, **request: Any) -> list[int]:
+        rows = await self.rows(columns=[ScanColumn.OFFSET], **request)
+        return [row["offset"] for row in rows]
+
+    def _record(self, place: int, value_bytes: int) -> Record:
+        number = self.written
+        self.written += 1
+        value = b"%d" % number
+        return Record(
+            place,
+            NOW_MS + 1000 * number,
+            None if number % 7 == 3 else b"k%d" % (number % 5),
+            None if number % 11 == 5 else value.ljust(value_bytes, b"."),
+            (("n", value), ("empty", None)) if number % 3 == 0 else (),
+        )
+
+
+@asynccontextmanager
+async def scan_rig(folder: Path, **changes: Any) -> AsyncIterator[ScanRig]:
+    settings = replace(
+        Settings(
+            storage=StorageSettings(
+                objects=f"file:{folder / 'objects'}", control=f"sqlite:{folder / 'control.db'}"
+            ),
+            remote=RemoteSettings(private_keys={"key1": str(_PRIVATE)}),
+        ),
+        **changes,
+    )
+    control = await open_control_plane(settings.storage.control)
+    store = open_store(settings.storage.objects, clock=SystemClock())
+    try:
+        async with opened_scanner(settings, control=control) as scanner:
+            yield ScanRig(control=control, store=store, scanner=scanner, settings=settings)
+    finally:
+        close_places()
+        await store.close()
+        await control.close()

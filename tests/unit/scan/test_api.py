@@ -1,0 +1,161 @@
+"""`stratalog.read`, as those call it who have pandas, polars or DuckDB."""
+
+import asyncio
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from tests.unit.scan.rig import NOW_MS, ScanRig
+
+import stratalog
+from stratalog.batch.header import Codec
+from stratalog.control.plane import ControlPlane
+from stratalog.scan.errors import ScanRefusedError, TopicNotFoundError
+
+
+@pytest.fixture
+async def orders(rig: ScanRig) -> ScanRig:
+    """100 records in partition 0, of both tiers, and 20 in partition 1."""
+    topic = await rig.topic(partitions=2)
+    await rig.write(topic, {0: [30, 30]}, codec=Codec.ZSTD)
+    await rig.convert(topic)
+    await rig.write(topic, {0: [40], 1: [20]})
+    return rig
+
+
+def read(rig: ScanRig, *topics: str, **how: Any) -> pa.Table:
+    return stratalog.read(topics or "orders", settings=rig.settings, **how).read_all()
+
+
+def offsets(rig: ScanRig, **how: Any) -> list[tuple[int, int]]:
+    table = read(rig, columns=["partition", "offset"], **how)
+    return list(zip(*table.to_pydict().values(), strict=True))
+
+
+EVERYTHING = [(0, offset) for offset in range(100)] + [(1, offset) for offset in range(20)]
+
+
+async def test_pandas_polars_and_duckdb_take_what_is_read(orders: ScanRig) -> None:
+    frame = stratalog.read("orders", settings=orders.settings).read_pandas()
+    assert list(zip(frame["partition"], frame["offset"], strict=True)) == EVERYTHING
+    polars = pl.from_arrow(stratalog.read("orders", settings=orders.settings))
+    assert isinstance(polars, pl.DataFrame)
+    assert polars.select("partition", "offset").rows() == EVERYTHING
+    reader = stratalog.read("orders", settings=orders.settings)
+    counted = duckdb.sql('SELECT tier, count(*), max("offset") FROM reader GROUP BY 1 ORDER BY 1')
+    assert counted is not None
+    assert counted.fetchall() == [("block", 60, 99), ("remote", 60, 59)]
+    del reader
+
+
+async def test_rows_come_in_order_however_many_threads_decode(
+    rig: ScanRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stratalog.scan.framing.CHUNK_RECORDS", 10)
+    topic = await rig.topic(partitions=2)
+    await rig.write(topic, {0: [3] * 200, 1: [3] * 200})
+    expected = [(partition, offset) for partition in (0, 1) for offset in range(600)]
+    for threads in (1, 2, 5):
+        assert offsets(rig, threads=threads) == expected
+
+
+async def test_places_are_offsets_times_and_ends(orders: ScanRig) -> None:
+    def when(number: int) -> datetime:
+        return datetime.fromtimestamp(NOW_MS / 1000 + number, UTC)
+
+    assert offsets(orders) == EVERYTHING
+    assert offsets(orders, start="latest") == []
+    assert offsets(orders, start=95, partitions=[0]) == EVERYTHING[95:100]
+    assert offsets(orders, start={0: 90, 1: 15}) == EVERYTHING[90:100] + EVERYTHING[115:]
+    assert offsets(orders, end={0: 3, 1: "earliest"}) == EVERYTHING[:3]
+    assert offsets(orders, start=when(98), end=when(102)) == [(0, 98), (0, 99), (1, 0), (1, 1)]
+
+
+async def test_several_topics_and_patterns_are_read_by_name(orders: ScanRig) -> None:
+    await orders.write(await orders.topic("payments"), {0: [5]})
+    for table in (
+        read(orders, "payments", "orders", columns=["topic"]),
+        stratalog.read(pattern=".*", columns=["topic"], settings=orders.settings).read_all(),
+    ):
+        assert table["topic"].to_pylist() == ["orders"] * 120 + ["payments"] * 5
+
+
+async def test_a_wrong_call_is_refused_at_once(orders: ScanRig) -> None:
+    wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
+        (ScanRefusedError, "no column 'vlaue'; did you mean 'value'", {"columns": ["vlaue"]}),
+        (ScanRefusedError, "says no time zone", {"start": datetime(2026, 1, 1)}),
+        (ScanRefusedError, "-3 is no place", {"end": -3}),
+        (ScanRefusedError, "'newest' is no place", {"start": "newest"}),
+        (ScanRefusedError, "one way", {"pattern": "x"}),
+        (TopicNotFoundError, "did you mean 'orders'", {"topics": "order"}),
+    ]
+    for error, message, how in wrong:
+        with pytest.raises(error, match=message):
+            stratalog.read(**{"topics": "orders", "settings": orders.settings, **how})
+    with pytest.raises(ScanRefusedError, match="topics by name"):
+        stratalog.read(pattern="o.*", start={0: 1}, settings=orders.settings)
+    assert await orders.control.oldest_lease_ms() is None
+
+
+async def leased(control: ControlPlane) -> bool:
+    return await control.oldest_lease_ms() is not None
+
+
+async def test_the_lease_lasts_as_long_as_somebody_reads(orders: ScanRig) -> None:
+    reader = stratalog.read("orders", settings=orders.settings)
+    assert await leased(orders.control)
+    reader.read_all()
+    assert not await leased(orders.control)
+    reader = stratalog.read("orders", settings=orders.settings)
+    reader.read_next_batch()
+    assert await leased(orders.control)
+    del reader
+    assert not await leased(orders.control)
+    reader = stratalog.read("orders", settings=orders.settings)
+    del reader
+    assert not await leased(orders.control)
+
+
+async def test_the_lease_is_renewed_while_somebody_reads(
+    orders: ScanRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stratalog.scan.api._LEASE_MS", 300)
+    reader = stratalog.read("orders", settings=orders.settings)
+    started_ms = await orders.control.oldest_lease_ms()
+    async with asyncio.timeout(30):
+        while True:
+            # Another lease takes the expired ones away.
+            other = await orders.control.take_lease("clock", duration_ms=1)
+            assert await orders.control.oldest_lease_ms() == started_ms
+            if started_ms is not None and other.started_ms > started_ms + 900:
+                break
+            await asyncio.sleep(0.05)
+    assert reader.read_all().num_rows == 120
+
+
+async def test_the_settings_file_is_found_as_by_the_command_line(
+    orders: ScanRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = orders.settings.storage
+    file = tmp_path / "other.toml"
+    file.write_text(f'[storage]\nobjects = "{storage.objects}"\ncontrol = "{storage.control}"\n')
+    assert stratalog.read("orders", config=str(file)).read_all().num_rows == 120
+    monkeypatch.setenv("STRATALOG_CONFIG", str(file))
+    assert stratalog.read("orders").read_all().num_rows == 120
+
+
+def test_importing_stratalog_stays_light() -> None:
+    script = "import sys, stratalog; print('pyarrow' in sys.modules, 'read' in dir(stratalog))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert done.stdout == b"False True\n"
+
+
+def test_a_name_that_stratalog_does_not_have_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'raed'"):
+        stratalog.__getattr__("raed")
