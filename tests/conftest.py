@@ -45,7 +45,7 @@ def postgres_dsn(postgres_server: PostgresServer) -> Iterator[str]:
 def shared_spark() -> Iterator[SharedSpark]:
     shared = SharedSpark()
     yield shared
-    shared.close()
+    shared.end()
 
 
 @pytest.fixture

@@ -191,16 +191,22 @@ class AiokafkaMember(Member):
             partition_assignment_strategy=[RangePartitionAssignor],
             group_instance_id=self._more.get("instance"),
         )
-        async with consumer:
-            while not self._stopping.is_set():
-                found = await consumer.getmany(timeout_ms=50)
-                self._own(frozenset(each.partition for each in consumer.assignment()))
-                for records in found.values():
-                    self.read += [(record.partition, record.offset) for record in records]
-                if found:
-                    await consumer.commit()
+        try:
+            async with consumer:
+                while not self._stopping.is_set():
+                    found = await consumer.getmany(timeout_ms=50)
+                    self._own(frozenset(each.partition for each in consumer.assignment()))
                     for records in found.values():
-                        self.committed[records[-1].partition] = records[-1].offset + 1
+                        self.read += [(record.partition, record.offset) for record in records]
+                    if found:
+                        await consumer.commit()
+                        for records in found.values():
+                            self.committed[records[-1].partition] = records[-1].offset + 1
+        except asyncio.CancelledError:
+            # Its fetcher, while it waits to try a dead broker again, lets its own cancellation out.
+            if not self._stopping.is_set():
+                raise
+            await consumer._client.close()
 
 
 MEMBERS: list[type[Member]] = [ConfluentMember, KafkaPythonMember, AiokafkaMember]

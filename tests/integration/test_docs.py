@@ -22,7 +22,7 @@ class Running:
     folder: Path
     bootstrap: str
 
-    def run(self, command: str | list[str]) -> str:
+    def run(self, command: str | list[str], *, seconds: float = 60) -> str:
         environment = {
             **os.environ,
             "PATH": f"{BIN}:{os.environ['PATH']}",
@@ -36,7 +36,7 @@ class Running:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=seconds,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -1,0 +1,22 @@
+"""Topics as DataFrames.
+
+Spark's Python workers import rooms below this one and need no session, so nothing is imported
+before it is asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stratalog.spark.session import open_session
+    from stratalog.spark.topics import read_topic
+
+__all__ = ["open_session", "read_topic"]
+
+_PLACES = {"open_session": "stratalog.spark.session", "read_topic": "stratalog.spark.topics"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)

@@ -1,0 +1,28 @@
+"""Spark's daemon of Python workers, which has imported what it takes to read and write a topic.
+
+Workers are forked from it, so each has the compiled loops at once. Nothing that is imported here
+may start a thread of Python: threads do not survive a fork. Spark plans in processes of another
+kind, which cannot be chosen.
+"""
+
+import gc
+
+import numpy  # noqa: F401
+import pandas  # noqa: F401
+import pyarrow  # noqa: F401
+import pyspark.worker  # noqa: F401
+from pyspark.daemon import manager
+
+import stratalog.batch.run_decoder
+import stratalog.scan.read
+import stratalog.spark.sink_task  # noqa: F401
+
+
+def serve() -> None:
+    gc.collect()
+    gc.freeze()
+    manager()
+
+
+if __name__ == "__main__":
+    serve()

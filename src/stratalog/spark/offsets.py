@@ -1,0 +1,68 @@
+"""The offsets of a stream: as Spark keeps them in a checkpoint, and how far a batch goes. Pure.
+
+A checkpoint has them as those of the Kafka source are: `{"orders": {"0": 23}}`, where 23 is the
+next offset to be read.
+"""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from stratalog.ids import Offset
+
+Partition: TypeAlias = tuple[str, int]
+Offsets: TypeAlias = dict[Partition, Offset]
+OffsetsJson: TypeAlias = dict[str, dict[str, int]]
+
+
+def to_json(offsets: Mapping[Partition, Offset]) -> OffsetsJson:
+    """In order, because Spark compares the texts to see whether there is anything new."""
+    document: OffsetsJson = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        document.setdefault(topic, {})[str(partition)] = offset
+    return document
+
+
+def from_json(document: Mapping[str, Mapping[str, int]]) -> Offsets:
+    return {
+        (topic, int(partition)): Offset(offset)
+        for topic, partitions in document.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def lag(start: Mapping[Partition, Offset], end: Mapping[Partition, Offset]) -> dict[Partition, int]:
+    """How many offsets lie between, of the partitions that have any."""
+    return {key: end[key] - start[key] for key in end if key in start and end[key] > start[key]}
+
+
+def admit(
+    start: Mapping[Partition, Offset], end: Mapping[Partition, Offset], max_offsets: int
+) -> Offsets:
+    """Where a batch of at most so many offsets ends.
+
+    Partitions share in proportion to what they have, so that all of them catch up at about the
+    same time; and none is left out while there is one offset for each.
+    """
+    waiting = lag(start, end)
+    if sum(waiting.values()) <= max_offsets:
+        return dict(end)
+    admitted = _share(waiting, max_offsets)
+    return {
+        key: Offset(start[key] + admitted[key]) if key in admitted else offset
+        for key, offset in end.items()
+    }
+
+
+def _share(waiting: Mapping[Partition, int], room: int) -> dict[Partition, int]:
+    """Divide `room`, which is less than all that waits, by largest remainders."""
+    one_each = 1 if len(waiting) <= room else 0
+    total = sum(waiting.values()) - one_each * len(waiting)
+    left = room - one_each * len(waiting)
+    shares, remainders = {}, {}
+    for key, size in waiting.items():
+        share, remainders[key] = divmod((size - one_each) * left, total)
+        shares[key] = share + one_each
+    missing = room - sum(shares.values())
+    for key in sorted(waiting, key=lambda key: (-remainders[key], key))[:missing]:
+        shares[key] += 1
+    return shares

@@ -1,0 +1,165 @@
+"""Spark's way to the planner of scans: settings, requests, and calls from where no loop runs.
+
+Spark makes and asks readers in Python processes of its own, which come and go. Each call opens
+the control plane, asks, and closes it. What goes on to executors must hold no way to the control
+plane, so readers keep options and find the settings again.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql.datasource import InputPartition
+
+from stratalog.control.model import Lease
+from stratalog.ids import Offset
+from stratalog.scan.errors import TopicNotFoundError
+from stratalog.scan.model import (
+    Positions,
+    ScanColumn,
+    ScanPlace,
+    ScanPlan,
+    ScanRequest,
+    ScanSplit,
+)
+from stratalog.settings import Settings
+from stratalog.settings_source import find_settings_file, load_settings
+from stratalog.spark.filters import Wanted
+from stratalog.spark.offsets import Offsets
+from stratalog.spark.options import ReadOptions, Selection
+from stratalog.spark.telling import ToldPlainly
+
+HOLDER = "spark"
+
+
+class SplitPartition(InputPartition):
+    """One task's work. Spark writes it into the plan of a query, so it holds no secret."""
+
+    def __init__(self, split: ScanSplit) -> None:
+        super().__init__(split)
+
+
+def settings_of(options: ReadOptions) -> Settings:
+    return load_settings(options.config)
+
+
+def find_place(options: ReadOptions) -> ScanPlace:
+    from stratalog.scan.place import place_of
+
+    return place_of(settings_of(options))
+
+
+def plan(options: ReadOptions, request: ScanRequest, *, read: Sequence[Lease] = ()) -> ScanPlan:
+    """`read` are leases of plans that nobody reads any more."""
+    with _telling_of_settings(options):
+        return asyncio.run(_plan(options, request, read))
+
+
+def partitions_of(scan: ScanPlan) -> list[SplitPartition]:
+    return [SplitPartition(split) for split in scan.splits]
+
+
+def resolve(options: ReadOptions, request: ScanRequest, *positions: Positions) -> list[Offsets]:
+    """What each of the positions stands for, partition by partition."""
+    with _telling_of_settings(options):
+        return asyncio.run(_resolve(options, request, positions))
+
+
+@contextmanager
+def _telling_of_settings(options: ReadOptions) -> Iterator[None]:
+    """Whoever misses a topic where there are no settings has most likely meant other ones."""
+    try:
+        yield
+    except TopicNotFoundError as error:
+        if find_settings_file(options.config, os.environ, Path.cwd()) is not None:
+            raise
+        raise TopicNotFoundError(
+            f'{error}; no settings file was found: name it with the option "config"'
+        ) from None
+
+
+async def _plan(options: ReadOptions, request: ScanRequest, read: Sequence[Lease]) -> ScanPlan:
+    from stratalog.scan.open import opened_scanner
+
+    async with opened_scanner(settings_of(options)) as scanner:
+        most = options.max_records_per_partition
+        if most is not None:
+            starts = await scanner.resolve(request, request.starting)
+            ends = await scanner.resolve(request, request.ending)
+            splits = max(request.min_splits, _splits_of(starts, ends, most))
+            request = replace(request, min_splits=splits)
+        scan = await scanner.plan(request)
+        for lease in read:
+            await scanner.release(lease)
+        return scan
+
+
+async def _resolve(
+    options: ReadOptions, request: ScanRequest, positions: Sequence[Positions]
+) -> list[Offsets]:
+    from stratalog.scan.open import opened_scanner
+
+    async with opened_scanner(settings_of(options)) as scanner:
+        return [await scanner.resolve(request, wanted) for wanted in positions]
+
+
+def _splits_of(
+    starts: Mapping[tuple[str, int], Offset], ends: Mapping[tuple[str, int], Offset], most: int
+) -> int:
+    return sum(-(-max(0, end - starts[key]) // most) for key, end in ends.items() if key in starts)
+
+
+def read_partition(partition: InputPartition, place: ScanPlace) -> Iterator[object]:
+    """The rows of a split. If a plan has no splits, Spark asks for one that says nothing."""
+    from stratalog.scan.read import read_split
+
+    if isinstance(partition, SplitPartition):
+        with ToldPlainly():
+            yield from read_split(partition.value, place)
+
+
+def scan_request(
+    options: ReadOptions, columns: Sequence[ScanColumn], wanted: Wanted | None = None
+) -> ScanRequest | None:
+    """What a batch reads. None if its conditions leave nothing."""
+    wanted = wanted or Wanted()
+    selection = _narrowed(options.selection, wanted.topics)
+    if wanted.nothing or selection is None:
+        return None
+    return ScanRequest(
+        topics=selection.topics,
+        pattern=selection.pattern,
+        assign=selection.assign,
+        starting=_within(options.starting, selection),
+        ending=_within(options.ending, selection),
+        rows=wanted.rows,
+        columns=columns,
+        committed=options.committed,
+        fail_on_data_loss=options.fail_on_data_loss,
+        split_bytes=options.split_bytes,
+        min_splits=options.min_partitions,
+        lease_ms=options.lease_ms,
+        holder=HOLDER,
+    )
+
+
+def _narrowed(selection: Selection, topics: frozenset[str] | None) -> Selection | None:
+    if topics is None:
+        return selection
+    if selection.pattern is not None:
+        some = "|".join(re.escape(topic) for topic in sorted(topics))
+        return Selection(pattern=rf"(?=(?:{selection.pattern})\Z)(?:{some})")
+    kept = Selection(
+        topics=[topic for topic in selection.topics if topic in topics],
+        assign={topic: some for topic, some in selection.assign.items() if topic in topics},
+    )
+    return kept if kept.topics or kept.assign else None
+
+
+def _within(positions: Positions, selection: Selection) -> Positions:
+    kept = {key: at for key, at in positions.by_partition.items() if selection.has(*key)}
+    return replace(positions, by_partition=kept)

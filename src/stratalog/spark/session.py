@@ -1,0 +1,92 @@
+"""A Spark session that suits reading topics. Any other works too, only slower."""
+
+import atexit
+import threading
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+from stratalog.pipeline import session as sessions
+from stratalog.pipeline.spark_conf import Place, SparkOptions, place_of
+from stratalog.spark.topics import FILTER_PUSHDOWN
+
+DAEMON_MODULE = "stratalog.spark.daemon"
+_LEAVES = "spark.sql.leafNodeDefaultParallelism"
+
+_RUNTIME = {
+    FILTER_PUSHDOWN: "true",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+"""Jobs of the pipeline carry plans of a few rows, and queries on topics carry the rows."""
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_WORKING_JVM = "-XX:TieredStopAtLevel=4 -XX:-UseSerialGC -XX:+UseParallelGC"
+"""The pipeline's JVM starts quickly and does little; this one takes every row. Measured, it takes
+them four times as fast."""
+
+_opening = threading.Lock()
+_opened: sessions.OpenSpark | None = None
+
+
+def open_session(
+    master: str = "local[*]",
+    *,
+    app_name: str = "stratalog",
+    conf: Mapping[str, str] | None = None,
+    ui: bool = False,
+) -> SparkSession:
+    """A tuned, quiet session; where the machine has no Java, the one that came with Stratalog.
+
+    `master` is `local[*]`, `local[4]`, `spark://host:port`, or `sc://host:port` for Spark Connect.
+    What `conf` says wins. A session that was opened here before and not stopped is given again.
+    """
+    options = session_options(master, app_name=app_name, conf=conf or {}, ui=ui)
+    if place_of(master) is Place.CONNECT:
+        return _tuned(sessions.open_session(options), options)
+    global _opened
+    with _opening:
+        if _opened is not None and _is_running(_opened.session):
+            return _opened.session
+        _close_last()
+        _opened = sessions.open_session(options)
+        return _tuned(_opened, options)
+
+
+def session_options(
+    master: str, *, app_name: str, conf: Mapping[str, str], ui: bool
+) -> SparkOptions:
+    tuned = dict(_RUNTIME)
+    if place_of(master) is Place.LOCAL:
+        tuned["spark.python.daemon.module"] = DAEMON_MODULE
+        tuned[_JAVA_OPTIONS] = f"{_WORKING_JVM} {conf.get(_JAVA_OPTIONS, '')}".rstrip()
+        conf = {key: value for key, value in conf.items() if key != _JAVA_OPTIONS}
+    return SparkOptions(master=master, app_name=app_name, conf={**tuned, **conf}, ui=ui)
+
+
+def _tuned(opened: sessions.OpenSpark, options: SparkOptions) -> SparkSession:
+    session = opened.session
+    if _LEAVES not in options.conf:
+        session.conf.unset(_LEAVES)
+    if opened.place is not Place.CONNECT:
+        # It was opened in another thread, and a write looks for its format in this one's session.
+        jvm = cast(Any, session)._jvm
+        getattr(jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(
+            cast(Any, session)._jsparkSession
+        )
+    return session
+
+
+def _is_running(session: SparkSession) -> bool:
+    return session.sparkContext._jsc is not None
+
+
+@atexit.register
+def _close_last() -> None:
+    """End the JVM of a session that was stopped, and take its files away."""
+    global _opened
+    if _opened is not None:
+        _opened.close()
+        _opened = None

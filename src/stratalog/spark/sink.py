@@ -1,0 +1,183 @@
+"""Writing DataFrames into topics: straight into blocks, with one commit and without a broker.
+
+The order of steps, where each of them runs, and what a crash after it leaves:
+
+1. Open, in a Python worker beside the driver: columns, options and topics are checked, and a lease
+   is taken. A crash leaves a lease that runs out.
+2. Write, on executors, any number of attempts of each task: rows are encoded and uploaded as blocks
+   under fresh ids. An executor that dies before, during or after its uploads leaves objects that no
+   commit names; so does an attempt that lost against another of the same task, because Spark lets
+   both finish. Nobody sees them, and the sweeper takes them.
+3. Answer: Spark brings one message per task to the driver. A driver that dies here leaves objects
+   as after step 2. A stream that is restarted runs the batch again, under the same number.
+4. Commit, in a Python worker beside the driver: one transaction with all blocks of all tasks, and
+   with a `sinkId` also the note that the sink has taken this batch. A crash during it leaves all or
+   nothing; which of the two need not be known, because the write may be run again.
+5. Spark writes its commit log (a stream) or returns (a batch). A crash between steps 4 and 5 makes
+   a stream repeat a batch that was committed. Steps 1 to 3 run, and the commit finds the note: it
+   changes nothing, and the new objects are the sweeper's. Notes are kept for ever, apart from the
+   objects and their rows, so that the repeat may come after the data was merged into segments, or
+   deleted by retention.
+6. The lease is released. If that fails, it runs out.
+
+Without a `sinkId` there is no note. The commit itself is still all or nothing and happens once in
+each run, but a run that is repeated writes the rows again: at least once.
+
+The lease keeps the sweeper from what was uploaded since it began, for `leaseMs`, by default the
+setting `scan.lease_ms`. A write that takes longer may find its objects barred, and then fails as a
+whole. Spark makes a stream's writer anew for every batch, twice, and a query that crashes again and
+again would leave a lease each time, which also keeps deleted data from being removed. So a stream
+takes leases only when asked to, by the option `leaseMs`; otherwise a batch has
+`janitor.orphan_age_ms` from its first upload to its commit, an hour by default.
+
+Way and secrets of the object store travel to executors inside the pickled writer. The control plane
+is opened from the settings file in steps 1 and 4 only, so that its address never leaves the driver.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from stratalog.clock import SystemClock
+from stratalog.control.open import open_control_plane
+from stratalog.control.plane import ControlPlane
+from stratalog.errors import StratalogError
+from stratalog.settings import Settings
+from stratalog.settings_source import load_settings
+from stratalog.spark.errors import OptionError
+from stratalog.spark.sink_columns import check_columns
+from stratalog.spark.sink_commit import SinkCommitter
+from stratalog.spark.sink_model import SinkError, SinkMessage, SinkPlan
+from stratalog.spark.sink_open import plan_sink
+from stratalog.spark.sink_options import SinkOptions, batch_sink_options, stream_sink_options
+from stratalog.spark.telling import ToldPlainly
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+def open_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceArrowWriter:
+    """A writer for `df.write`. Raises if the write cannot be done, before anything is written."""
+    _refuse_overwrite(overwrite, 'a topic is only ever appended to: use mode("append")')
+    parsed = batch_sink_options(options)
+    check_columns(schema, has_topic=parsed.topic is not None)
+    return BatchSink(parsed, asyncio.run(_plan(parsed, leased=True)))
+
+
+def open_stream_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    """A writer for `df.writeStream`. Spark makes one to write each batch, and one to commit it."""
+    _refuse_overwrite(overwrite, 'a topic is only ever appended to: use outputMode("append")')
+    parsed = stream_sink_options(options)
+    check_columns(schema, has_topic=parsed.topic is not None)
+    return StreamSink(parsed, asyncio.run(_plan(parsed, leased=parsed.lease_ms is not None)))
+
+
+class BatchSink(DataSourceArrowWriter):
+    def __init__(self, options: SinkOptions, plan: SinkPlan) -> None:
+        self._options = options
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
+        with ToldPlainly():
+            return _written(self._plan, iterator)
+
+    def commit(self, messages: Messages) -> None:
+        with ToldPlainly():
+            asyncio.run(_commit(self._options, self._options.batch_id, messages, self._plan))
+
+    def abort(self, messages: Messages) -> None:
+        with ToldPlainly():
+            asyncio.run(_abort(self._options, messages, self._plan))
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    def __init__(self, options: SinkOptions, plan: SinkPlan) -> None:
+        self._options = options
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
+        with ToldPlainly():
+            return _written(self._plan, iterator)
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
+        with ToldPlainly():
+            asyncio.run(_commit(self._options, batchId, messages, self._plan))
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
+        del batchId
+        with ToldPlainly():
+            asyncio.run(_abort(self._options, messages, self._plan))
+
+
+def _refuse_overwrite(overwrite: bool, why: str) -> None:
+    if overwrite:
+        raise OptionError(f"mode: overwriting is not possible, {why}")
+
+
+def _written(plan: SinkPlan, batches: Iterable[pa.RecordBatch]) -> SinkMessage:
+    # Only tasks need the compiled loops, and a worker beside the driver would load them each time.
+    from stratalog.spark.sink_task import write_rows
+
+    return SinkMessage(blocks=write_rows(plan, batches), lease_id=plan.lease_id)
+
+
+async def _plan(options: SinkOptions, *, leased: bool) -> SinkPlan:
+    async with _opened(options) as (control, settings):
+        lease_ms = (options.lease_ms or settings.scan.lease_ms) if leased else None
+        return await plan_sink(control, settings, options, clock=SystemClock(), lease_ms=lease_ms)
+
+
+async def _commit(options: SinkOptions, batch_id: int, messages: Messages, plan: SinkPlan) -> None:
+    answers = [_answer(message) for message in messages]
+    blocks = [block for answer in answers for block in answer.blocks]
+    async with _opened(options) as (control, settings):
+        committer = SinkCommitter(control, clock=SystemClock(), retry_ms=settings.block.retry_ms)
+        if options.sink_id is None:
+            await committer.commit(blocks)
+        else:
+            await committer.commit_once(options.sink_id, batch_id, blocks)
+        await _release(control, answers, plan)
+
+
+async def _abort(options: SinkOptions, messages: Messages, plan: SinkPlan) -> None:
+    """Tasks may still be uploading: what they leave is for the sweeper to find, not for us."""
+    answers = [message for message in messages if isinstance(message, SinkMessage)]
+    async with _opened(options) as (control, _):
+        await _release(control, answers, plan)
+
+
+async def _release(control: ControlPlane, answers: Iterable[SinkMessage], plan: SinkPlan) -> None:
+    leases: set[UUID | None] = {plan.lease_id, *(answer.lease_id for answer in answers)}
+    # It runs out by itself. A write that was committed must not fail because of it.
+    with suppress(StratalogError):
+        for lease_id in leases - {None}:
+            assert lease_id is not None
+            await control.release_lease(lease_id)
+
+
+def _answer(message: WriterCommitMessage | None) -> SinkMessage:
+    if not isinstance(message, SinkMessage):
+        raise SinkError("Spark lost the answer of a task: nothing was written, run it again")
+    return message
+
+
+@asynccontextmanager
+async def _opened(options: SinkOptions) -> AsyncIterator[tuple[ControlPlane, Settings]]:
+    settings = load_settings(options.config)
+    control = await open_control_plane(settings.storage.control)
+    try:
+        yield control, settings
+    finally:
+        await control.close()

@@ -1,0 +1,132 @@
+"""The commit of a write: all blocks of all its tasks, in one transaction.
+
+With a sink id the control plane notes the batch in the same transaction, so that the commit may be
+repeated whenever its outcome is not known, in this process or by running the write again. Without
+one there is nothing to tell a repeat by: doubt is settled as a broker settles it, by tombstones.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from stratalog.clock import Clock
+from stratalog.control.model import BlockToCommit, CommitAnswer, CommitOutcome, WriteTier
+from stratalog.control.plane import ControlPlane, SinkRefusedError
+from stratalog.control.scan_model import SinkOutcome
+from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
+from stratalog.ids import TopicPartition, kafka_base64
+from stratalog.spark.sink_model import (
+    SinkInDoubtError,
+    SinkNotWrittenError,
+    SinkPartlyWrittenError,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_FIRST_BACKOFF_S = 0.05
+_MAX_BACKOFF_S = 2.0
+
+
+class SinkCommitter:
+    def __init__(self, control: ControlPlane, *, clock: Clock, retry_ms: int) -> None:
+        self._control = control
+        self._clock = clock
+        self._retry_ms = retry_ms
+
+    async def commit_once(
+        self, sink_id: str, batch_id: int, blocks: Sequence[BlockToCommit]
+    ) -> None:
+        """Commit unless this batch of the sink was committed before."""
+        try:
+            outcome = await self._repeat(
+                lambda: self._control.commit_sink(sink_id, batch_id, blocks),
+                (RetriableError, OutcomeUnknownError),
+            )
+        except (RetriableError, OutcomeUnknownError) as error:
+            raise SinkInDoubtError(
+                f"whether batch {batch_id} of sink {sink_id!r} was written is not known: {error}."
+                " Run the same again, with the same sinkId: what was written is not written twice"
+            ) from error
+        if outcome is SinkOutcome.REPEATED:
+            log.warning(
+                "Batch %d of sink %r was written before, and is not written again.",
+                batch_id,
+                sink_id,
+            )
+
+    async def commit(self, blocks: Sequence[BlockToCommit]) -> None:
+        """Commit, at least once over all runs of the same write."""
+        if not blocks:
+            return
+        try:
+            answers = await self._repeat(lambda: self._checked(blocks), RetriableError)
+        except RetriableError as error:
+            raise SinkNotWrittenError(f"nothing was written, run it again: {error}") from error
+        except OutcomeUnknownError as doubt:
+            answers = await self._settled(blocks, doubt)
+        _refuse_rejections(blocks, answers)
+
+    async def _checked(self, blocks: Sequence[BlockToCommit]) -> list[list[CommitAnswer]]:
+        """Refuse before the commit what would be left out of it, because the rest would be in."""
+        wanted = sorted({batch.topic_partition for block in blocks for batch in block.batches})
+        states = await self._control.partitions(wanted)
+        for partition in wanted:
+            if partition not in states:
+                raise SinkRefusedError(f"{_named(partition)} does not exist (any more)")
+            if states[partition].write_tier is not WriteTier.BLOCK:
+                raise SinkRefusedError(f"{_named(partition)} is not written to in blocks")
+        return await self._control.commit_blocks(blocks)
+
+    async def _settled(
+        self, blocks: Sequence[BlockToCommit], doubt: OutcomeUnknownError
+    ) -> list[list[CommitAnswer]]:
+        try:
+            # Tombstones may be put again, whether or not they are in.
+            answers = await self._repeat(
+                lambda: self._control.resolve_commit(blocks),
+                (RetriableError, OutcomeUnknownError),
+            )
+        except StratalogError as error:
+            raise SinkInDoubtError(
+                f"whether the rows were written is not known: {doubt}; {error}. Look at the topic's"
+                " end before this is run again, and give it a sinkId: then it need not be known"
+            ) from error
+        if answers is None:
+            raise SinkNotWrittenError(f"nothing was written, run it again: {doubt}")
+        return answers
+
+    async def _repeat(
+        self,
+        call: Callable[[], Awaitable[T]],
+        failures: type[StratalogError] | tuple[type[StratalogError], ...],
+    ) -> T:
+        """Repeat a call that fails in one of these ways, with growing pauses, for a while."""
+        deadline = self._clock.monotonic() + self._retry_ms / 1000
+        backoff_s = _FIRST_BACKOFF_S
+        while True:
+            try:
+                return await call()
+            except failures:
+                if self._clock.monotonic() + backoff_s > deadline:
+                    raise
+            await self._clock.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
+
+
+def _refuse_rejections(
+    blocks: Sequence[BlockToCommit], answers: Sequence[Sequence[CommitAnswer]]
+) -> None:
+    for block, block_answers in zip(blocks, answers, strict=True):
+        for batch, answer in zip(block.batches, block_answers, strict=True):
+            if answer.outcome is not CommitOutcome.ACCEPTED:
+                raise SinkPartlyWrittenError(
+                    f"{_named(batch.topic_partition)}: its rows were left out, with the answer"
+                    f" {answer.outcome.name}; other partitions have theirs. A sinkId would have"
+                    " made it all or nothing"
+                )
+
+
+def _named(partition: TopicPartition) -> str:
+    return f"partition {partition.partition} of topic {kafka_base64(partition.topic_id)}"

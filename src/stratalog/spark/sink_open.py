@@ -1,0 +1,90 @@
+"""The driver's side of a sink before its first task: look everything up, and take a lease."""
+
+from collections.abc import Mapping
+
+from stratalog.checks.marker import check_marker, read_marker
+from stratalog.clock import Clock
+from stratalog.control.model import Topic, WriteTier
+from stratalog.control.plane import ControlPlane
+from stratalog.ids import PartitionIndex, TopicPartition
+from stratalog.objects.open import absolute_url, open_store
+from stratalog.settings import Settings
+from stratalog.spark.sink_model import SinkError, SinkPlan, SinkTopic
+from stratalog.spark.sink_options import SinkOptions
+from stratalog.topic.configs import effective
+
+LEASE_HOLDER = "sink"
+
+
+async def plan_sink(
+    control: ControlPlane,
+    settings: Settings,
+    options: SinkOptions,
+    *,
+    clock: Clock,
+    lease_ms: int | None,
+) -> SinkPlan:
+    """What tasks need. The lease comes last: a write that is refused leaves none behind."""
+    await _check_store(control, settings, clock)
+    topics = await _topics(control, settings, options.topic)
+    lease = None
+    if lease_ms is not None:
+        lease = await control.take_lease(LEASE_HOLDER, duration_ms=lease_ms)
+    return SinkPlan(
+        objects_url=absolute_url(settings.storage.objects),
+        object_options=dict(settings.storage.object_options),
+        topics=topics,
+        topic=options.topic,
+        codec=options.codec,
+        lease_id=lease.lease_id if lease is not None else None,
+    )
+
+
+async def _check_store(control: ControlPlane, settings: Settings, clock: Clock) -> None:
+    """Blocks in a store that is not this cluster's would be lost on its readers."""
+    storage = settings.storage
+    if storage.objects.startswith("memory:"):
+        raise SinkError(
+            "storage.objects is in the memory of one process, where Spark's workers cannot reach"
+            " it: use a folder or a bucket"
+        )
+    store = open_store(storage.objects, storage.object_options, clock=clock)
+    try:
+        found = await read_marker(store)
+    finally:
+        await store.close()
+    if found is not None:
+        check_marker(found[0], await control.cluster())
+
+
+async def _topics(
+    control: ControlPlane, settings: Settings, name: str | None
+) -> Mapping[str, SinkTopic]:
+    if name is None:
+        return {topic.name: _sink_topic(topic, settings) for topic in await control.topics()}
+    found = await control.topics_named([name])
+    if not found:
+        raise SinkError(f"there is no topic {name!r}: create it first")
+    await _check_tier(control, found[0])
+    return {name: _sink_topic(found[0], settings)}
+
+
+async def _check_tier(control: ControlPlane, topic: Topic) -> None:
+    keys = [
+        TopicPartition(topic.id, PartitionIndex(number)) for number in range(topic.partition_count)
+    ]
+    for state in (await control.partitions(keys)).values():
+        if state.write_tier is not WriteTier.BLOCK:
+            raise SinkError(
+                f"topic {topic.name!r} is read-only until it is migrated; run"
+                f" `stratalog topic migrate {topic.name}`"
+            )
+
+
+def _sink_topic(topic: Topic, settings: Settings) -> SinkTopic:
+    return SinkTopic(
+        id=topic.id,
+        name=topic.name,
+        partition_count=topic.partition_count,
+        config=effective(settings.topic, topic.configs),
+    )

@@ -1,0 +1,239 @@
+"""Reading topics as they grow: `spark.readStream.format("stratalog")`.
+
+Spark keeps one of these alive in a process of its own for as long as a query runs, and writes the
+offsets that it answers into the checkpoint before anything is read. A batch is planned from its
+two offsets alone, so a batch that is repeated has the same rows, whatever tier holds them by then.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from stratalog.clock import Clock, SystemClock
+from stratalog.control.model import Lease
+from stratalog.control.scan_model import EARLIEST, LATEST
+from stratalog.errors import StratalogError
+from stratalog.ids import Offset, PartitionIndex
+from stratalog.scan.model import Positions, ScanRequest
+from stratalog.settings import HOUR_MS
+from stratalog.spark.columns import columns_of
+from stratalog.spark.errors import DataLossError
+from stratalog.spark.offsets import Offsets, OffsetsJson, Partition, admit, from_json, lag, to_json
+from stratalog.spark.options import ReadOptions
+from stratalog.spark.planning import (
+    HOLDER,
+    SplitPartition,
+    find_place,
+    partitions_of,
+    plan,
+    read_partition,
+    resolve,
+)
+from stratalog.spark.telling import ToldPlainly
+
+_LEASE_MS = HOUR_MS
+"""A batch is short, and a query that was killed leaves the lease of its last one behind, which
+keeps deleted objects."""
+_LOSS = (
+    'to go on with what is left, set the option "failOnDataLoss" to false; to begin anew, use '
+    "another checkpoint"
+)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(
+        self, options: ReadOptions, schema: StructType, *, clock: Clock | None = None
+    ) -> None:
+        self._options = options
+        self._columns = columns_of(schema)
+        self._place = find_place(options)
+        self._clock = clock or SystemClock()
+        self._target: Offsets | None = None
+        """Where an `availableNow` query ends."""
+        self._latest: Offsets | None = None
+        """The ends of the partitions when somebody last looked."""
+        self._last_batch_s: float | None = None
+        self._leases: list[tuple[Offsets, Lease]] = []
+        """Of the batch that was planned last, by its end."""
+
+    def initialOffset(self) -> OffsetsJson:  # noqa: N802
+        with ToldPlainly():
+            selection = self._options.selection
+            request = ScanRequest(
+                topics=selection.topics,
+                pattern=selection.pattern,
+                assign=selection.assign,
+                starting=self._options.starting,
+                committed=self._options.committed,
+            )
+            [offsets] = resolve(self._options, request, self._options.starting)
+            return to_json(offsets)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Spark knows no limit with a least and a most: with both, the least is kept to here."""
+        admission = self._options.admission
+        if admission.max_offsets is not None:
+            return ReadMaxRows(admission.max_offsets)
+        if admission.min_offsets is not None:
+            return ReadMinRows(admission.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        with ToldPlainly():
+            [self._target] = self._look(LATEST)
+
+    def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:  # noqa: N802
+        with ToldPlainly():
+            earliest, self._latest = self._look(EARLIEST, LATEST)
+            end = self._latest
+            if self._target is not None:
+                end = {key: at for key, at in self._target.items() if key in end}
+            begin = self._begin(from_json(start), earliest, end)
+            if self._waits(sum(lag(begin, end).values()), limit):
+                return start
+            if isinstance(limit, ReadMaxRows):
+                end = admit(begin, end, limit.max_rows)
+            return to_json(end)
+
+    def reportLatestOffset(self) -> OffsetsJson | None:  # noqa: N802
+        """For the progress report. Spark asks right after it asked where to go."""
+        return to_json(self._latest) if self._latest is not None else None
+
+    def partitions(self, start: OffsetsJson, end: OffsetsJson) -> list[SplitPartition]:
+        with ToldPlainly():
+            ends = from_json(end)
+            starts = self._starts(from_json(start), ends)
+            if not self._options.fail_on_data_loss:
+                starts, ends = self._left_of(starts, ends)
+            return self._plan(starts, ends) if starts else []
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_partition(partition, self._place)
+
+    def _look(self, *wanted: Offset) -> list[Offsets]:
+        """Offsets of the partitions that are there. A topic that is not there is none."""
+        selection = self._options.selection
+        names = selection.topics or selection.assign
+        pattern = selection.pattern or "|".join(re.escape(name) for name in names)
+        request = ScanRequest(pattern=pattern, committed=self._options.committed)
+        found = resolve(self._options, request, *(Positions(default=at) for at in wanted))
+        return [
+            {key: offset for key, offset in offsets.items() if selection.has(*key)}
+            for offsets in found
+        ]
+
+    def _begin(self, start: Offsets, earliest: Offsets, end: Offsets) -> Offsets:
+        """Where each partition goes on. A new one is read from its beginning."""
+        for key, offset in start.items():
+            if key not in end:
+                self._lose(key, f"it is gone, and {offset} was to be read next")
+            elif end[key] < offset:
+                self._lose(key, f"it ends at {end[key]}, and {offset} was to be read next")
+            elif earliest.get(key, offset) > offset:
+                self._lose(key, f"it begins at {earliest[key]}, and {offset} was to be read next")
+        begin = {}
+        for key, offset in end.items():
+            first = earliest.get(key, Offset(0))
+            known = start.get(key, first)
+            begin[key] = first if known > offset else max(known, first)
+        return begin
+
+    def _waits(self, waiting: int, limit: ReadLimit) -> bool:
+        """Whether there is too little for a batch, as `minOffsetsPerTrigger` says."""
+        least = self._options.admission.min_offsets
+        if least is None or self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        now_s, last_s = self._clock.monotonic(), self._last_batch_s
+        delay_s = self._options.admission.max_delay_ms / 1000
+        if waiting < least and last_s is not None and now_s - last_s < delay_s:
+            return True
+        self._last_batch_s = now_s
+        return False
+
+    def _starts(self, start: Offsets, end: Offsets) -> Offsets:
+        """Where the partitions begin that have something to read in this batch."""
+        starts = {}
+        for key, offset in end.items():
+            known = start.get(key, EARLIEST)
+            if known > offset:
+                self._lose(key, f"it ends at {offset}, and {known} was to be read next")
+                known = EARLIEST
+            if known != offset:
+                starts[key] = known
+        return starts
+
+    def _left_of(self, starts: Offsets, ends: Offsets) -> tuple[Offsets, Offsets]:
+        """The ranges without what was deleted since the batch was decided on."""
+        [latest] = self._look(LATEST)
+        ends = {key: min(ends[key], latest[key]) for key in starts if key in latest}
+        starts = {key: starts[key] for key, end in ends.items() if starts[key] < end}
+        return starts, ends
+
+    def _plan(self, starts: Offsets, ends: Offsets) -> list[SplitPartition]:
+        """A batch is planned when those before it have been read: their leases can end. One that
+        is planned twice is maybe being read."""
+        over = [lease for end, lease in self._leases if end != ends]
+        scan = plan(self._options, self._request(starts, ends), read=over)
+        kept = [(end, lease) for end, lease in self._leases if end == ends]
+        self._leases = [*kept, (ends, scan.lease)]
+        return partitions_of(scan)
+
+    def _request(self, starts: Offsets, ends: Offsets) -> ScanRequest:
+        options = self._options
+        return ScanRequest(
+            assign=_assignment(starts),
+            starting=Positions(default=EARLIEST, by_partition=starts),
+            ending=Positions(default=LATEST, by_partition={key: ends[key] for key in starts}),
+            columns=self._columns,
+            committed=options.committed,
+            fail_on_data_loss=options.fail_on_data_loss,
+            split_bytes=options.split_bytes,
+            min_splits=options.min_partitions,
+            lease_ms=options.lease_ms or _LEASE_MS,
+            holder=HOLDER,
+        )
+
+    def _lose(self, key: Partition, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(f"partition {key[1]} of {key[0]!r}: {what}; {_LOSS}")
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Stands in for a reader that could not be made, and says why when it is first asked."""
+
+    def __init__(self, error: StratalogError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> OffsetsJson:  # noqa: N802
+        self._refuse()
+
+    def latestOffset(self, *_: object) -> OffsetsJson:  # noqa: N802
+        self._refuse()
+
+    def partitions(self, start: OffsetsJson, end: OffsetsJson) -> list[SplitPartition]:
+        del start, end
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        del partition
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise self._error.with_traceback(None) from None
+
+
+def _assignment(partitions: Mapping[Partition, Offset]) -> dict[str, list[PartitionIndex]]:
+    assigned: dict[str, list[PartitionIndex]] = {}
+    for topic, partition in sorted(partitions):
+        assigned.setdefault(topic, []).append(PartitionIndex(partition))
+    return assigned

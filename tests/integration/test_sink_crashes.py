@@ -1,0 +1,248 @@
+"""Writers of topics, cut off at every step, and run again: each row is there exactly once."""
+
+import os
+import pickle
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.compat.clusters import shared_storage
+from tests.integration.sink_topics import SCHEMA, TOPIC, SinkLake, batches, once, values
+from tests.integration.spark_topics import Lake
+from tests.servers import S3Server
+
+from stratalog.checks.marker import WrongStoreError
+from stratalog.control.model import Topic
+from stratalog.control.plane import (
+    BarredObjectError,
+    ControlPlane,
+    SinkBehindError,
+    SinkRefusedError,
+)
+from stratalog.objects.store import ObjectStore
+from stratalog.settings import Settings
+from stratalog.spark.errors import OptionError
+from stratalog.spark.sink import open_writer
+from stratalog.spark.sink_model import SinkError, SinkRowError
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SinkLake:
+    return SinkLake.make(tmp_path)
+
+
+def doomed(lake: SinkLake, moment: str) -> int:
+    command = [sys.executable, "-m", "tests.integration.doomed_sink", str(lake.config), moment]
+    return subprocess.run(command, timeout=60, check=False).returncode
+
+
+@pytest.mark.parametrize(("moment", "there"), [("before", 0), ("after", 100)])
+def test_a_write_whose_driver_dies_at_the_commit_is_run_again_and_done_once(
+    lake: SinkLake, moment: str, there: int
+) -> None:
+    assert doomed(lake, moment) == -signal.SIGKILL
+    assert sum(lake.high_watermarks()) == there
+    lake.write(0, 100, sinkId="doomed")
+    assert lake.read() == once(0, 100)
+
+
+def test_nothing_is_seen_before_the_commit(lake: SinkLake) -> None:
+    writer = lake.writer()
+    message = writer.write(iter(batches(0, 10)))
+    assert len(lake.objects()) == 1
+    assert sum(lake.high_watermarks()) == 0
+    writer.commit([message])
+    assert sum(lake.high_watermarks()) == 10
+
+
+def test_an_attempt_that_lost_leaves_garbage_only(lake: SinkLake) -> None:
+    """As after a speculative twin, or an executor that died after its upload."""
+    writer = lake.writer(sinkId="s")
+    writer.write(iter(batches(0, 50)))
+    writer.commit([writer.write(iter(batches(0, 50))), writer.write(iter(batches(50, 60)))])
+    assert lake.read() == once(0, 60)
+    assert lake.sweep() == 1
+    assert lake.is_sound()
+
+
+def test_a_repeat_long_after_the_blocks_were_merged_and_deleted_changes_nothing(
+    lake: SinkLake,
+) -> None:
+    lake.write(0, 100, sinkId="s", batchId="4")
+    assert lake.merge_all() == 1
+    assert lake.objects() == []
+    lake.write(0, 100, sinkId="s", batchId="4")
+    assert lake.read() == once(0, 100)
+    assert lake.sweep() == 1
+    assert lake.objects() == []
+    assert lake.is_sound()
+
+
+def test_each_batch_of_a_sink_is_written_once_and_none_after_a_later_one(lake: SinkLake) -> None:
+    for _ in range(2):
+        lake.write(0, 10, sinkId="s", batchId="1")
+    lake.write(10, 20, sinkId="s", batchId="2")
+    with pytest.raises(SinkBehindError, match="'s' has taken batch 2 already, and this is batch 1"):
+        lake.write(0, 10, sinkId="s", batchId="1")
+    assert lake.read() == once(0, 20)
+
+
+def test_sinks_do_not_know_of_each_other(lake: SinkLake) -> None:
+    lake.write(0, 10, sinkId="one")
+    lake.write(10, 20, sinkId="other")
+    assert lake.read() == once(0, 20)
+
+
+def test_without_a_sink_id_a_write_that_is_run_twice_is_written_twice(lake: SinkLake) -> None:
+    lake.write(0, 10)
+    lake.write(0, 10)
+    assert lake.read() == Counter(2 * values(0, 10))
+
+
+def test_a_batch_without_rows_is_noted_as_well(lake: SinkLake) -> None:
+    lake.write(0, 0, sinkId="s", batchId="7")
+    with pytest.raises(SinkBehindError):
+        lake.write(0, 1, sinkId="s", batchId="6")
+
+
+def test_uploads_outlive_the_sweeper_while_the_lease_lives(lake: SinkLake) -> None:
+    writer = lake.writer()
+    message = writer.write(iter(batches(0, 10)))
+    assert lake.sweep() == 0
+    writer.commit([message])
+    assert lake.leases() is None
+    assert lake.read() == once(0, 10)
+
+
+def test_a_write_whose_uploads_were_swept_is_refused_as_a_whole(lake: SinkLake) -> None:
+    writer = lake.stream_writer(sinkId="s")
+    message = writer.write(iter(batches(0, 10)))
+    assert lake.leases() is None
+    assert lake.sweep() == 1
+    with pytest.raises(BarredObjectError, match="write the batch anew"):
+        writer.commit([message], 0)
+    assert sum(lake.high_watermarks()) == 0
+    writer.commit([writer.write(iter(batches(0, 10)))], 0)
+    assert lake.read() == once(0, 10)
+
+
+def test_a_stream_takes_leases_if_it_is_told_to_and_gives_them_back(lake: SinkLake) -> None:
+    """Spark makes one writer for the tasks, and another for the commit."""
+    writing = lake.stream_writer(leaseMs="1h")
+    message = writing.write(iter(batches(0, 10)))
+    assert lake.leases() is not None
+    lake.stream_writer(leaseMs="1h").commit([message], 0)
+    assert lake.leases() is None
+    message = lake.stream_writer(leaseMs="1h").write(iter(batches(0, 10)))
+    lake.stream_writer(leaseMs="1h").abort([message, None], 1)
+    assert lake.leases() is None
+
+
+def test_an_aborted_write_leaves_no_lease_and_nothing_to_see(lake: SinkLake) -> None:
+    writer = lake.writer()
+    message = writer.write(iter(batches(0, 10)))
+    writer.abort([message, None])
+    assert lake.leases() is None
+    assert sum(lake.high_watermarks()) == 0
+    assert lake.sweep() == 1
+
+
+def test_a_write_that_is_refused_takes_no_lease(lake: SinkLake) -> None:
+    with pytest.raises(SinkError, match="there is no topic 'other': create it first"):
+        lake.writer(topic="other")
+    with pytest.raises(OptionError, match="appended to"):
+        open_writer(lake.options(), SCHEMA, overwrite=True)
+    assert lake.leases() is None
+
+
+def test_a_topic_that_is_read_only_is_refused(lake: SinkLake, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "control.db")) as database, database:
+        database.execute("UPDATE partitions SET write_tier = 'local' WHERE partition = 1")
+    with pytest.raises(SinkError, match="read-only until it is migrated"):
+        lake.writer()
+
+
+def open_at(settings: Settings, folder: Path) -> None:
+    config = Lake.of(settings, folder).config
+    open_writer({"topic": TOPIC, "config": str(config)}, SCHEMA, overwrite=False)
+
+
+def test_a_store_of_another_cluster_is_refused(lake: SinkLake, tmp_path: Path) -> None:
+    """Blocks would lie where nobody reads them, and the other cluster's sweeper takes them."""
+    other = tmp_path / "other"
+    other.mkdir()
+    mixed = replace(lake.settings.storage, control=f"sqlite:{other / 'control.db'}")
+    with pytest.raises(WrongStoreError, match="belongs to cluster"):
+        open_at(replace(lake.settings, storage=mixed), other)
+
+
+def test_a_store_in_memory_is_refused(lake: SinkLake, tmp_path: Path) -> None:
+    private = replace(lake.settings.storage, objects="memory:")
+    with pytest.raises(SinkError, match="Spark's workers cannot reach it"):
+        open_at(replace(lake.settings, storage=private), tmp_path)
+
+
+def test_a_task_whose_answer_is_lost_fails_the_commit(lake: SinkLake) -> None:
+    writer = lake.writer()
+    message = writer.write(iter(batches(0, 10)))
+    with pytest.raises(SinkError, match="lost the answer"):
+        writer.commit([message, None])
+    assert sum(lake.high_watermarks()) == 0
+
+
+@pytest.mark.parametrize("sink", [{}, {"sinkId": "s"}])
+def test_a_topic_that_goes_during_the_write_takes_all_of_it_along(
+    lake: SinkLake, sink: dict[str, str]
+) -> None:
+    writer = lake.writer(**sink)
+    message = writer.write(iter(batches(0, 10)))
+
+    async def make_anew(control: ControlPlane, _: ObjectStore) -> Topic:
+        [found] = await control.topics_named([TOPIC])
+        await control.delete_topic(found.id)
+        return await control.create_topic(TOPIC, partition_count=2, configs={})
+
+    lake.run(make_anew)
+    with pytest.raises(SinkRefusedError, match="does not exist"):
+        writer.commit([message])
+    assert sum(lake.high_watermarks()) == 0
+
+
+def test_a_bad_row_is_counted_over_all_that_a_task_gets(lake: SinkLake) -> None:
+    many = [*batches(0, 10), *batches(10, 20)]
+    noise = pa.array([os.urandom(1100 * 1024)])
+    large = pa.RecordBatch.from_arrays([pa.array([b"key"]), noise], ["key", "value"])
+    with pytest.raises(SinkRowError, match=r"row 20: its batch for orders-1 has 11264\d\d bytes"):
+        lake.writer().write(iter([*many, large]))
+
+
+def test_secrets_of_the_store_travel_in_the_writer_and_those_of_the_database_nowhere(
+    tmp_path: Path, postgres_dsn: str, s3_server: S3Server
+) -> None:
+    storage = shared_storage(postgres_dsn, s3_server)
+    lake = SinkLake.make(tmp_path, storage)
+    writer = lake.writer(sinkId="s")
+    message = writer.write(iter(batches(0, 10)))
+    secret = storage.object_options["secret_access_key"]
+    assert secret.encode() in pickle.dumps(writer)
+    assert secret not in repr(vars(writer))
+    assert secret.encode() not in pickle.dumps(message)
+    for pickled in (pickle.dumps(writer), pickle.dumps(message)):
+        assert postgres_dsn.encode() not in pickled
+    writer.commit([message])
+    assert sum(lake.high_watermarks()) == 10
+    assert lake.is_sound()
+
+
+def test_writers_come_back_from_executors_as_they_went(lake: SinkLake) -> None:
+    writer = pickle.loads(pickle.dumps(lake.writer(sinkId="s")))
+    messages = [pickle.loads(pickle.dumps(writer.write(iter(batches(0, 10)))))]
+    pickle.loads(pickle.dumps(writer)).commit(messages)
+    assert lake.read() == once(0, 10)

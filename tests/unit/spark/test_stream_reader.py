@@ -1,0 +1,262 @@
+"""What a stream reads next, by a planner that only knows offsets."""
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+)
+
+from stratalog.control.model import Lease
+from stratalog.control.scan_model import EARLIEST
+from stratalog.ids import Offset, PartitionIndex
+from stratalog.scan.model import Positions, ScanColumn, ScanPlace, ScanPlan, ScanRequest
+from stratalog.spark import stream_reader
+from stratalog.spark.columns import spark_schema
+from stratalog.spark.errors import DataLossError, OptionError
+from stratalog.spark.offsets import Offsets
+from stratalog.spark.options import ReadOptions, stream_options
+from stratalog.spark.source import StratalogSource
+from stratalog.spark.stream_reader import StreamReader
+from stratalog.testing import ManualClock
+
+ALL = ReadAllAvailable()
+
+
+class FakePlanner:
+    """Partitions with a beginning and an end, and what was asked about them."""
+
+    def __init__(self) -> None:
+        self.ranges: dict[tuple[str, int], tuple[int, int]] = {("t", 0): (0, 100)}
+        self.planned: list[ScanRequest] = []
+        self.taken: list[Lease] = []
+        self.released: list[Lease] = []
+
+    def resolve(
+        self, options: ReadOptions, request: ScanRequest, *positions: Positions
+    ) -> list[Offsets]:
+        names = request.pattern or "|".join(map(re.escape, request.topics or request.assign))
+        return [
+            {
+                key: Offset(first if at.default == EARLIEST else end)
+                for key, (first, end) in self.ranges.items()
+                if re.fullmatch(names, key[0])
+            }
+            for at in positions
+        ]
+
+    def plan(
+        self, options: ReadOptions, request: ScanRequest, *, read: Sequence[Lease] = ()
+    ) -> ScanPlan:
+        self.planned.append(request)
+        self.released += read
+        lease = Lease(lease_id=uuid4(), holder="", started_ms=0, expires_ms=0)
+        self.taken.append(lease)
+        return ScanPlan(splits=[], ranges=[], lease=lease)
+
+
+@pytest.fixture
+def planner(monkeypatch: pytest.MonkeyPatch) -> FakePlanner:
+    fake = FakePlanner()
+    monkeypatch.setattr(stream_reader, "resolve", fake.resolve)
+    monkeypatch.setattr(stream_reader, "plan", fake.plan)
+    monkeypatch.setattr(stream_reader, "find_place", lambda options: ScanPlace(objects_url=""))
+    return fake
+
+
+def reader(clock: ManualClock | None = None, /, **options: str) -> StreamReader:
+    given = options if "subscribePattern" in options else {"topic": "t", **options}
+    given = {"startingOffsets": "earliest", **given}
+    schema = spark_schema([ScanColumn.OFFSET])
+    return StreamReader(stream_options(given), schema, clock=clock)
+
+
+def test_a_stream_goes_from_its_start_to_the_end(planner: FakePlanner) -> None:
+    stream = reader()
+    assert stream.initialOffset() == {"t": {"0": 0}}
+    assert stream.latestOffset({"t": {"0": 0}}, ALL) == {"t": {"0": 100}}
+    assert stream.reportLatestOffset() == {"t": {"0": 100}}
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"maxOffsetsPerTrigger": "5"}, ReadMaxRows(5)),
+        ({"minOffsetsPerTrigger": "3"}, ReadMinRows(3)),
+        ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "3"}, ReadMaxRows(5)),
+    ],
+)
+def test_options_become_the_limit_that_spark_asks_with(
+    options: dict[str, str], limit: ReadLimit, planner: FakePlanner
+) -> None:
+    assert reader(**options).getDefaultReadLimit() == limit
+
+
+def test_the_limit_that_is_given_counts_and_the_option_does_not(planner: FakePlanner) -> None:
+    stream = reader(maxOffsetsPerTrigger="5")
+    assert stream.latestOffset({"t": {"0": 10}}, ReadMaxRows(7)) == {"t": {"0": 17}}
+    assert stream.latestOffset({"t": {"0": 10}}, ALL) == {"t": {"0": 100}}
+    assert stream.reportLatestOffset() == {"t": {"0": 100}}
+
+
+async def test_too_little_waits_until_there_is_enough_or_the_delay_is_over(
+    planner: FakePlanner,
+) -> None:
+    clock = ManualClock()
+    stream = reader(clock, minOffsetsPerTrigger="10", maxTriggerDelay="60s")
+    limit, start = ReadMinRows(10), {"t": {"0": 91}}
+    assert stream.latestOffset(start, limit) == {"t": {"0": 100}}, "nothing was read yet"
+    assert stream.latestOffset(start, limit) == start
+    planner.ranges["t", 0] = (0, 101)
+    assert stream.latestOffset(start, limit) == {"t": {"0": 101}}
+    planner.ranges["t", 0] = (0, 102)
+    start = {"t": {"0": 101}}
+    await clock.advance(59.9)
+    assert stream.latestOffset(start, limit) == start
+    await clock.advance(0.1)
+    assert stream.latestOffset(start, limit) == {"t": {"0": 102}}
+
+
+def test_a_least_and_a_most_are_both_kept_to(planner: FakePlanner) -> None:
+    stream = reader(ManualClock(), minOffsetsPerTrigger="10", maxOffsetsPerTrigger="20")
+    limit = stream.getDefaultReadLimit()
+    assert stream.latestOffset({"t": {"0": 0}}, limit) == {"t": {"0": 20}}
+    assert stream.latestOffset({"t": {"0": 95}}, limit) == {"t": {"0": 95}}
+
+
+def test_available_now_ends_where_it_was_and_waits_for_nothing(planner: FakePlanner) -> None:
+    stream = reader(ManualClock(), minOffsetsPerTrigger="1000")
+    stream.prepareForTriggerAvailableNow()
+    planner.ranges["t", 0] = (0, 150)
+    for _ in range(2):
+        assert stream.latestOffset({"t": {"0": 0}}, ReadMinRows(1000)) == {"t": {"0": 100}}
+    assert stream.latestOffset({"t": {"0": 100}}, ReadMinRows(1000)) == {"t": {"0": 100}}
+    assert stream.reportLatestOffset() == {"t": {"0": 150}}, "the lag is told all the same"
+
+
+def test_new_partitions_begin_at_their_beginning(planner: FakePlanner) -> None:
+    planner.ranges["t", 1] = (40, 60)
+    stream = reader()
+    assert stream.latestOffset({"t": {"0": 100}}, ReadMaxRows(5)) == {"t": {"0": 100, "1": 45}}
+    stream.partitions({"t": {"0": 100}}, {"t": {"0": 100, "1": 45}})
+    [request] = planner.planned
+    assert request.assign == {"t": [PartitionIndex(1)]}
+    assert request.starting.by_partition == {("t", 1): EARLIEST}
+    assert request.ending.by_partition == {("t", 1): 45}
+
+
+def test_a_pattern_takes_what_it_matches_wholly(planner: FakePlanner) -> None:
+    planner.ranges = {(topic, 0): (0, 5) for topic in ("ab", "abc", "b")}
+    stream = reader(subscribePattern="a.")
+    assert stream.latestOffset({}, ALL) == {"ab": {"0": 5}}
+
+
+def test_assigned_partitions_are_the_only_ones(planner: FakePlanner) -> None:
+    planner.ranges = {("t", partition): (0, 5) for partition in range(3)}
+    given = {"assign": '{"t": [1]}', "startingOffsets": "earliest"}
+    stream = StreamReader(stream_options(given), spark_schema([ScanColumn.OFFSET]))
+    assert stream.latestOffset({}, ALL) == {"t": {"1": 5}}
+
+
+LOST: list[Any] = [
+    ({}, "partition 0 of 't': it is gone, and 50 was to be read next", {}),
+    ({("t", 0): (0, 49)}, "it ends at 49, and 50 was to be read next", {"t": {"0": 49}}),
+    ({("t", 0): (51, 60)}, "it begins at 51, and 50 was to be read next", {"t": {"0": 56}}),
+]
+
+
+@pytest.mark.parametrize(("ranges", "told", "end"), LOST)
+def test_a_loss_is_an_error_or_is_passed_over(
+    ranges: dict[tuple[str, int], tuple[int, int]],
+    told: str,
+    end: dict[str, dict[str, int]],
+    planner: FakePlanner,
+) -> None:
+    planner.ranges = ranges
+    with pytest.raises(DataLossError) as caught:
+        reader().latestOffset({"t": {"0": 50}}, ALL)
+    assert told in str(caught.value)
+    lenient = reader(failOnDataLoss="false")
+    most = ReadMaxRows(5) if ranges.get(("t", 0)) == (51, 60) else ALL
+    assert lenient.latestOffset({"t": {"0": 50}}, most) == end
+
+
+@pytest.mark.parametrize("ranges", [{("t", 0): (50, 60)}, {("t", 0): (0, 50)}])
+def test_just_enough_is_no_loss(
+    ranges: dict[tuple[str, int], tuple[int, int]], planner: FakePlanner
+) -> None:
+    planner.ranges = ranges
+    end = {"t": {"0": ranges["t", 0][1]}}
+    assert reader().latestOffset({"t": {"0": 50}}, ALL) == end
+
+
+def test_a_batch_is_planned_from_its_offsets_alone(planner: FakePlanner) -> None:
+    planner.ranges |= {("t", 1): (0, 500), ("t", 2): (0, 7)}
+    stream = reader(minPartitions="4", splitBytes="1MiB")
+    end = {"t": {"0": 20, "1": 9, "2": 7}}
+    assert stream.partitions({"t": {"0": 10, "1": 9, "2": 3}}, end) == []
+    [request] = planner.planned
+    assert request.assign == {"t": [PartitionIndex(0), PartitionIndex(2)]}
+    assert request.starting.by_partition == {("t", 0): 10, ("t", 2): 3}
+    assert request.ending.by_partition == {("t", 0): 20, ("t", 2): 7}
+    assert (request.min_splits, request.split_bytes) == (4, 2**20)
+    assert list(request.columns) == [ScanColumn.OFFSET]
+
+
+def test_an_empty_batch_is_not_planned(planner: FakePlanner) -> None:
+    assert reader().partitions({"t": {"0": 10}}, {"t": {"0": 10}}) == []
+    assert planner.planned == []
+
+
+def test_a_batch_ends_the_leases_of_those_before_it(planner: FakePlanner) -> None:
+    stream = reader()
+    stream.partitions({"t": {"0": 0}}, {"t": {"0": 10}})
+    stream.partitions({"t": {"0": 0}}, {"t": {"0": 10}})
+    assert planner.released == []
+    stream.partitions({"t": {"0": 10}}, {"t": {"0": 20}})
+    assert planner.released == planner.taken[:2]
+    stream.partitions({"t": {"0": 20}}, {"t": {"0": 30}})
+    assert planner.released == planner.taken[:3]
+
+
+def test_what_went_between_two_calls_is_left_out_if_losses_may_be(planner: FakePlanner) -> None:
+    planner.ranges = {("t", 0): (0, 15)}
+    end = {"t": {"0": 20}, "u": {"0": 5}}
+    reader(subscribePattern="t|u", failOnDataLoss="false").partitions({"t": {"0": 10}}, end)
+    [request] = planner.planned
+    assert request.ending.by_partition == {("t", 0): 15}
+    assert not request.fail_on_data_loss
+
+
+def test_a_reader_shows_no_secret_when_it_is_printed(
+    planner: FakePlanner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = ScanPlace(
+        objects_url="s3://b/", object_options={"k": "hush"}, private_keys_pem={"k": "hush"}
+    )
+    monkeypatch.setattr(stream_reader, "find_place", lambda options: place)
+    stream = reader(config=str(Path("x.toml")))
+    assert "hush" not in repr(stream) + repr(vars(stream))
+
+
+def test_a_reader_that_cannot_be_made_says_why_when_it_is_asked() -> None:
+    """Also after a restart, which begins with the batch that was planned last."""
+    source = StratalogSource({"topic": "t", "maxOffsetsPerTrigger": "none"})
+    reader = source.streamReader(spark_schema([ScanColumn.OFFSET]))
+    for ask in (
+        reader.initialOffset,
+        partial(reader.latestOffset, {}, ALL),
+        partial(reader.partitions, {}, {}),
+    ):
+        with pytest.raises(OptionError, match="maxOffsetsPerTrigger"):
+            ask()
+    reader.stop()
