@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -174,10 +174,19 @@ def offset(topic: Topic, value: int) -> OffsetToCommit:
     )
 
 
-async def settled(*tasks: "asyncio.Future[Any]") -> None:
+async def settled() -> None:
     """Let everything that can go on do so."""
     for _ in range(20):
         await asyncio.sleep(0.001)
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for what passes through the database's thread, which takes its time."""
+    for _ in range(10_000):
+        if await condition():
+            return
+        await asyncio.sleep(0.001)
+    pytest.fail("it did not come to that")
 
 
 async def test_nobody_is_told_before_the_state_is_saved(node: Node) -> None:
@@ -331,10 +340,13 @@ async def test_a_session_ends_by_the_clock_and_that_is_saved(
     await node.beat(joined)
     await clock.advance(10.1)
     await clock.advance(10.1)
-    await settled()
+
+    async def emptied() -> bool:
+        return node.control.saved[-1].state_name == "Empty"
+
+    await until(emptied)
     with pytest.raises(UnknownMemberError):
         await node.beat(joined)
-    assert node.control.saved[-1].state_name == "Empty"
 
 
 async def test_many_who_ask_at_once_load_a_group_once(node: Node, plane: ControlPlane) -> None:
@@ -412,7 +424,11 @@ async def test_every_group_is_listed_by_one_broker_with_its_present_state(
     await node.stable()
     await other.join(group_id="elsewhere")
     waiting = asyncio.create_task(node.join())
-    await settled()
+
+    async def prepared() -> bool:
+        return (await node.coordinator.listed())[0].state_name != "Stable"
+
+    await until(prepared)
     mine, theirs = await node.coordinator.listed(), await other.coordinator.listed()
     assert [(each.group_id, each.state_name) for each in mine] == [(GROUP, "PreparingRebalance")]
     assert [each.group_id for each in theirs] == ["elsewhere"]
