@@ -1,8 +1,9 @@
 """How a finished segment becomes the next one of its partition.
 
 As with deletions, the rows are counted on a snapshot without a lock, and one short transaction
-moves the boundaries if they are still where the snapshot found them. Rows below `block_start` do
-not change, and those that the segment replaces leave afterwards, in chunks.
+moves the boundaries if they are still where the snapshot found them, those of several partitions
+if they come together. Rows below `block_start` do not change, and those that the segment replaces
+leave afterwards, in chunks.
 """
 
 from contextlib import suppress
@@ -24,6 +25,7 @@ from stratalog.control.removal import PartitionMovedError
 from stratalog.control.replaced_rows import ReplacedRows
 from stratalog.control.segment_model import ChainOutcome, Segment, SegmentState
 from stratalog.control.segments import begin_deletion, read_segment
+from stratalog.control.shared_writes import SharedWrites
 from stratalog.errors import OutcomeUnknownError
 from stratalog.ids import Entropy, Offset, SegmentId, kafka_base64
 
@@ -51,6 +53,7 @@ class CoveredRows(NamedTuple):
 class ChainOperations(Operations):
     def __init__(self, database: Database, entropy: Entropy) -> None:
         super().__init__(database, entropy)
+        self._links = SharedWrites(database)
         self._replaced_rows = ReplacedRows(database)
 
     async def chain_segment(
@@ -69,11 +72,12 @@ class ChainOperations(Operations):
             await self._database.write(partial(_give_up, segment_id=segment_id))
             return plan
         if isinstance(plan, Link):
-            await self._database.write(partial(_apply, link=plan, claim=claim))
+            key = plan.segment.topic_partition
+            await self._links.write(key, partial(_apply, link=plan, claim=claim))
             # The segment serves its offsets by now, whatever becomes of the rows: retention removes
             # what stays behind.
             with suppress(ControlUnavailableError, OutcomeUnknownError):
-                await self._replaced_rows.remove(plan.segment.topic_partition)
+                await self._replaced_rows.remove(key)
         return ChainOutcome.CHAINED
 
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 from functools import partial
 from uuid import UUID
 
-from stratalog.control.database import Connection, Row, Rows, as_uuid, shape
+from stratalog.control.database import Connection, Database, Row, Rows, as_uuid, shape
 from stratalog.control.operations import Operations
 from stratalog.control.plane import SegmentStateError, UnknownTopicError
 from stratalog.control.segment_model import (
@@ -25,8 +25,10 @@ from stratalog.control.segment_rows import (
     added_values,
     segment_of,
 )
+from stratalog.control.shared_writes import SharedWrites
 from stratalog.ids import (
     NO_OFFSET,
+    Entropy,
     LeaderEpoch,
     Offset,
     SegmentId,
@@ -52,15 +54,20 @@ _CHAINED = (
 
 
 class SegmentOperations(Operations):
+    def __init__(self, database: Database, entropy: Entropy) -> None:
+        super().__init__(database, entropy)
+        self._shared_writes = SharedWrites(database)
+
     async def add_segment(self, segment: SegmentToAdd) -> None:
-        await self._database.write(partial(_add, segment=segment))
+        await self._shared_writes.write(segment.segment_id, partial(_add, segment=segment))
 
     async def bar_segments(self, segments: Mapping[SegmentId, SegmentToBar]) -> set[SegmentId]:
         rows = await self._database.write(partial(_bar, segments=segments))
         return {SegmentId(as_uuid(row[0])) for row in rows}
 
     async def finish_segment(self, segment_id: SegmentId, uploaded: SegmentUploaded) -> None:
-        finished = await self._database.write(
+        finished = await self._shared_writes.write(
+            segment_id,
             lambda connection: connection.execute(
                 "UPDATE segments SET state = $1, changed_ms = {now_ms}, manifest = $2,"
                 " stored_bytes = $3, has_aborted = $4, custom_metadata = $5"
@@ -72,7 +79,7 @@ class SegmentOperations(Operations):
                 uploaded.custom_metadata,
                 segment_id,
                 SegmentState.COPY_STARTED.value,
-            )
+            ),
         )
         if not finished:
             raise SegmentStateError(
