@@ -4,15 +4,17 @@ The function that runs them is made inside another, so that it travels to the ex
 they cannot import tests. It leaves a file per attempt behind, in a folder that all of them see.
 """
 
+import asyncio
 from contextlib import aclosing
 from pathlib import Path
 
-from tests.unit.pipeline.spark_tasks import WORKPLACE
+import pytest
+from tests.unit.pipeline.spark_tasks import WORKPLACE, task
 
 from stratalog.clock import SystemClock
 from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
 from stratalog.pipeline.execute import JobRunner
-from stratalog.pipeline.progress import ProgressListener
+from stratalog.pipeline.progress import ProgressListener, TaskCounts
 from stratalog.pipeline.session import OpenSpark
 from stratalog.pipeline.task_rows import RunTask
 from stratalog.pipeline.tasks import Effort, Task, TaskDone, Workplace
@@ -68,3 +70,33 @@ def attempts(outcome: BinOutcome) -> list[int]:
 def error_of(outcome: BinOutcome) -> str:
     assert isinstance(outcome, BinFailed), outcome
     return str(outcome.error)
+
+
+class Watcher:
+    """Hears of the tasks that run, and of those that are done."""
+
+    def __init__(self) -> None:
+        self.running = asyncio.Event()
+        self.done = 0
+
+    def bin_started(self, work: Bin) -> None:
+        pass
+
+    def bin_moved(self, work: Bin, counts: TaskCounts) -> None:
+        self.done = max(self.done, counts.done)
+        if counts.running:
+            self.running.set()
+
+    def bin_ended(self, work: Bin, *, failed: bool) -> None:
+        pass
+
+
+async def cancel_hanging(spark: OpenSpark, folder: Path) -> None:
+    """A run whose tasks never end is cancelled, and ends."""
+    watcher = Watcher()
+    hanging = Bin(name="long", tasks=[task("hang", 9, "h"), task("hang", 9, "i")])
+    run = asyncio.create_task(run_bins(spark, scripted(folder), hanging, listener=watcher))
+    await watcher.running.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run

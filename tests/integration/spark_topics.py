@@ -1,6 +1,5 @@
 """Topics for Spark to read, on a real broker, and their rows as a Kafka consumer has them."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -11,12 +10,10 @@ from pyspark.sql import DataFrame
 from tests.compat.client import CODECS
 from tests.compat.confluent_client import ConfluentClient
 from tests.compat.message import CREATE_TIME, Headers, Message
+from tests.integration.storage import run_in
 from tests.tiering import Converter
 
-from stratalog.clock import SystemClock
-from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
-from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.settings import Settings
 
@@ -62,17 +59,7 @@ class Lake:
         return cls(settings, config)
 
     def run(self, work: Callable[[ControlPlane, ObjectStore], Awaitable[T]]) -> T:
-        async def opened() -> T:
-            storage = self.settings.storage
-            control = await open_control_plane(storage.control)
-            store = open_store(storage.objects, storage.object_options, clock=SystemClock())
-            try:
-                return await work(control, store)
-            finally:
-                await store.close()
-                await control.close()
-
-        return asyncio.run(opened())
+        return run_in(self.settings, work)
 
     def convert(
         self, topic: str, partition: int = 0, *, up_to: int | None = None, **how: Any

@@ -37,13 +37,13 @@ from tests.compat.kafka_python_client import KafkaPythonClient
 from tests.compat.kcat_client import KcatClient
 from tests.compat.message import Message, Received
 from tests.compat.wire import batch_of, connected, fetch_of
+from tests.integration.storage import run_in
 from tests.servers import S3Server
 from tests.tiering import Converter
 
 from stratalog.batch.records import iter_records
 from stratalog.clock import SystemClock
 from stratalog.control.model import PartitionState, Topic
-from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segment_model import PartitionToAdopt, TopicToAdopt
 from stratalog.ids import Offset, PartitionIndex, TopicId, TopicPartition
@@ -77,17 +77,7 @@ class Tiered:
         return self.cluster.bootstrap
 
     def run(self, work: Callable[[ControlPlane, ObjectStore], Awaitable[T]]) -> T:
-        async def opened() -> T:
-            storage = self.settings.storage
-            control = await open_control_plane(storage.control)
-            store = open_store(storage.objects, storage.object_options, clock=SystemClock())
-            try:
-                return await work(control, store)
-            finally:
-                await store.close()
-                await control.close()
-
-        return asyncio.run(opened())
+        return run_in(self.settings, work)
 
     def convert(
         self, topic: str, partition: int = 0, *, up_to: int | None = None, **how: Any

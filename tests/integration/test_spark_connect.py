@@ -1,16 +1,14 @@
 """Spark Connect: a session without a JVM, without RDDs and without a Spark context."""
 
-import asyncio
 import tarfile
 from pathlib import Path
 
 import pytest
-from tests.integration.spark_jobs import attempts, error_of, run_bins, scripted
+from tests.integration.spark_jobs import attempts, cancel_hanging, error_of, run_bins, scripted
 from tests.spark import SharedSpark
 from tests.unit.pipeline.spark_tasks import task
 
 from stratalog.pipeline.bins import Bin, BinDone
-from stratalog.pipeline.progress import TaskCounts
 from stratalog.pipeline.session import OpenSpark, SparkStartError, open_session
 from stratalog.pipeline.spark_conf import SparkOptions
 from stratalog.pipeline.tasks import Effort, Task, TaskDone, Workplace
@@ -36,29 +34,8 @@ async def test_bins_are_done_fail_and_are_repeated_as_elsewhere(
     assert error_of(outcomes["bad"]) == "bad: ValueError: d is not to be had"
 
 
-class Watcher:
-    def __init__(self) -> None:
-        self.running = asyncio.Event()
-
-    def bin_started(self, work: Bin) -> None:
-        pass
-
-    def bin_moved(self, work: Bin, counts: TaskCounts) -> None:
-        if counts.running:
-            self.running.set()
-
-    def bin_ended(self, work: Bin, *, failed: bool) -> None:
-        pass
-
-
 async def test_cancelling_a_run_interrupts_its_operations(spark: OpenSpark, tmp_path: Path) -> None:
-    watcher = Watcher()
-    hanging = Bin(name="long", tasks=[task("hang", 9, "h"), task("hang", 9, "i")])
-    run = asyncio.create_task(run_bins(spark, scripted(tmp_path), hanging, listener=watcher))
-    await watcher.running.wait()
-    run.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
+    await cancel_hanging(spark, tmp_path)
     outcomes = await run_bins(spark, scripted(tmp_path), Bin(name="x", tasks=[task("", 0, "j")]))
     assert isinstance(outcomes["x"], BinDone)
 

@@ -1,17 +1,22 @@
 """Spark in a JVM of our own. The Java is the one from PyPI, whatever the machine has."""
 
-import asyncio
 import os
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.integration.spark_jobs import attempts, error_of, run_bins, scripted
+from tests.integration.spark_jobs import (
+    Watcher,
+    attempts,
+    cancel_hanging,
+    error_of,
+    run_bins,
+    scripted,
+)
 from tests.spark import SharedSpark, await_end_of, descendants
 from tests.unit.pipeline.spark_tasks import SECRET, WORKPLACE, task
 
 from stratalog.pipeline.bins import Bin, BinDone
-from stratalog.pipeline.progress import TaskCounts
 from stratalog.pipeline.session import OpenSpark, SparkStartError, open_session
 from stratalog.pipeline.spark_conf import SparkOptions
 from stratalog.pipeline.task_rows import ROW_SCHEMA, plan_table, row_function
@@ -100,31 +105,8 @@ async def test_a_task_whose_worker_dies_is_tried_once_more(
     )
 
 
-class Watcher:
-    def __init__(self) -> None:
-        self.running = asyncio.Event()
-        self.done = 0
-
-    def bin_started(self, work: Bin) -> None:
-        pass
-
-    def bin_moved(self, work: Bin, counts: TaskCounts) -> None:
-        self.done = max(self.done, counts.done)
-        if counts.running:
-            self.running.set()
-
-    def bin_ended(self, work: Bin, *, failed: bool) -> None:
-        pass
-
-
 async def test_cancelling_a_run_cancels_its_spark_jobs(spark: OpenSpark, tmp_path: Path) -> None:
-    watcher = Watcher()
-    hanging = Bin(name="long", tasks=[task("hang", 9, "h"), task("hang", 9, "i")])
-    run = asyncio.create_task(run_bins(spark, scripted(tmp_path), hanging, listener=watcher))
-    await watcher.running.wait()
-    run.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
+    await cancel_hanging(spark, tmp_path)
     assert spark.session.sparkContext.statusTracker().getActiveJobsIds() == []
     outcomes = await run_bins(spark, scripted(tmp_path), Bin(name="x", tasks=[task("", 0, "j")]))
     assert isinstance(outcomes["x"], BinDone)

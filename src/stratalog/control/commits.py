@@ -7,6 +7,7 @@ take. So of a commit and a tombstone exactly one gets in, whenever either comes.
 from collections.abc import Sequence
 
 from stratalog.control.answers import pack_answers, unpack_answers
+from stratalog.control.batch_rows import insert_rows
 from stratalog.control.commit import CommitPlan, Head, involved, plan_commit
 from stratalog.control.database import Connection, Rows, as_uuid, shape
 from stratalog.control.model import (
@@ -27,19 +28,6 @@ from stratalog.ids import ObjectId, TopicPartition
 
 _TIERS = {tier.value: tier for tier in WriteTier}
 _POSITION = shape(position="integer", topic_id="uuid", partition="integer")
-_ROW = shape(
-    topic_id="uuid",
-    partition="integer",
-    base_offset="bigint",
-    last_offset="bigint",
-    object_id="uuid",
-    byte_offset="bigint",
-    byte_size="bigint",
-    max_timestamp="bigint",
-    timestamp_type="smallint",
-    committed_ms="bigint",
-    leader_epoch="integer",
-)
 _HEAD = shape(
     topic_id="uuid",
     partition="integer",
@@ -195,30 +183,22 @@ async def _write_objects(
 async def _write_rows(connection: Connection, plan: CommitPlan) -> None:
     if not plan.rows:
         return
-    await connection.execute(
-        "INSERT INTO batches (topic_id, partition, base_offset, last_offset, object_id,"
-        " byte_offset, byte_size, max_timestamp, timestamp_type, committed_ms, leader_epoch,"
-        " stamped) SELECT topic_id, partition, base_offset, last_offset, object_id, byte_offset,"
-        " byte_size, max_timestamp, timestamp_type, committed_ms, leader_epoch, false FROM {rows}",
-        rows=Rows(
-            _ROW,
-            [
-                (
-                    *row.partition,
-                    row.base_offset,
-                    row.last_offset,
-                    row.object_id,
-                    row.byte_offset,
-                    row.byte_size,
-                    row.max_timestamp,
-                    row.timestamp_type,
-                    row.committed_ms,
-                    row.leader_epoch,
-                )
-                for row in plan.rows
-            ],
-        ),
-    )
+    values = [
+        (
+            *row.partition,
+            row.base_offset,
+            row.last_offset,
+            row.object_id,
+            row.byte_offset,
+            row.byte_size,
+            row.max_timestamp,
+            row.timestamp_type,
+            row.committed_ms,
+            row.leader_epoch,
+        )
+        for row in plan.rows
+    ]
+    await insert_rows(connection, values, stamped=False)
 
 
 async def _write_heads(connection: Connection, plan: CommitPlan) -> None:

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from stratalog.clock import Clock, SystemClock
+from stratalog.control.batch_rows import ROW, insert_rows
 from stratalog.control.claims import lock_claims
 from stratalog.control.database import Connection, Rows, as_uuid, shape
 from stratalog.control.model import Coordinates, ObjectKind
@@ -38,19 +39,6 @@ _LONG_S = 0.1
 """What a transaction should take at the most. One that took longer has the next do half as much."""
 _RANGE = shape(topic_id="uuid", partition="integer", first_offset="bigint", last_offset="bigint")
 _KEY = shape(topic_id="uuid", partition="integer", last_offset="bigint")
-_ROW = shape(
-    topic_id="uuid",
-    partition="integer",
-    base_offset="bigint",
-    last_offset="bigint",
-    object_id="uuid",
-    byte_offset="bigint",
-    byte_size="bigint",
-    max_timestamp="bigint",
-    timestamp_type="smallint",
-    committed_ms="bigint",
-    leader_epoch="integer",
-)
 
 
 class SplitRefusedError(CallError):
@@ -278,14 +266,9 @@ async def _replace(connection: Connection, parts: Sequence[SplitPart]) -> None:
     # A topic was deleted a moment ago, and its purge is at these rows.
     if removed != len(old):
         raise _RowsChangedError
-    await connection.execute(
-        "INSERT INTO batches (topic_id, partition, base_offset, last_offset, object_id,"
-        " byte_offset, byte_size, max_timestamp, timestamp_type, committed_ms, leader_epoch,"
-        " stamped) SELECT topic_id, partition, base_offset, last_offset, object_id, byte_offset,"
-        " byte_size, max_timestamp, timestamp_type, committed_ms, leader_epoch, true FROM {rows}",
-        rows=Rows(_ROW, [_values(row) for part in parts for row in part.new_rows]),
-    )
+    new = (_values(row) for part in parts for row in part.new_rows)
+    await insert_rows(connection, new, stamped=True)
 
 
 def _values(row: Coordinates) -> tuple[object, ...]:
-    return tuple(getattr(row, name) for name in _ROW.names)
+    return tuple(getattr(row, name) for name in ROW.names)
