@@ -43,6 +43,7 @@ from stratalog.settings import JanitorSettings
 
 SEED = int(os.environ.get("STRATALOG_SEED", "4"))
 CROSSINGS = 2000
+FEW_CROSSINGS = 100
 LIMIT_SECONDS = 90.0
 """An idle machine needs a fifth of it."""
 KILLS = 6
@@ -83,20 +84,25 @@ async def together(*work: Run) -> None:
         raise failures.exceptions[0] from failures
 
 
+def all_happened(scene: Scene, crossings: int) -> bool:
+    """Whether readers have met everything that may come in their way. Until then, it goes on."""
+    deleted = ("segments deleted", "blocks deleted", "objects gone")
+    seen = scene.seen
+    if seen["looks across the boundary"] <= crossings // 4 or seen["crossings"] < crossings:
+        return False
+    return all(seen[each] for each in deleted)
+
+
 def check_outcome(scene: Scene, crossings: int) -> None:
     seen = scene.seen
-    assert seen["crossings"] >= crossings, seen
-    assert seen["looks across the boundary"] > crossings // 4, seen
-    assert seen["segments deleted"] > 0, seen
-    assert seen["blocks deleted"] > 0, seen
-    assert seen["objects gone"] > 0, seen
+    assert all_happened(scene, crossings), seen
     assert seen["failed reads"] <= seen["objects gone"] // 40, seen
 
 
 async def test_readers_cross_a_moving_boundary_thousands_of_times(scene: Scene) -> None:
     def enough() -> bool:
         died = all(scene.seen[f"crashes after {step}"] for step in Step)
-        return died and scene.seen["crossings"] >= CROSSINGS
+        return died and all_happened(scene, CROSSINGS)
 
     async with scene.topic_reader(caches=True) as cached, scene.topic_reader(caches=False) as bare:
         scene.enough = enough
@@ -114,7 +120,7 @@ async def test_readers_cross_a_moving_boundary_thousands_of_times(scene: Scene) 
 
 async def kill_converters(scene: Scene, random: Random) -> None:
     """Let one convert for a moment, kill it, start the next."""
-    for _ in range(KILLS):
+    while scene.seen["kills"] < KILLS or not all_happened(scene, FEW_CROSSINGS):
         before = (await scene.state(0)).remote_end
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -147,8 +153,7 @@ async def test_readers_see_every_offset_once_while_converters_are_killed(scene: 
         )
     async with scene.topic_reader(caches=False) as fresh:
         await read_everything(scene, fresh)
-    check_outcome(scene, 100)
-    assert scene.seen["kills"] == KILLS
+    check_outcome(scene, FEW_CROSSINGS)
 
 
 # The same with a broker and a client of Kafka's.
