@@ -16,8 +16,8 @@ LEAST_ROWS = 16 * 1024
 LEAST_BYTES = 2 * 1024 * 1024
 """Smaller batches are joined until they have so much: each costs its taker some fixed work."""
 MOST_ROWS = 64 * 1024
-MOST_BYTES = 16 * 1024 * 1024
-"""Larger ones are cut: a JVM holds a batch twice."""
+MOST_BYTES = 5 * 1024 * 1024
+"""Larger ones are cut: a JVM holds a batch twice, and is slower with large ones."""
 
 _MOST_CONSTANTS = 64
 """Columns of one value that are kept. Partitions are read one after the other."""

@@ -15,7 +15,7 @@ from stratalog.scan.fetching import Fetched, Part, Source
 from stratalog.scan.model import RowPiece, SegmentPiece
 from stratalog.segment.batch_walk import is_dense
 
-CHUNK_BYTES = 8 * 1024 * 1024
+CHUNK_BYTES = 16 * 1024 * 1024
 CHUNK_RECORDS = 64 * 1024
 """What is decoded at once ends with the batch that crosses either."""
 
