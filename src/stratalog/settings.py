@@ -151,6 +151,10 @@ class TieringSettings:
     """The size of a split file. A task holds one in memory while it sorts."""
     task_bytes: Positive = 256 * MIB
     """How much a Spark task should move: smaller ones cost more than they do."""
+    task_bytes_per_second: NotNegative = 64 * MIB
+    """What each Spark task beside a broker reads at the most, so that producers do not wait for a
+    disk that the pipeline keeps busy; 0 is no limit. There are as many tasks at a time as cores.
+    `stratalog pipeline run` is held back only if it is told to go `--gently`."""
     max_attempts: Positive = 5
     """A partition whose conversion failed so often in a row is parked."""
     idle_ms: NotNegative = 10 * MINUTE_MS

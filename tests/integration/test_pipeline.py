@@ -1,6 +1,8 @@
 """The pipeline end to end: real Kafka clients, real Spark, the command line, and a broker."""
 
+import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,9 @@ from tests.integration.pipeline_commands import (
     status_of,
 )
 from tests.servers import S3Server
+from tests.spark import descendants
+
+from stratalog.pipeline.child import WORKER
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -38,7 +43,7 @@ def test_what_clients_wrote_is_converted_without_a_broker_and_read_as_before(
     plan = cluster.ask_json("pipeline", "run", "--dry-run")
     assert plan["segments"] == PARTITIONS
     assert status_of(cluster)["pending_rows"] > PARTITIONS
-    report = cluster.json("pipeline", "run", "--until-idle")
+    report = cluster.json("pipeline", "run", "--until-idle", "--gently")
     assert report["segments"] == PARTITIONS
     assert report["failed"] == {}
     assert report["bytes_read"] >= report["merged_bytes"] == plan["bytes"]
@@ -63,6 +68,7 @@ def test_a_broker_converts_by_itself_while_clients_read_and_write(tmp_path: Path
         written = produce(bootstrap)
         wait_until_converted(cluster)
         assert consume(bootstrap, len(written)) == written
+        assert priorities() == (niceness(0), {19}), "Spark steps back, its driver does not"
         written |= produce(bootstrap, "later")
         assert consume(bootstrap, len(written)) == written
         wait_until_converted(cluster)
@@ -86,6 +92,27 @@ def test_a_topic_is_paused_triggered_and_resumed(tmp_path: Path) -> None:
     cluster.ask("pipeline", "trigger", "orders")
     assert status_of(cluster)["triggered_ms"] is not None
     assert cluster.ask_json("pipeline", "run", "--dry-run", *patient)["segments"] == PARTITIONS
+
+
+def priorities() -> tuple[int, set[int]]:
+    """Of the process that drives the pipeline beside a broker of ours, and of all below it."""
+    [driver] = [pid for pid in descendants(os.getpid()) if WORKER[-1] in command_of(pid)]
+    below = set()
+    for pid in descendants(driver):
+        with suppress(ProcessLookupError):  # Workers come and go.
+            below.add(niceness(pid))
+    return niceness(driver), below
+
+
+def command_of(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
+def niceness(pid: int) -> int:
+    return os.getpriority(os.PRIO_PROCESS, pid)
 
 
 def wait_until_converted(cluster: Cluster) -> None:

@@ -5,6 +5,7 @@ It needs the control plane and the object store, and no broker.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +27,7 @@ from stratalog.cli.output import counted, note, print_json, say
 from stratalog.cli.topic import Topic, parse_pairs
 from stratalog.clock import SystemClock
 from stratalog.ids import PartitionIndex
+from stratalog.memory import collect_garbage_rarely
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
@@ -94,6 +96,14 @@ def run(
     only: Annotated[
         Only | None, typer.Option(help="Only merge into segments, or only split.")
     ] = None,
+    gently: Annotated[
+        bool,
+        typer.Option(
+            "--gently",
+            help="Let everybody else on this machine come first: Spark gets the lowest priority,"
+            " and a task reads no more than tiering.task_bytes_per_second.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done, and its cost.")
     ] = False,
@@ -125,7 +135,15 @@ def run(
         asyncio.run(_show_plan(settings, kinds, topics, json=json))
         return
     report = asyncio.run(
-        run_pipeline(settings, options, kinds, topics, until_idle=until_idle, clean=clean)
+        run_pipeline(
+            settings,
+            options,
+            kinds,
+            topics,
+            until_idle=until_idle,
+            clean=clean,
+            gently=gently,
+        )
     )
     print_report(report, json=json)
 
@@ -176,14 +194,18 @@ async def run_pipeline(
     *,
     until_idle: bool = False,
     clean: bool = True,
+    gently: bool = False,
 ) -> "Report":
     # Imported late: --help should not wait for databases and object stores.
     from stratalog.cli.pipeline_bars import Bars
     from stratalog.pipeline.open import opened_driver, workplace_of
     from stratalog.pipeline.spark_jobs import SparkJobs
 
+    collect_garbage_rarely()
     bars = Bars()
-    spark = SparkJobs(options, workplace_of(settings), clock=SystemClock(), listener=bars)
+    place = workplace_of(settings, gently=gently)
+    options = replace(options, yields=gently)
+    spark = SparkJobs(options, place, clock=SystemClock(), listener=bars)
     async with opened_control(settings) as control:
         for topic in topics or ():
             await topic_named(control, topic)

@@ -56,7 +56,7 @@ async def run_merge(
         for plan in task.segments
     ]
     merge = _Merge(segments)
-    reader = Reader(place.objects, budget, merge, memory=merge.memory)
+    reader = Reader(place.objects, budget, merge, place.pace, memory=merge.memory)
     async with asyncio.TaskGroup() as work:
         for segment in segments:
             work.create_task(merge.make(segment))

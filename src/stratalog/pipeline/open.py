@@ -29,7 +29,7 @@ class PrivateStoreError(CallError):
     """The object store cannot be shared with other processes."""
 
 
-def workplace_of(settings: Settings) -> Workplace:
+def workplace_of(settings: Settings, *, gently: bool = False) -> Workplace:
     """What executors must know, with the text of the key that they encrypt for."""
     storage, remote = settings.storage, settings.remote
     return Workplace(
@@ -39,6 +39,7 @@ def workplace_of(settings: Settings) -> Workplace:
         chunk_bytes=remote.chunk_bytes,
         compress=remote.compression,
         encryption_key=remote.encryption_key,
+        task_bytes_per_second=settings.tiering.task_bytes_per_second if gently else 0,
         object_options=dict(storage.object_options),
         public_keys_pem=_public_keys(remote),
     )

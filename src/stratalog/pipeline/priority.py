@@ -11,7 +11,6 @@ _NICENESS = 19
 """Whoever produces and consumes comes first: measured, that took a fifth off the slowest produces
 while the pipeline runs on the same machine."""
 
-_AUTOGROUP = Path("/proc/self/autogroup")
 _IOPRIO_SET = {"x86_64": 251, "aarch64": 30}
 """The number of the system call, which the C library has no name for."""
 _WHO_PROCESS = 1
@@ -19,16 +18,16 @@ _CLASS_IDLE = 3 << 13
 
 
 def step_back() -> None:
-    """For this process and those that it starts. What the system does not know is left out."""
+    """For this thread and the processes that it starts; elsewhere than on Linux, for the process.
+    What the system does not know is left out."""
     os.nice(_NICENESS)
-    _be_nice_as_session()
     _use_the_disk_last()
 
 
-def _be_nice_as_session() -> None:
+def send_back_session(leader: int) -> None:
     """Linux may share processors among sessions first, whatever their processes' niceness."""
     with suppress(OSError):
-        _AUTOGROUP.write_text(str(_NICENESS))
+        Path(f"/proc/{leader}/autogroup").write_text(str(_NICENESS))
 
 
 def _use_the_disk_last() -> None:

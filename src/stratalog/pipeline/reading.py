@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from stratalog.clock import Clock
 from stratalog.control.model import Coordinates
 from stratalog.errors import RetriableError, StaleError, StratalogError
 from stratalog.objects.memory import new_memory
@@ -39,6 +40,24 @@ class Budget:
         self._given_back.set()
 
 
+class Pace:
+    """No more than so many bytes per second; 0 is no limit. What was not used is not saved up."""
+
+    def __init__(self, bytes_per_second: int, clock: Clock) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._next_s = 0.0
+
+    async def wait_for(self, size_bytes: int) -> None:
+        """Until what came before has had its time."""
+        if self._bytes_per_second:
+            now_s = self._clock.monotonic()
+            start_s = max(now_s, self._next_s)
+            self._next_s = start_s + size_bytes / self._bytes_per_second
+            if start_s > now_s:
+                await self._clock.sleep(start_s - now_s)
+
+
 class Sink(Protocol):
     """Whoever works on the pieces. It never waits, and gets each unit's pieces in order."""
 
@@ -65,6 +84,7 @@ class Reader:
         store: ObjectStore,
         budget: Budget,
         sink: Sink,
+        pace: Pace,
         *,
         memory: Callable[[Piece], memoryview] = plain_memory,
     ) -> None:
@@ -72,6 +92,7 @@ class Reader:
         self._store = store
         self._budget = budget
         self._sink = sink
+        self._pace = pace
         self._memory = memory
         self._slots = asyncio.Semaphore(READS_UNDER_WAY)
 
@@ -83,6 +104,7 @@ class Reader:
                 await self._slots.acquire()
                 cost_bytes = visit.cost_bytes
                 await self._budget.take(cost_bytes)
+                await self._pace.wait_for(cost_bytes)
                 before = tasks.create_task(self._serve(visit, cost_bytes, before))
 
     async def _serve(

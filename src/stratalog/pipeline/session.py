@@ -32,6 +32,7 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 from stratalog.errors import RetriableError
 from stratalog.pipeline.java import find_java
 from stratalog.pipeline.jobs import ClassicJobs, ConnectJobs, Jobs
+from stratalog.pipeline.priority import send_back_session, step_back
 from stratalog.pipeline.spark_conf import (
     LOG4J,
     SMALL_JVM,
@@ -148,7 +149,7 @@ def _start_jvm(options: SparkOptions, place: Place, folder: Path) -> OpenSpark:
         log4j.write_text(LOG4J)
         settings = classic_conf(options) | jvm_conf(options, log4j)
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-        process = _launch_jvm(conf, folder)
+        process = _launch_jvm(conf, folder, yields=options.yields)
         session = _start_context(conf, process, folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -201,15 +202,21 @@ def _set_environment(variables: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _launch_jvm(conf: SparkConf, folder: Path) -> subprocess.Popen[bytes]:
+def _launch_jvm(conf: SparkConf, folder: Path, *, yields: bool) -> subprocess.Popen[bytes]:
+    """In a thread of its own, which may step back for all that comes from it."""
+    if yields:
+        step_back()
     with _log_file(folder).open("ab") as printed:
+        options = {"stdout": printed, "stderr": printed, "start_new_session": yields}
         try:
             launch = cast(Any, launch_gateway)  # Spark gives no types for it.
-            gateway = launch(conf, {"stdout": printed, "stderr": printed})
+            gateway = launch(conf, options)
         except PySparkException as error:
             raise SparkStartError(f"Spark's JVM ended at once: {_said(folder)}") from error
     SparkContext._ensure_initialized(gateway=gateway)
     process: subprocess.Popen[bytes] = gateway.proc
+    if yields:
+        send_back_session(process.pid)
     return process
 
 

@@ -83,6 +83,9 @@ class SparkOptions:
     """Packed environments for the executors: `environment.tar.gz#environment`."""
     py_files: Sequence[str] = ()
     """Python files, zips and wheels for the executors."""
+    yields: bool = False
+    """Let everybody else on this machine come before Spark. The driver does not step back: it holds
+    locks that others wait for."""
     python: str | None = None
     """The executors' Python. None: ours if local, else $PYSPARK_PYTHON, else Spark's default."""
 

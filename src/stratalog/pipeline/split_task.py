@@ -37,7 +37,7 @@ async def run_split(
 ) -> TaskDone:
     parts = sorted((_Part(plan) for plan in task.parts), key=lambda part: part.partition)
     split = _Split(parts, Budget(read_ahead_bytes))
-    await Reader(place.objects, split.budget, split).read(
+    await Reader(place.objects, split.budget, split, place.pace).read(
         plan_visits([part.plan.rows for part in parts])
     )
     return await split.write(place)

@@ -28,6 +28,8 @@ class Workplace:
     chunk_bytes: int
     compress: bool
     encryption_key: str | None
+    task_bytes_per_second: int = 0
+    """What a task reads at the most; 0 is no limit."""
     object_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     public_keys_pem: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The text of the PEM files: executors may not have them."""

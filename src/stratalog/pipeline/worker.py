@@ -21,7 +21,6 @@ from stratalog.memory import collect_garbage_rarely
 from stratalog.pipeline.child import unpack_settings
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.open import opened_driver, workplace_of
-from stratalog.pipeline.priority import step_back
 from stratalog.pipeline.spark_conf import SparkOptions
 from stratalog.pipeline.spark_jobs import SparkJobs
 from stratalog.settings import Settings
@@ -33,7 +32,6 @@ _Answer: TypeAlias = Callable[[Mapping[str, object]], None]
 
 def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s pipeline: %(message)s")
-    step_back()
     collect_garbage_rarely()
     # Whatever else prints must not come between the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
@@ -72,8 +70,10 @@ async def _listen(reader: asyncio.StreamReader, orders: "asyncio.Queue[str]") ->
 
 
 async def _work(settings: Settings, orders: "asyncio.Queue[str]", answer: _Answer) -> None:
-    options = SparkOptions(master=settings.tiering.master, app_name="stratalog pipeline")
-    spark = SparkJobs(options, workplace_of(settings), clock=SystemClock())
+    options = SparkOptions(
+        master=settings.tiering.master, app_name="stratalog pipeline", yields=True
+    )
+    spark = SparkJobs(options, workplace_of(settings, gently=True), clock=SystemClock())
     try:
         # The janitor of the broker cleans.
         async with opened_driver(settings, spark.open) as driver:

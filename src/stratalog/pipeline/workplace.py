@@ -12,6 +12,7 @@ from stratalog.ids import Entropy
 from stratalog.metrics import Metrics
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
+from stratalog.pipeline.reading import Pace
 from stratalog.pipeline.tasks import Effort, Workplace
 from stratalog.segment.errors import KeyFileError
 from stratalog.segment.key_ring import KeyRing
@@ -31,6 +32,7 @@ class OpenWorkplace:
     keys: KeyRing
     clock: Clock
     entropy: Entropy
+    pace: Pace
     metrics: tuple[Metrics, ...] = ()
 
     def effort(self, seconds: float) -> Effort:
@@ -72,6 +74,7 @@ async def opened(
             keys=_key_ring(workplace, entropy),
             clock=clock,
             entropy=entropy,
+            pace=Pace(workplace.task_bytes_per_second, clock),
             metrics=tuple(metrics),
         )
 

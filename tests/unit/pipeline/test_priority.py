@@ -7,10 +7,11 @@ import pytest
 SCRIPT = """
 import ctypes, os, platform
 from pathlib import Path
-from stratalog.pipeline.priority import step_back
+from stratalog.pipeline.priority import send_back_session, step_back
 
 os.setsid()
 step_back()
+send_back_session(os.getpid())
 number = {"x86_64": 252, "aarch64": 31}[platform.machine()]
 disk_class = ctypes.CDLL(None).syscall(number, 1, 0) >> 13
 group = Path("/proc/self/autogroup")

@@ -18,7 +18,7 @@ from stratalog.batch.header import Codec, TimestampType
 from stratalog.batch.records import Record
 from stratalog.batch.stamp import stamp, stamp_append_time
 from stratalog.block.keys import block_key
-from stratalog.clock import SystemClock
+from stratalog.clock import Clock, SystemClock
 from stratalog.control.commit import MAX_ROW_BYTES
 from stratalog.control.model import Coordinates
 from stratalog.control.pipeline_model import ClaimToken
@@ -26,6 +26,7 @@ from stratalog.ids import LeaderEpoch, ObjectId, Offset, PartitionIndex, TopicId
 from stratalog.objects.open import open_store
 from stratalog.objects.store import Buffer, ObjectStore, Range
 from stratalog.objects.wrapped import WrappedStore
+from stratalog.pipeline.reading import Pace
 from stratalog.pipeline.tasks import MergeTask, SegmentPlan, SplitPlan, SplitTask, TaskDone
 from stratalog.pipeline.workplace import OpenWorkplace
 from stratalog.segment.key_ring import KeyRing
@@ -113,16 +114,23 @@ class World:
     now_ms: int = START_MS
 
     def place(
-        self, *, encoding: Encoding | None = None, keys: KeyRing | None = None
+        self,
+        *,
+        encoding: Encoding | None = None,
+        keys: KeyRing | None = None,
+        clock: Clock | None = None,
+        task_bytes_per_second: int = 0,
     ) -> OpenWorkplace:
+        clock = clock or SystemClock()
         return OpenWorkplace(
             objects=self.store,
             segments=self.store,
             segments_prefix="segments/",
             encoding=encoding or Encoding(),
             keys=keys or KeyRing(),
-            clock=SystemClock(),
+            clock=clock,
             entropy=os.urandom,
+            pace=Pace(task_bytes_per_second, clock),
         )
 
     async def commit(self, *batches: Sent) -> str:
