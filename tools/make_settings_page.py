@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stratalog import settings
-from stratalog.settings_source import SettingField, setting_fields
+from stratalog.settings_source import SIZE_SUFFIXES, SettingField, setting_fields
 from stratalog.units import format_duration, format_size
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
@@ -42,9 +42,9 @@ window_ms = "100ms"
 ```
 
 Names that end in `_ms` take milliseconds or a duration (`250ms`, `10s`, `5m`, `1h`, `7d`); names
-that end in `_bytes` take bytes or a size (`512KiB`, `8MiB`, `1GiB`; `MB` is a million). A name that
-does not exist is an error, in the file as in the environment, and so is a value out of its range.
-An optional setting is unset by an empty text.
+that end in `_bytes` or `_bytes_per_second` take bytes or a size (`512KiB`, `8MiB`, `1GiB`; `MB` is
+a million). A name that does not exist is an error, in the file as in the environment, and so is a
+value out of its range. An optional setting is unset by an empty text.
 """
 
 
@@ -74,7 +74,7 @@ def _default(field: SettingField) -> str:
         return f"`{str(value).lower()}`"
     if isinstance(value, int) and field.name.endswith("_ms"):
         return f"`{format_duration(value)}`"
-    if isinstance(value, int) and field.name.endswith("_bytes"):
+    if isinstance(value, int) and field.name.endswith(SIZE_SUFFIXES):
         return f"`{format_size(value)}`"
     return "empty" if value == {} else f"`{value}`"
 

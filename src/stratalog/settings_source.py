@@ -23,6 +23,8 @@ FILE_NAME = "stratalog.toml"
 PREFIX = "STRATALOG_"
 FILE_VARIABLE = "STRATALOG_CONFIG"
 BOOTSTRAP_VARIABLE = "STRATALOG_BOOTSTRAP"
+SIZE_SUFFIXES = ("_bytes", "_bytes_per_second")
+"""How settings are named that take a size."""
 _OTHER_VARIABLES = frozenset({FILE_VARIABLE, BOOTSTRAP_VARIABLE})
 
 _WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
@@ -263,7 +265,7 @@ def _to_int(setting: SettingField, value: object) -> int:
     try:
         if setting.name.endswith("_ms"):
             return parse_duration_ms(value)
-        if setting.name.endswith("_bytes"):
+        if setting.name.endswith(SIZE_SUFFIXES):
             return parse_size_bytes(value)
         return int(value)
     except ValueError as error:
@@ -273,7 +275,7 @@ def _to_int(setting: SettingField, value: object) -> int:
 def _wanted(setting: SettingField) -> str:
     if setting.name.endswith("_ms"):
         return "milliseconds or a duration such as 250ms, 10s, 5m, 1h or 7d"
-    if setting.name.endswith("_bytes"):
+    if setting.name.endswith(SIZE_SUFFIXES):
         return "bytes or a size such as 512KiB, 8MiB or 1GiB"
     return "a whole number"
 

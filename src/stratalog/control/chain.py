@@ -30,6 +30,8 @@ from stratalog.errors import OutcomeUnknownError
 from stratalog.ids import Entropy, Offset, SegmentId, kafka_base64
 
 _ATTEMPTS = 10
+_LINKS_AT_ONCE = 4
+"""Producers wait for the heads that they lock."""
 
 
 class Link(NamedTuple):
@@ -53,7 +55,7 @@ class CoveredRows(NamedTuple):
 class ChainOperations(Operations):
     def __init__(self, database: Database, entropy: Entropy) -> None:
         super().__init__(database, entropy)
-        self._links = SharedWrites(database)
+        self._links = SharedWrites(database, most=_LINKS_AT_ONCE)
         self._replaced_rows = ReplacedRows(database)
 
     async def chain_segment(

@@ -4,7 +4,8 @@ A run of the pipeline finishes many segments at the same time, with a few writes
 of its own for each of them would be as many syncs of the disk, and would keep brokers waiting for
 a database that has one writer. So those that came while one was under way go together.
 
-One that is refused takes nobody with it: the others are then made one by one.
+One that is refused takes nobody with it: the others are then made one by one. So they are if nobody
+knows whether the commit was done; only what the database itself refuses is refused to all.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from stratalog.control.database import Connection, Database, Work
-from stratalog.errors import OutcomeUnknownError, RetriableError
+from stratalog.errors import RetriableError
 
 T = TypeVar("T")
 
@@ -29,8 +30,10 @@ class _Write:
 class SharedWrites:
     """Each must bear being repeated, as those of a transaction are in which one was refused."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, most: int = 16) -> None:
+        """`most` go together: the first of them holds its locks until the last one is done."""
         self._database = database
+        self._most = most
         self._waiting: list[_Write] = []
         self._writing = asyncio.Lock()
 
@@ -41,26 +44,25 @@ class SharedWrites:
         self._waiting.append(own)
         try:
             async with self._writing:
-                if not own.done:
+                while not own.done:
                     await self._write_waiting()
         finally:
-            if not own.done and own in self._waiting:
-                self._waiting.remove(own)
+            self._waiting = [write for write in self._waiting if write is not own]
         if own.error is not None:
             raise own.error
         result: T = own.result
         return result
 
     async def _write_waiting(self) -> None:
-        writes = sorted(self._waiting, key=lambda write: write.key)
+        writes = sorted(self._waiting[: self._most], key=lambda write: write.key)
 
         async def all_of_them(connection: Connection) -> list[Any]:
             return [await write.work(connection) for write in writes]
 
         try:
             results = await self._database.write(all_of_them)
-        except (RetriableError, OutcomeUnknownError) as error:
-            # The database itself: asking it again for each would only take longer.
+        except RetriableError as error:
+            # Asking again for each would only take longer.
             self._end(writes, [error] * len(writes))
         except Exception:
             for write in writes:
@@ -80,4 +82,4 @@ class SharedWrites:
     def _end(self, writes: list[_Write], errors: list[Any]) -> None:
         for write, error in zip(writes, errors, strict=True):
             write.done, write.error = True, error
-            self._waiting.remove(write)
+        self._waiting = [write for write in self._waiting if not write.done]

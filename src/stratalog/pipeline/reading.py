@@ -104,8 +104,11 @@ class Reader:
                 await self._slots.acquire()
                 cost_bytes = visit.cost_bytes
                 await self._budget.take(cost_bytes)
-                await self._pace.wait_for(cost_bytes)
+                await self._pace.wait_for(self._wanted_bytes(visit))
                 before = tasks.create_task(self._serve(visit, cost_bytes, before))
+
+    def _wanted_bytes(self, visit: Visit) -> int:
+        return sum(piece.row.byte_size for piece in visit.pieces if self._sink.wants(piece))
 
     async def _serve(
         self, visit: Visit, cost_bytes: int, before: asyncio.Task[None] | None

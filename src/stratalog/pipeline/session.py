@@ -149,7 +149,9 @@ def _start_jvm(options: SparkOptions, place: Place, folder: Path) -> OpenSpark:
         log4j.write_text(LOG4J)
         settings = classic_conf(options) | jvm_conf(options, log4j)
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-        process = _launch_jvm(conf, folder, yields=options.yields)
+        # In a thread that ends with it: whoever comes from one that stepped back does, too.
+        with ThreadPoolExecutor(1) as thread:
+            process = thread.submit(_launch_jvm, conf, folder, yields=options.yields).result()
         session = _start_context(conf, process, folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -203,7 +205,6 @@ def _set_environment(variables: Mapping[str, str | None]) -> None:
 
 
 def _launch_jvm(conf: SparkConf, folder: Path, *, yields: bool) -> subprocess.Popen[bytes]:
-    """In a thread of its own, which may step back for all that comes from it."""
     if yields:
         step_back()
     with _log_file(folder).open("ab") as printed:

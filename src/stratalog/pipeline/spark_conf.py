@@ -84,8 +84,8 @@ class SparkOptions:
     py_files: Sequence[str] = ()
     """Python files, zips and wheels for the executors."""
     yields: bool = False
-    """Let everybody else on this machine come before Spark. The driver does not step back: it holds
-    locks that others wait for."""
+    """Let everybody else on this machine come before a Spark that starts here. The driver does not
+    step back: it holds locks that others wait for."""
     python: str | None = None
     """The executors' Python. None: ours if local, else $PYSPARK_PYTHON, else Spark's default."""
 

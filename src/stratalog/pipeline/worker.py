@@ -21,7 +21,7 @@ from stratalog.memory import collect_garbage_rarely
 from stratalog.pipeline.child import unpack_settings
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.open import opened_driver, workplace_of
-from stratalog.pipeline.spark_conf import SparkOptions
+from stratalog.pipeline.spark_conf import Place, SparkOptions, place_of
 from stratalog.pipeline.spark_jobs import SparkJobs
 from stratalog.settings import Settings
 
@@ -70,10 +70,12 @@ async def _listen(reader: asyncio.StreamReader, orders: "asyncio.Queue[str]") ->
 
 
 async def _work(settings: Settings, orders: "asyncio.Queue[str]", answer: _Answer) -> None:
+    # On a cluster, nobody is in the broker's way.
+    gently = place_of(settings.tiering.master) is Place.LOCAL
     options = SparkOptions(
-        master=settings.tiering.master, app_name="stratalog pipeline", yields=True
+        master=settings.tiering.master, app_name="stratalog pipeline", yields=gently
     )
-    spark = SparkJobs(options, workplace_of(settings, gently=True), clock=SystemClock())
+    spark = SparkJobs(options, workplace_of(settings, gently=gently), clock=SystemClock())
     try:
         # The janitor of the broker cleans.
         async with opened_driver(settings, spark.open) as driver:

@@ -23,6 +23,7 @@ from stratalog.segment.offload import offload
 from stratalog.segment.opened import OpenSegment
 
 AHEAD_BYTES = 32 * 1024 * 1024
+"""From files. From elsewhere twice as much, because an answer takes its time."""
 _LOOK_AHEAD = 8
 """Segments that are opened, and whose indexes are read, before their turn."""
 
@@ -92,9 +93,10 @@ def fetched(split: ScanSplit, place: OpenPlace) -> Generator[tuple[Part, Fetched
     groups = _grouped(_parts(split, place))
     waiting: deque[tuple[Sequence[Part], Future[list[Fetched]]]] = deque()
     held_bytes = 0
+    ahead_bytes = AHEAD_BYTES if reads_files(place.objects) else 2 * AHEAD_BYTES
     try:
         while True:
-            while held_bytes < AHEAD_BYTES and (more := next(groups, None)):
+            while held_bytes < ahead_bytes and (more := next(groups, None)):
                 waiting.append((more, place.background.submit(_fetch(more, place))))
                 held_bytes += _size_bytes(more)
             if not waiting:

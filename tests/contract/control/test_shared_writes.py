@@ -100,10 +100,10 @@ async def end(counted: Counted, tasks: "list[asyncio.Task[int]]") -> list[int | 
 
 
 async def test_those_that_come_meanwhile_go_together(counted: Counted) -> None:
-    works = [(mark, put(mark)) for mark in range(20)]
+    works = [(mark, put(mark)) for mark in range(10)]
     tasks = await begin(counted, SharedWrites(counted), *works)
-    assert await end(counted, tasks) == [*range(20)]
-    assert await marks(counted) == [*range(20)]
+    assert await end(counted, tasks) == [*range(10)]
+    assert await marks(counted) == [*range(10)]
     assert counted.writes == 2
 
 
@@ -129,11 +129,23 @@ async def test_one_that_is_refused_takes_nobody_with_it(counted: Counted) -> Non
     assert await marks(counted) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("error", [ControlUnavailableError("down"), CommitInDoubtError("lost")])
-async def test_what_befalls_the_database_befalls_all_of_them_once(
-    counted: Counted, error: Exception
-) -> None:
-    shared = SharedWrites(counted)
+async def test_of_a_commit_in_doubt_all_are_made_again(counted: Counted) -> None:
+    counted.errors[2] = CommitInDoubtError("lost")
+    works = [(mark, put(mark)) for mark in range(4)]
+    tasks = await begin(counted, SharedWrites(counted), *works)
+    assert await end(counted, tasks) == [0, 1, 2, 3]
+    assert counted.writes == 5
+
+
+async def test_no_more_go_together_than_may(counted: Counted) -> None:
+    works = [(mark, put(mark)) for mark in range(11)]
+    tasks = await begin(counted, SharedWrites(counted, most=4), *works)
+    assert await end(counted, tasks) == [*range(11)]
+    assert counted.writes == 4
+
+
+async def test_what_befalls_the_database_befalls_all_of_them_once(counted: Counted) -> None:
+    shared, error = SharedWrites(counted), ControlUnavailableError("down")
     counted.errors[2] = error
     works = [(mark, put(mark)) for mark in range(4)]
     assert await end(counted, await begin(counted, shared, *works)) == [0, error, error, error]
@@ -153,6 +165,22 @@ async def test_those_behind_one_that_was_cancelled_are_made_all_the_same(counted
     assert await marks(counted) == [1, 3]
 
 
+async def test_one_that_is_cancelled_while_it_is_written_harms_nobody(counted: Counted) -> None:
+    works = [(mark, put(mark)) for mark in range(4)]
+    first, *others = await begin(counted, SharedWrites(counted), *works)
+    counted.may_end.set()
+    await first
+    counted.may_end.clear()
+    counted.began.clear()
+    await counted.began.wait()
+    others[1].cancel()
+    answers = await end(counted, others)
+    assert [answers[0], answers[2]] == [1, 3]
+    assert isinstance(answers[1], asyncio.CancelledError)
+    assert await marks(counted) == [0, 1, 2, 3], "it was under way"
+    assert counted.writes == 2
+
+
 async def test_segments_that_come_together_are_refused_one_by_one(
     plane: ControlPlane, topic: Topic
 ) -> None:
@@ -161,6 +189,12 @@ async def test_segments_that_come_together_are_refused_one_by_one(
     added = [segment(key, 0, 4) for key in keys]
     await asyncio.gather(*(plane.add_segment(each) for each in added))
     await plane.delete_segments([added[1].segment_id])
+    # The first goes alone, the others together.
+    again = [added[0], added[1], added[2], added[0]]
+    answers = await asyncio.gather(
+        *(plane.add_segment(each) for each in again), return_exceptions=True
+    )
+    assert [answer is None for answer in answers] == [True, False, True, True]
     finished = await asyncio.gather(
         *(plane.finish_segment(each.segment_id, UPLOADED) for each in added),
         return_exceptions=True,
