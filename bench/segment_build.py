@@ -6,7 +6,7 @@ A block in a folder store is read by ranges, its batches pass through the builde
 checked, offsets and epochs are stamped, indexes are made), and the segment is streamed back into
 the store, which syncs it. `cp` of the same file into the same folder takes turns with that, once
 followed by `sync` of the copy, which then is as durable as a segment, and once as it is. At least
-0.5 of the speed of the durable copy is asked for. What reading and building take by themselves,
+0.5 of the speed of plain `cp` is asked for. What reading and building take by themselves,
 with nothing written, is a fourth figure, and what the disk takes with one write at a time
 (`dd oflag=direct`, synced) a fifth.
 The source is in the page cache for all of them, and every target is a new file. `cp` comes after
@@ -183,7 +183,7 @@ def report(source: Source, turns: dict[str, list[Turn]]) -> None:
     medians = {name: median_of(each) for name, each in turns.items()}
     for name, median in medians.items():
         ratio = medians["build"].mb_per_second / median.mb_per_second
-        floor = f" (at least {FLOOR})" if name == "cp, sync" else ""
+        floor = f" (at least {FLOOR})" if name == "cp" else ""
         print(f"  {told(name, median)}   build is {ratio:5.2f} of its speed{floor}")
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"  most memory that the process ever had: {peak_mib:.0f} MiB", flush=True)
