@@ -236,7 +236,10 @@ async def test_what_is_not_there_is_not_found(store: ObjectStore) -> None:
     assert await keys(store) == ["folder/x"]
 
 
-async def test_ranges_come_back_in_the_order_they_were_asked_for(store: ObjectStore) -> None:
+@pytest.mark.parametrize("mapped", [False, True], ids=["read", "mapped"])
+async def test_ranges_come_back_in_the_order_they_were_asked_for(
+    store: ObjectStore, mapped: bool
+) -> None:
     data = os.urandom(3 * MIB)
     await store.put("x", [data])
     wanted = [
@@ -248,9 +251,26 @@ async def test_ranges_come_back_in_the_order_they_were_asked_for(store: ObjectSt
         Range(3 * MIB - 1, 3 * MIB),
         Range(0, 3 * MIB),
     ]
-    answers = await store.get_ranges("x", wanted)
+    answers = await store.get_ranges("x", wanted, mapped=mapped)
     assert [bytes(answer) for answer in answers] == [data[r.start : r.end] for r in wanted]
-    assert await store.get_ranges("x", []) == []
+    assert await store.get_ranges("x", [], mapped=mapped) == []
+    with pytest.raises(ShortReadError, match="'x'"):
+        await store.get_ranges("x", [Range(MIB, 3 * MIB + 1)], mapped=mapped)
+    with pytest.raises(ObjectNotFoundError):
+        await store.get_ranges("y", [Range(0, 1)], mapped=mapped)
+
+
+async def test_what_was_mapped_stays_as_it_was(store: ObjectStore) -> None:
+    """Whatever becomes of the object: a scan may still be looking at it."""
+    data = os.urandom(MIB)
+    await store.put("x", [data])
+    [replaced] = await store.get_ranges("x", [Range(1, MIB)], mapped=True)
+    await store.put("x", [os.urandom(10)])
+    assert bytes(replaced) == data[1:]
+    await store.put("x", [data])
+    [deleted] = await store.get_ranges("x", [Range(1, MIB)], mapped=True)
+    await store.delete(["x"])
+    assert bytes(deleted) == data[1:]
 
 
 async def test_ranges_are_read_into_the_memory_that_is_given(store: ObjectStore) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
+from stratalog.batch import compiled_crc
 from stratalog.batch.column_buffers import (
     BytesColumn,
     Column,
@@ -117,6 +118,9 @@ def _inclusive(first: int | None, end: int | None) -> tuple[int, int]:
 
 
 def _crcs_hold(data: BytesLike, frames: Any) -> bool:
+    if compiled_crc.IS_FAST:
+        right = compiled_crc.count_right(pa.py_buffer(data).address, frames)
+        return bool(right == len(frames))
     view = memoryview(data)
     bounds = zip(frames["start"].tolist(), frames["end"].tolist(), strict=True)
     crcs = [crc32c(view[start + CRC_START : end]) for start, end in bounds]

@@ -132,10 +132,15 @@ class FaultyStore(WrappedStore):
         return StoredObject(info=stored.info, data=_spoil(stored.data, fault, key))
 
     async def get_ranges(
-        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+        self,
+        key: str,
+        ranges: Sequence[Range],
+        *,
+        into: Sequence[memoryview] | None = None,
+        mapped: bool = False,
     ) -> list[Buffer]:
         fault = await self._before("get_ranges", key)
-        answers = await self._inner.get_ranges(key, ranges, into=into)
+        answers = await self._inner.get_ranges(key, ranges, into=into, mapped=mapped)
         _after(fault, "get_ranges", key)
         return [*answers[:-1], _spoil(answers[-1], fault, key)] if answers else answers
 

@@ -113,22 +113,37 @@ class FolderStore:
         return await self._run("head", key, self._files.head, key)
 
     async def get_ranges(
-        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+        self,
+        key: str,
+        ranges: Sequence[Range],
+        *,
+        into: Sequence[memoryview] | None = None,
+        mapped: bool = False,
     ) -> list[Buffer]:
         check_key(key)
+        if mapped:
+            return await self._map(key, ranges)
         if into is None:
             return await self._run("get", key, self._files.get_ranges, key, ranges)
         if not await self._read_cached_into(key, ranges, into):
             await self._run("get", key, self._files.read_into, key, ranges, into)
         return [*into]
 
+    async def _map(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+        """Without a thread: to change to one and back takes longer than to map what is in memory.
+
+        Only jobs ask for it, and nobody waits for their loop. It goes on with what is mapped
+        already while the disk is read: the jobs look at that in threads of their own.
+        """
+        with explained("get", key):
+            answers = self._files.map_ranges(key, ranges)
+        await asyncio.sleep(0)
+        return answers
+
     async def _read_cached_into(
         self, key: str, ranges: Sequence[Range], into: Sequence[memoryview]
     ) -> bool:
-        """Without a thread: to change to one and back takes longer than to copy what is in memory.
-
-        For those who bring their own memory, because they are jobs: nobody waits for their loop.
-        """
+        """Without a thread, for the same reason, for jobs that bring their own memory."""
         with explained("get", key):
             found = self._files.read_cached_into(key, ranges, into)
         await asyncio.sleep(0)

@@ -38,6 +38,7 @@ from stratalog.objects.durable import (
     write_parts,
 )
 from stratalog.objects.keys import RESERVED_PART, BadKeyError, KeyConflictError
+from stratalog.objects.mapped import map_bytes
 from stratalog.objects.ranges import (
     FOLDER_GAP_BYTES,
     check_length,
@@ -67,6 +68,7 @@ from stratalog.objects.walk import walk
 from stratalog.objects.write_id import WRITE_ID, without_write_id
 
 Writer = Callable[[int], None]
+Getter = Callable[[int, int, int], Buffer]
 
 LEFTOVER_AGE_MS = 60 * 60 * 1000
 PLACE_ATTEMPTS = 100
@@ -249,10 +251,17 @@ class FolderFiles:
             return info
 
     def get_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+        return self._get_ranges(key, ranges, read_exactly)
+
+    def map_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+        """The same without a copy, for those who only look at it."""
+        return self._get_ranges(key, ranges, _map_or_read)
+
+    def _get_ranges(self, key: str, ranges: Sequence[Range], get: Getter) -> list[Buffer]:
         plan = plan_reads(ranges, FOLDER_GAP_BYTES)
         with self._opened_file(key) as descriptor:
             answers = [
-                read_exactly(descriptor, request.start, request.end - request.start)
+                get(descriptor, request.start, request.end - request.start)
                 for request in plan.requests
             ]
         return cut_answers(key, ranges, plan, answers)
@@ -376,6 +385,10 @@ def _explain(error: OSError, what: str) -> StratalogError:
             return BadKeyError(what)
         case _:
             return StoreUnavailableError(what)
+
+
+def _map_or_read(descriptor: int, start: int, length: int) -> Buffer:
+    return map_bytes(descriptor, start, length) or read_exactly(descriptor, start, length)
 
 
 def _write_object(descriptor: int, parts: Sequence[Buffer]) -> None:

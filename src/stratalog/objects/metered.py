@@ -87,9 +87,14 @@ class MeteredStore(WrappedStore):
         return stored
 
     async def get_ranges(
-        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+        self,
+        key: str,
+        ranges: Sequence[Range],
+        *,
+        into: Sequence[memoryview] | None = None,
+        mapped: bool = False,
     ) -> list[Buffer]:
-        answers = await super().get_ranges(key, ranges, into=into)
+        answers = await super().get_ranges(key, ranges, into=into, mapped=mapped)
         self._bytes.labels("get_ranges").inc(sum(len(answer) for answer in answers))
         return answers
 

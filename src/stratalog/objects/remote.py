@@ -168,7 +168,12 @@ class RemoteStore:
             return await obstore.get_async(self._client, key, options={"head": head})
 
     async def get_ranges(
-        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+        self,
+        key: str,
+        ranges: Sequence[Range],
+        *,
+        into: Sequence[memoryview] | None = None,
+        mapped: bool = False,  # noqa: ARG002
     ) -> list[Buffer]:
         check_key(key)
         plan = plan_reads(ranges, REMOTE_GAP_BYTES)

@@ -56,10 +56,17 @@ class WrappedStore:
         return await self._around("head", key, lambda: self._inner.head(key))
 
     async def get_ranges(
-        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+        self,
+        key: str,
+        ranges: Sequence[Range],
+        *,
+        into: Sequence[memoryview] | None = None,
+        mapped: bool = False,
     ) -> list[Buffer]:
         return await self._around(
-            "get_ranges", key, lambda: self._inner.get_ranges(key, ranges, into=into)
+            "get_ranges",
+            key,
+            lambda: self._inner.get_ranges(key, ranges, into=into, mapped=mapped),
         )
 
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:

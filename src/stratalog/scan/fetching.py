@@ -10,20 +10,24 @@ from collections import defaultdict, deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
 from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore, Range
 from stratalog.scan.errors import SnapshotGoneError
 from stratalog.scan.model import RowPiece, ScanSplit, SegmentPiece, Stretch
-from stratalog.scan.opened_place import FETCH_BYTES, ROOM_BYTES, OpenPlace, reads_files
+from stratalog.scan.opened_place import (
+    FETCH_BYTES,
+    MAPPED_FETCH_BYTES,
+    OpenPlace,
+    reads_files,
+)
 from stratalog.segment.chunks import chunks_between
 from stratalog.segment.keys import LOG_SUFFIX
 from stratalog.segment.offload import offload
 from stratalog.segment.opened import OpenSegment
 
-AHEAD_BYTES = 32 * 1024 * 1024
-"""From files. From elsewhere twice as much, because an answer takes its time."""
+AHEAD_BYTES = 16 * 1024 * 1024
+"""From files. From elsewhere four times as much, because an answer takes its time."""
 _LOOK_AHEAD = 8
 """Segments that are opened, and whose indexes are read, before their turn."""
 
@@ -65,64 +69,48 @@ class Part(NamedTuple):
     run: _ChunkRun | None = None
 
     @property
-    def size_bytes(self) -> int:
-        return self.stored.end - self.stored.start
+    def cost_bytes(self) -> int:
+        """Of memory. What is mapped takes none, but should not be read too far ahead either."""
+        size_bytes = self.stored.end - self.stored.start
+        is_mapped = self.run is None and reads_files(self.store)
+        return size_bytes * FETCH_BYTES // MAPPED_FETCH_BYTES if is_mapped else size_bytes
 
 
-class Fetched(NamedTuple):
-    """The bytes of a part, behind room for the beginning of a batch that they are the end of."""
-
-    memory: memoryview
-    start: int = 0
-
-    @property
-    def data(self) -> memoryview:
-        return self.memory[self.start :]
-
-    def behind(self, rest: memoryview) -> memoryview | None:
-        """The bytes, with these put before them; None if there is no room."""
-        start = self.start - len(rest)
-        if start < 0:
-            return None
-        self.memory[start : self.start] = rest
-        return self.memory[start:]
-
-
-def fetched(split: ScanSplit, place: OpenPlace) -> Generator[tuple[Part, Fetched]]:
+def fetched(split: ScanSplit, place: OpenPlace) -> Generator[tuple[Part, memoryview]]:
     """The parts of all pieces, in order. Whatever is under way is given up when this is closed."""
     groups = _grouped(_parts(split, place))
-    waiting: deque[tuple[Sequence[Part], Future[list[Fetched]]]] = deque()
+    waiting: deque[tuple[Sequence[Part], Future[list[memoryview]]]] = deque()
     held_bytes = 0
-    ahead_bytes = AHEAD_BYTES if reads_files(place.objects) else 2 * AHEAD_BYTES
+    ahead_bytes = AHEAD_BYTES if reads_files(place.objects) else 4 * AHEAD_BYTES
     try:
         while True:
             while held_bytes < ahead_bytes and (more := next(groups, None)):
                 waiting.append((more, place.background.submit(_fetch(more, place))))
-                held_bytes += _size_bytes(more)
+                held_bytes += _cost_bytes(more)
             if not waiting:
                 return
             group, future = waiting.popleft()
             yield from zip(group, future.result(), strict=True)
-            held_bytes -= _size_bytes(group)
+            held_bytes -= _cost_bytes(group)
     finally:
         for _, future in waiting:
             future.cancel()
         groups.close()
 
 
-def _size_bytes(group: Sequence[Part]) -> int:
-    return sum(part.size_bytes for part in group)
+def _cost_bytes(group: Sequence[Part]) -> int:
+    return sum(part.cost_bytes for part in group)
 
 
 def _grouped(parts: Iterator[Part]) -> Generator[list[Part]]:
     group: list[Part] = []
-    size_bytes = 0
+    cost_bytes = 0
     for part in parts:
-        if group and size_bytes + part.size_bytes > FETCH_BYTES:
+        if group and cost_bytes + part.cost_bytes > FETCH_BYTES:
             yield group
-            group, size_bytes = [], 0
+            group, cost_bytes = [], 0
         group.append(part)
-        size_bytes += part.size_bytes
+        cost_bytes += part.cost_bytes
     if group:
         yield group
 
@@ -174,11 +162,12 @@ async def _open(piece: SegmentPiece, place: OpenPlace) -> tuple[OpenSegment, int
     return log, start, index.entry_from(piece.end, size_bytes)
 
 
-def _ranges(start: int, end: int) -> Iterator[Range]:
-    """As many as there are whole `FETCH_BYTES`, the same for all: a small rest costs a request, and
+def _ranges(store: ObjectStore, start: int, end: int) -> Iterator[Range]:
+    """As many as there are whole fetches, the same for all: a small rest costs a request, and
     everything that is done once for each."""
+    fetch_bytes = MAPPED_FETCH_BYTES if reads_files(store) else FETCH_BYTES
     if start < end:
-        step = -(-(end - start) // max(1, (end - start) // FETCH_BYTES))
+        step = -(-(end - start) // max(1, (end - start) // fetch_bytes))
         for position in range(start, end, step):
             yield Range(position, min(position + step, end))
 
@@ -187,14 +176,14 @@ def _row_parts(source: Source, place: OpenPlace) -> Iterator[Part]:
     piece = source.piece
     assert isinstance(piece, RowPiece)
     end = piece.byte_offset + piece.byte_size
-    for stored in _ranges(piece.byte_offset, end):
+    for stored in _ranges(place.objects, piece.byte_offset, end):
         is_last = stored.end == end
         yield Part(source, place.objects, piece.object_key, stored, stored.start, is_last)
 
 
 def _log_parts(source: Source, log: OpenSegment, start: int, end: int) -> Iterator[Part]:
     if log.is_plain:
-        for stored in _ranges(start, end):
+        for stored in _ranges(log.store, start, end):
             yield Part(source, log.store, log.log_key, stored, stored.start, stored.end == end)
         return
     chunks = chunks_between(log.chunks, start, end)
@@ -208,47 +197,29 @@ def _log_parts(source: Source, log: OpenSegment, start: int, end: int) -> Iterat
         yield Part(source, log.store, log.log_key, stored, wanted.start, is_last, wanted)
 
 
-async def _fetch(group: Sequence[Part], place: OpenPlace) -> list[Fetched]:
+async def _fetch(group: Sequence[Part], place: OpenPlace) -> list[memoryview]:
     """The bytes of each part. Those in one object are asked for together."""
     by_object: dict[tuple[int, str], list[int]] = defaultdict(list)
     for number, part in enumerate(group):
         by_object[id(part.store), part.key].append(number)
-    memory = _memory(group, place)
-    answers = list(memory)
+    answers = [memoryview(b"")] * len(group)
 
     async def read(numbers: Sequence[int]) -> None:
         first = group[numbers[0]]
         async with place.requests:
             ranges = [group[number].stored for number in numbers]
-            own = reads_files(first.store)
-            into = [memory[number].data for number in numbers] if own else None
-            buffers = await _get_ranges(first.store, first.key, ranges, into)
+            buffers = await _get_ranges(first.store, first.key, ranges)
         for number, buffer in zip(numbers, buffers, strict=True):
             run = group[number].run
-            if run is not None:
-                answers[number] = Fetched(memoryview(await _decoded(run, buffer)))
-            elif not own:
-                answers[number] = Fetched(memoryview(buffer))
+            answers[number] = memoryview(buffer if run is None else await _decoded(run, buffer))
 
     await asyncio.gather(*map(read, by_object.values()))
     return answers
 
 
-def _memory(group: Sequence[Part], place: OpenPlace) -> list[Fetched]:
-    """Where the bytes of each part go, if they come from files. Parts that end what began in an
-    earlier one come first in their group."""
-    position = group[0].stored.start
-    memory = place.slabs.take(_size_bytes(group), position, room_bytes=ROOM_BYTES)
-    ends = list(accumulate((part.size_bytes for part in group), initial=ROOM_BYTES))
-    first = Fetched(memory[: ends[1]], ROOM_BYTES)
-    return [first, *(Fetched(memory[start:end]) for start, end in pairwise(ends[1:]))]
-
-
-async def _get_ranges(
-    store: ObjectStore, key: str, ranges: Sequence[Range], into: Sequence[memoryview] | None
-) -> list[Buffer]:
+async def _get_ranges(store: ObjectStore, key: str, ranges: Sequence[Range]) -> list[Buffer]:
     try:
-        return await store.get_ranges(key, ranges, into=into)
+        return await store.get_ranges(key, ranges, mapped=True)
     except ObjectNotFoundError as error:
         raise _gone(key) from error
 

@@ -12,7 +12,6 @@ from stratalog.objects.store import ObjectStore
 from stratalog.scan.background import Background, shared_background
 from stratalog.scan.model import ScanPlace
 from stratalog.scan.place import key_ring
-from stratalog.scan.slabs import Slabs
 from stratalog.segment.index_bytes import IndexBytes
 from stratalog.segment.open_segments import OpenSegments
 from stratalog.segment.opened import PLAIN_CHUNK_BYTES
@@ -20,14 +19,13 @@ from stratalog.segment.read_metrics import ReadMetrics
 from stratalog.segment.stores import SegmentStores
 
 FETCH_BYTES = 8 * 1024 * 1024
-"""What is asked for at once, or up to twice as much: large enough to cost little per byte (half of
-it took a tenth more of processor time), small enough for several to be on their way."""
-ROOM_BYTES = 256 * 1024
-"""For a batch that begins in one fetch and ends in the next. Larger ones are put together."""
+"""What is asked for at once, or up to twice as much: large enough to cost little per byte, small
+enough for several to be on their way."""
+MAPPED_FETCH_BYTES = 64 * 1024 * 1024
+"""The same of files whose bytes are not copied. Usually that is a whole piece, so that no batch is
+torn."""
 REQUESTS_AT_ONCE = 16
 """Of all splits of a process. One connection to S3 carries some 50 to 100 MB/s."""
-_MOST_SLABS = 8
-"""Twice what one split has on its way: the rest is being decoded, by some threads."""
 _OPEN_BYTES = 8 * 1024 * 1024
 _INDEX_BYTES = 64 * 1024 * 1024
 """An index of a segment of 1 GiB has 2 MB, and every split of it wants the same one."""
@@ -43,7 +41,6 @@ class OpenPlace:
     ) -> None:
         self.background = background
         self.requests = asyncio.Semaphore(REQUESTS_AT_ONCE)
-        self.slabs = Slabs(slab_bytes=ROOM_BYTES + 2 * FETCH_BYTES, most_slabs=_MOST_SLABS)
         clock = SystemClock()
         self.objects = _open(place.objects_url, place, clock, metrics)
         segments = self.objects
@@ -74,8 +71,7 @@ _places: dict[_Key, OpenPlace] = {}
 
 
 def reads_files(store: ObjectStore) -> bool:
-    """Whether it reads right into the memory that it is given. Clients of servers have their own,
-    from which they would have to copy."""
+    """Whether its bytes are on this machine."""
     return store.url.startswith("file:")
 
 

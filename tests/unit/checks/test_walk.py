@@ -66,10 +66,15 @@ class Recording:
         self.sizes: list[int] = []
 
     async def get_ranges(
-        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+        self,
+        key: str,
+        ranges: Sequence[Range],
+        *,
+        into: Sequence[memoryview] | None = None,
+        mapped: bool = False,
     ) -> list[Buffer]:
         self.sizes += [each.end - each.start for each in ranges]
-        return await self._target.get_ranges(key, ranges, into=into)
+        return await self._target.get_ranges(key, ranges, into=into, mapped=mapped)
 
 
 async def test_a_long_batch_widens_the_window_for_itself_alone(store: ObjectStore) -> None:

@@ -330,9 +330,17 @@ class HoldingStore(WatchedStore):
         self.most_live_bytes = 0
 
     async def get_ranges(
-        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+        self,
+        key: str,
+        ranges: Sequence[Range],
+        *,
+        into: Sequence[memoryview] | None = None,
+        mapped: bool = False,
     ) -> list[Buffer]:
-        buffers = [_Tracked(each) for each in await super().get_ranges(key, ranges, into=into)]
+        buffers = [
+            _Tracked(each)
+            for each in await super().get_ranges(key, ranges, into=into, mapped=mapped)
+        ]
         self._handed_out += map(ref, buffers)
         self.most_live_bytes = max(self.most_live_bytes, self.live_bytes)
         if self.live_bytes > 80_000:

@@ -81,10 +81,15 @@ class WatchedStore(WrappedStore):
         """By a part of the key. Writes fail in mid-stream."""
 
     async def get_ranges(
-        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+        self,
+        key: str,
+        ranges: Sequence[Range],
+        *,
+        into: Sequence[memoryview] | None = None,
+        mapped: bool = False,
     ) -> list[Buffer]:
         self.reads.append((key, [*ranges]))
-        return await super().get_ranges(key, ranges, into=into)
+        return await super().get_ranges(key, ranges, into=into, mapped=mapped)
 
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
         failure = self._failure(key)

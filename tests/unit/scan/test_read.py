@@ -37,6 +37,7 @@ async def one_split(rig: ScanRig, **request: Any) -> ScanSplit:
 @pytest.fixture
 def small_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "FETCH_BYTES", 100)
+    monkeypatch.setattr(fetching, "MAPPED_FETCH_BYTES", 100)
     monkeypatch.setattr(fetching, "AHEAD_BYTES", 350)
 
 
@@ -74,7 +75,7 @@ async def test_no_more_is_fetched_ahead_than_allowed(
     parts = fetching.fetched(split, opened)
     taken = 0
     for part, _ in parts:
-        taken += part.size_bytes
+        taken += part.cost_bytes
         assert asked <= taken + 350
     assert asked == taken == split.size_bytes
 

@@ -244,12 +244,17 @@ class SlowStore(WrappedStore):
         self.requests = 0
 
     async def get_ranges(
-        self, key: str, ranges: Sequence[Range], *, into: Sequence[memoryview] | None = None
+        self,
+        key: str,
+        ranges: Sequence[Range],
+        *,
+        into: Sequence[memoryview] | None = None,
+        mapped: bool = False,
     ) -> list[Buffer]:
         self.requests += 1
         self.asked.set()
         await self.go.wait()
-        return await super().get_ranges(key, ranges, into=into)
+        return await super().get_ranges(key, ranges, into=into, mapped=mapped)
 
 
 def slow_reader(shelf: Shelf) -> tuple[SlowStore, SegmentReader]:

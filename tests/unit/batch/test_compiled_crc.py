@@ -1,0 +1,66 @@
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stratalog.batch import compiled_crc
+from stratalog.batch.build import build_batch
+from stratalog.batch.column_layout import FRAME
+from stratalog.batch.columns import BatchRun, RecordColumn, RecordFilter, decode_run
+from stratalog.batch.errors import CrcMismatchError
+from stratalog.batch.header import CRC_START
+from stratalog.batch.records import Record
+
+pytestmark = pytest.mark.skipif(
+    not compiled_crc.IS_FAST, reason="the processor has no instruction for CRC-32C"
+)
+
+BATCHES = st.lists(st.binary(min_size=CRC_START, max_size=120), max_size=10)
+
+
+def frames_of(batches: list[bytes]) -> Any:
+    frames = np.zeros(len(batches), FRAME)
+    frames["end"] = np.cumsum([len(batch) for batch in batches])
+    frames["start"][1:] = frames["end"][:-1]
+    frames["crc"] = [crc32c(batch[CRC_START:]) for batch in batches]
+    return frames
+
+
+def count_right(batches: list[bytes], frames: Any) -> int:
+    return int(compiled_crc.count_right(pa.py_buffer(b"".join(batches)).address, frames))
+
+
+@given(BATCHES)
+def test_it_finds_the_crcs_that_the_library_does(batches: list[bytes]) -> None:
+    assert count_right(batches, frames_of(batches)) == len(batches)
+
+
+@given(BATCHES.filter(bool), st.data())
+def test_no_wrong_bit_is_overlooked(batches: list[bytes], data: st.DataObject) -> None:
+    frames = frames_of(batches)
+    number = data.draw(st.integers(0, len(batches) - 1))
+    if len(batches[number]) == CRC_START:
+        frames["crc"][number] ^= 1 << data.draw(st.integers(0, 31))
+    else:
+        damaged = bytearray(batches[number])
+        at = data.draw(st.integers(CRC_START, len(damaged) - 1))
+        damaged[at] ^= 1 << data.draw(st.integers(0, 7))
+        batches = [*batches[:number], bytes(damaged), *batches[number + 1 :]]
+    assert number - 2 <= count_right(batches, frames) <= number
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_other_processors_leave_it_to_the_library(
+    monkeypatch: pytest.MonkeyPatch, is_fast: bool
+) -> None:
+    monkeypatch.setattr(compiled_crc, "IS_FAST", is_fast)
+    data = bytearray(build_batch([Record(0, 1, None, b"value")]) * 4)
+    run, keep = BatchRun(0, stamped=False), RecordFilter(first_offset=0, end_offset=9)
+    assert decode_run(data, run, [RecordColumn.OFFSET], keep).columns.num_rows == 4
+    data[-1] ^= 1
+    with pytest.raises(CrcMismatchError):
+        decode_run(data, run, [RecordColumn.OFFSET], keep)
