@@ -3,17 +3,21 @@
 Run: python -m bench.scan [--records 4000000] [--value-bytes 100] [--rounds 3]
 
 Topics of random values lie in a folder, in segments and in blocks, their times spread over a
-hundred days. Measured are, as the best of rounds in which the sides take turns:
+hundred days. Measured are, as the best of rounds:
 
 - all columns with `stratalog.read`, against pyarrow reading the same columns from Parquet as it
   writes it by default, in batches or as a table, whichever is faster: at least 0.5 of its speed;
 - the offsets alone against all columns: at least three times as fast. That holds for batches that
-  are compressed (lz4, of hex digits). Where nothing is, about twice is measured: all bytes are
-  fetched, and their CRCs checked, either way;
+  are compressed (lz4, of hex digits), and through Spark (`bench.spark_scan`). Where nothing is
+  compressed, all columns come nearly as fast as memory can be copied, and the bytes of both are
+  mapped and their CRCs checked: two to three times is what is left;
 - one day of the hundred, by its times: the bytes that planning and reading get from the store,
   indexes included, against those of the day's batches: at most 1.1;
 - two processes on one partition that holds all, against the same records spread over sixteen: at
   most 1.2 times as long.
+
+What reads the same files takes turns, and comes before all that reads others: a topic of 10 GB is
+in memory then, four of them would not be. The first round, which brings them there, does not count.
 """
 
 import argparse
@@ -55,6 +59,8 @@ TOPICS = ("segments", "blocks", "lz4")
 PROCESSES = 2
 SPREAD = 16
 ROWS_AT_ONCE = 64 * 1024
+ROW_GROUP_ROWS = 1024 * 1024
+"""What pyarrow makes of a table by default."""
 
 
 def drained(batches: Iterable[pa.RecordBatch]) -> int:
@@ -68,30 +74,33 @@ def seconds(work: Callable[[], int], expected: int) -> float:
 
 
 def write_parquet(settings: Settings, file: Path) -> None:
-    """From one table: a batch at a time would become a row group each, and slow to read."""
-    pq.write_table(stratalog.read("segments", settings=settings).read_all(), file)
+    """In row groups of the usual size: a batch at a time would be one each, and slow to read."""
+    reader = stratalog.read("segments", settings=settings)
+    with pq.ParquetWriter(file, reader.schema) as writer:
+        held: list[pa.RecordBatch] = []
+        for batch in reader:
+            held.append(batch)
+            if sum(each.num_rows for each in held) >= ROW_GROUP_ROWS:
+                writer.write_table(pa.Table.from_batches(held))
+                held.clear()
+        if held:
+            writer.write_table(pa.Table.from_batches(held))
 
 
 def compare_speeds(settings: Settings, file: Path, records: int, rounds: int) -> None:
     def scan(topic: str, *columns: str) -> Callable[[], int]:
         return lambda: drained(stratalog.read(topic, columns=columns or None, settings=settings))
 
-    sides = {
-        "Parquet, batches": lambda: drained(
-            pq.ParquetFile(file).iter_batches(batch_size=ROWS_AT_ONCE)
-        ),
-        "Parquet, table": lambda: int(pq.read_table(file).num_rows),
-    }
+    def batches() -> int:
+        return drained(pq.ParquetFile(file).iter_batches(batch_size=ROWS_AT_ONCE))
+
+    def table() -> int:
+        return int(pq.read_table(file).num_rows)
+
+    best = best_of({"Parquet, batches": batches, "Parquet, table": table}, records, rounds)
     for topic in TOPICS:
-        sides[topic] = scan(topic)
-        sides[f"{topic}, offsets"] = scan(topic, "offset")
-    took: dict[str, list[float]] = {name: [] for name in sides}
-    for number in range(rounds + 1):
-        for name, work in sides.items():
-            one = seconds(work, records)
-            if number:
-                took[name].append(one)
-    best = {name: min(each) for name, each in took.items()}
+        sides = {topic: scan(topic), f"{topic}, offsets": scan(topic, "offset")}
+        best |= best_of(sides, records, rounds)
     for name, one in best.items():
         print(f"{name:18} {records / one / 1e6:6.2f} M records/s")
     parquet = min(best["Parquet, batches"], best["Parquet, table"])
@@ -100,6 +109,17 @@ def compare_speeds(settings: Settings, file: Path, records: int, rounds: int) ->
     for topic in TOPICS:
         ratio = best[topic] / best[f"{topic}, offsets"]
         print(f"{topic}, offsets alone / all columns: {ratio:.2f} (at least 3)")
+
+
+def best_of(sides: dict[str, Callable[[], int]], records: int, rounds: int) -> dict[str, float]:
+    """The seconds that each took, when they took turns."""
+    took: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(rounds + 1):
+        for name, work in sides.items():
+            one = seconds(work, records)
+            if number:
+                took[name].append(one)
+    return {name: min(each) for name, each in took.items()}
 
 
 async def planned(settings: Settings, metrics: Metrics | None = None, **request: Any) -> ScanPlan:
@@ -153,15 +173,12 @@ def scan_split(split: ScanSplit, place: ScanPlace) -> int:
 
 
 def measure_skew(settings: Settings, records: int, rounds: int) -> None:
-    took: dict[str, list[float]] = {"segments": [], "spread": []}
+    best: dict[str, float] = {}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
-        for number in range(rounds + 1):
-            for topic, each in took.items():
-                one = seconds(partial(scan_all, settings, topic, pool), records)
-                if number:
-                    each.append(one)
-    ratio = min(took["segments"]) / min(took["spread"])
+        for topic in ("segments", "spread"):
+            best |= best_of({topic: partial(scan_all, settings, topic, pool)}, records, rounds)
+    ratio = best["segments"] / best["spread"]
     print(f"one partition / {SPREAD}, {PROCESSES} processes: {ratio:.2f} (at most 1.2)")
 
 

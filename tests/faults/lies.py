@@ -123,7 +123,7 @@ def _swapped(rows: list[Coordinates]) -> list[Coordinates]:
         if one.last_offset - one.base_offset == other.last_offset - other.base_offset:
             offsets = [(row.base_offset, row.last_offset) for row in (one, other)]
             rows[place : place + 2] = [
-                replace(row, base_offset=base, last_offset=last)
+                row._replace(base_offset=base, last_offset=last)
                 for row, (base, last) in zip((other, one), offsets, strict=True)
             ]
             break

@@ -5,18 +5,14 @@ credentials, is no part of a row: it is packed into the function that Spark ship
 """
 
 import gc
-import io
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import cache
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import zstandard
 
-from stratalog.control.model import Coordinates
 from stratalog.pipeline.tasks import Task, TaskDone, Workplace
 
 RunTask: TypeAlias = Callable[[Task, Workplace], TaskDone]
@@ -52,28 +48,11 @@ def answers(rows: Iterable[Mapping[str, Any]]) -> dict[int, TaskDone]:
 
 
 def pack(value: object) -> bytes:
-    buffer = io.BytesIO()
-    pickler = pickle.Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL)
-    # Of rows a task has thousands, and a dataclass takes its time to be packed by itself.
-    pickler.dispatch_table = {Coordinates: _reduced}
-    pickler.dump(value)
-    return zstandard.compress(buffer.getbuffer())
+    return zstandard.compress(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
 def unpack(body: bytes) -> Any:
     return pickle.loads(zstandard.decompress(body))
-
-
-_FIELDS = tuple(field.name for field in fields(Coordinates))
-_values_of = attrgetter(*_FIELDS)
-
-
-def _row_of(*values: Any) -> Coordinates:
-    return Coordinates(**dict(zip(_FIELDS, values, strict=True)))
-
-
-def _reduced(row: Coordinates) -> tuple[Callable[..., Coordinates], tuple[Any, ...]]:
-    return _row_of, _values_of(row)
 
 
 @cache

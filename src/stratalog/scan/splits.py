@@ -101,23 +101,29 @@ def _last_offset(piece: Piece) -> int:
 
 def _joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     """Neighbours that lie side by side become one, and are read and decoded as one."""
-    joined: list[Piece] = []
+    runs: list[list[Piece]] = []
     for piece in pieces:
-        before = joined[-1] if joined else None
-        if isinstance(before, RowPiece) and isinstance(piece, RowPiece) and _adjoin(before, piece):
-            joined[-1] = replace(
-                before,
-                byte_size=before.byte_size + piece.byte_size,
-                last_offset=piece.last_offset,
-            )
+        if runs and _adjoin(runs[-1][-1], piece):
+            runs[-1].append(piece)
         else:
-            joined.append(piece)
-    return tuple(joined)
+            runs.append([piece])
+    return tuple(run[0] if len(run) == 1 else _one(run) for run in runs)
 
 
-def _adjoin(before: RowPiece, after: RowPiece) -> bool:
+def _adjoin(before: Piece, after: Piece) -> bool:
     return (
-        before.object_key == after.object_key
+        isinstance(before, RowPiece)
+        and isinstance(after, RowPiece)
+        and before.object_key == after.object_key
         and before.byte_offset + before.byte_size == after.byte_offset
-        and before.run._replace(base_offset=before.last_offset + 1) == after.run
+        and before.last_offset + 1 == after.run.base_offset
+        and before.run[1:] == after.run[1:]
     )
+
+
+def _one(run: Sequence[Piece]) -> Piece:
+    first, last = run[0], run[-1]
+    assert isinstance(first, RowPiece)
+    assert isinstance(last, RowPiece)
+    size_bytes = last.byte_offset + last.byte_size - first.byte_offset
+    return replace(first, byte_size=size_bytes, last_offset=last.last_offset)

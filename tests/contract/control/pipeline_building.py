@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -71,8 +70,7 @@ def split(*parts: tuple[ClaimToken, Sequence[Coordinates]], **changes: Any) -> S
     end = 0
     for token, rows in parts:
         byte_size = sum(row.byte_size for row in rows)
-        row = replace(
-            rows[-1],
+        row = rows[-1]._replace(
             base_offset=rows[0].base_offset,
             object_id=object_id,
             object_key=f"splits/{object_id}",

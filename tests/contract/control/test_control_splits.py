@@ -400,7 +400,7 @@ def _broken(file: SplitToCommit, **changes: Any) -> SplitToCommit:
 
 
 def _changed(rows: Sequence[Coordinates], index: int, **changes: Any) -> list[Coordinates]:
-    return [replace(row, **changes) if i == index else row for i, row in enumerate(rows)]
+    return [row._replace(**changes) if i == index else row for i, row in enumerate(rows)]
 
 
 async def test_parts_that_do_not_fit_together_are_refused_as_a_whole(

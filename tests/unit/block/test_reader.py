@@ -1,4 +1,3 @@
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -127,7 +126,7 @@ async def test_a_row_that_promises_more_offsets_than_its_bytes_hold_is_damaged(
     store: ObjectStore, reader: BlockReader
 ) -> None:
     row = await stored_row(store, entry(records=2))
-    longer = replace(row, last_offset=Offset(5))
+    longer = row._replace(last_offset=Offset(5))
     answer = await read(reader, longer, offset=2)
     assert isinstance(answer.error, RowDamagedError)
 
@@ -148,7 +147,7 @@ async def test_stamped_bytes_are_checked_against_their_row(
     store: ObjectStore, reader: BlockReader
 ) -> None:
     row = await stored_row(store, entry())
-    stamped = replace(row, stamped=True)
+    stamped = row._replace(stamped=True)
     assert (await read(reader, stamped)).error is None
-    elsewhere = replace(stamped, base_offset=Offset(8), last_offset=Offset(8))
+    elsewhere = stamped._replace(base_offset=Offset(8), last_offset=Offset(8))
     assert isinstance((await read(reader, elsewhere, offset=8)).error, RowDamagedError)

@@ -323,7 +323,7 @@ def test_bytes_that_are_no_batches_are_found() -> None:
 
 
 def test_stamped_bytes_say_what_the_row_says() -> None:
-    stamped = replace(row(10, 19), stamped=True, leader_epoch=LeaderEpoch(3))
+    stamped = row(10, 19)._replace(stamped=True, leader_epoch=LeaderEpoch(3))
     assert batches_fill_row(stamped, batch(10, base_offset=10, leader_epoch=3)) == []
     for data in (
         batch(10, base_offset=11, leader_epoch=3),

@@ -1,5 +1,4 @@
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from tests.unit.checks.snapshots import OBJECT, TOPIC, row
@@ -20,8 +19,8 @@ def references() -> Iterator[References]:
 async def test_the_row_that_reaches_furthest_into_each_object_is_kept(
     references: References,
 ) -> None:
-    references.add([replace(row(0, 9), object_id=LATER, byte_offset=50)])
-    references.add([row(10, 19), replace(row(20, 29), byte_offset=1), row(30, 39)])
+    references.add([row(0, 9)._replace(object_id=LATER, byte_offset=50)])
+    references.add([row(10, 19), row(20, 29)._replace(byte_offset=1), row(30, 39)])
     partition = TopicPartition(TOPIC, PartitionIndex(0))
     assert [reference async for reference in references.sorted()] == [
         (

@@ -86,8 +86,8 @@ def test_what_a_run_may_take_is_taken_if_there_is_more() -> None:
 
 def test_offsets_in_a_segment_fit_into_its_indexes() -> None:
     first = row(0, 0)
-    near = replace(row(0, 1), last_offset=Offset(2**31 - 1))
-    far = replace(near, last_offset=Offset(2**31))
+    near = row(0, 1)._replace(last_offset=Offset(2**31 - 1))
+    far = near._replace(last_offset=Offset(2**31))
     assert len(plan_segments(claimed([first, near]), FACTS, SETTINGS, DAY_MS)) == 1
     assert len(plan_segments(claimed([first, far]), FACTS, SETTINGS, DAY_MS)) == 2
 

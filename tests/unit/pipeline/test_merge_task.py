@@ -52,7 +52,7 @@ async def check_logs(world: World, done: TaskDone) -> None:
         position = 0
         for row in rows:
             data = bytearray(expected[position : position + row.byte_size])
-            builder.add(data, source_run(replace(row, stamped=True)))
+            builder.add(data, source_run(row._replace(stamped=True)))
             position += row.byte_size
         assert builder.finish() == log.built
 
@@ -131,8 +131,8 @@ async def test_objects_that_contradict_each_other_are_merged_all_the_same() -> N
     first, second = world.rows[1]
     # The same blocks the other way round, as split files of different runs may have it.
     world.rows[1] = [
-        replace(second, base_offset=Offset(0), last_offset=Offset(0)),
-        replace(first, base_offset=Offset(1), last_offset=Offset(2)),
+        second._replace(base_offset=Offset(0), last_offset=Offset(0)),
+        first._replace(base_offset=Offset(1), last_offset=Offset(2)),
     ]
     done = await run_merge(merge_of(world.segments()), world.place())
     assert not done.failed
@@ -232,7 +232,7 @@ async def test_a_segment_that_is_not_the_planned_one_is_not_stored(change: dict[
 async def test_a_row_that_ends_elsewhere_is_refused() -> None:
     world = await three_blocks()
     row = world.rows[0][0]
-    world.rows[0][0] = replace(row, last_offset=Offset(row.last_offset - 1))
+    world.rows[0][0] = row._replace(last_offset=Offset(row.last_offset - 1))
     done = await run_merge(merge_of(world.segments()), world.place())
     assert len(done.failed) == 1
     assert f"object {row.object_key}" in done.failed[0].error
@@ -240,7 +240,7 @@ async def test_a_row_that_ends_elsewhere_is_refused() -> None:
 
 async def test_a_stamped_row_must_say_its_own_offsets() -> None:
     world = await three_blocks()
-    world.rows[0][1] = replace(world.rows[0][1], stamped=True)
+    world.rows[0][1] = world.rows[0][1]._replace(stamped=True)
     done = await run_merge(merge_of(world.segments()), world.place())
     (failure,) = done.failed
     assert "where 4 is next" in failure.error

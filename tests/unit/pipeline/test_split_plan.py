@@ -71,7 +71,7 @@ def test_a_run_takes_no_more_objects_than_it_may() -> None:
 @pytest.mark.parametrize(("first", "taken"), [(200, [*range(1, 10)]), (201, [*range(2, 10)])])
 def test_a_small_file_waits_until_enough_has_come_after_it(first: int, taken: list[int]) -> None:
     rows = thin(0, 9)
-    rows[0] = replace(rows[0], byte_size=first)
+    rows[0] = rows[0]._replace(byte_size=first)
     [task] = plan(rows)
     assert planned(task) == [taken]
 
@@ -81,7 +81,7 @@ def test_a_row_in_a_large_file_waits_until_enough_has_come_after_it(
     first: int, taken: list[int]
 ) -> None:
     rows = thin(0, 9, size=1100)
-    rows[0] = replace(rows[0], byte_size=first)
+    rows[0] = rows[0]._replace(byte_size=first)
     tasks = plan(rows, split_file_bytes=8 * 1099, max_rows=8)
     assert [n for task in tasks for part in planned(task) for n in part] == taken
 
@@ -191,16 +191,14 @@ def joined(moved: Sequence[Coordinates], block: int) -> list[Coordinates]:
     made: list[Coordinates] = []
     for each in moved:
         if made and made[-1].byte_size + each.byte_size <= MAX_ROW_BYTES:
-            made[-1] = replace(
-                made[-1],
+            made[-1] = made[-1]._replace(
                 byte_size=made[-1].byte_size + each.byte_size,
                 last_offset=each.last_offset,
             )
         else:
             placed = row(each.partition, each.base_offset, block=block)
             made.append(
-                replace(
-                    placed,
+                placed._replace(
                     byte_size=each.byte_size,
                     last_offset=each.last_offset,
                     committed_ms=each.committed_ms,

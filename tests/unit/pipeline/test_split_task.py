@@ -1,4 +1,3 @@
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -164,7 +163,7 @@ async def test_commit_times_never_decrease() -> None:
     size = len(payload(1, MAX_ROW_BYTES))
     await world.commit(Sent(0, payload(1, MAX_ROW_BYTES), 1))
     assert rows[-1].byte_size == size
-    rows[-1] = replace(rows[-1], committed_ms=5)
+    rows[-1] = rows[-1]._replace(committed_ms=5)
     done = await run_split(SplitTask(parts=[split_plan(rows)]), world.place())
     new_rows = done.splits[0].parts[0].new_rows
     assert [row.committed_ms for row in new_rows] == [rows[-2].committed_ms] * 2
@@ -293,7 +292,7 @@ async def test_rows_that_are_not_what_they_say_are_refused(
     change: dict[str, Offset], complaint: str
 ) -> None:
     world = await thin_world()
-    world.rows[0][1] = replace(world.rows[0][1], **change)  # type: ignore[arg-type]
+    world.rows[0][1] = world.rows[0][1]._replace(**change)  # type: ignore[arg-type]
     done = await run_split(world.split_task(), world.place())
     (failure,) = done.failed
     assert complaint in failure.error

@@ -6,7 +6,7 @@
 import os
 from collections import defaultdict
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 from typing import TypeVar
@@ -166,8 +166,7 @@ class World:
             and row.timestamp_type is batch.timestamp_type
             and row.byte_size + len(batch.data) <= MAX_ROW_BYTES
         ):
-            return replace(
-                row,
+            return row._replace(
                 byte_size=row.byte_size + len(batch.data),
                 last_offset=Offset(base + batch.records - 1),
             )

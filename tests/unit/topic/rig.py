@@ -247,4 +247,4 @@ def records(answer: PartitionRead) -> list[tuple[int, bytes | None]]:
 
 def in_another_object(found: FoundBatches, key: str) -> FoundBatches:
     """The same rows, said to be in an object of another name."""
-    return replace(found, rows=[replace(row, object_key=key) for row in found.rows])
+    return replace(found, rows=[row._replace(object_key=key) for row in found.rows])
