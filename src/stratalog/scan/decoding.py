@@ -129,12 +129,15 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _capped(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    if batch.num_rows > 1 and (batch.num_rows > MOST_ROWS or batch.nbytes > MOST_BYTES):
-        middle = batch.num_rows // 2
-        yield from _capped(batch.slice(0, middle))
-        yield from _capped(batch.slice(middle))
-    else:
+    """In equal parts. Where few rows hold most of the bytes, some are cut again."""
+    rows, size_bytes = batch.num_rows, batch.nbytes
+    parts = min(rows, max(-(-rows // MOST_ROWS), -(-size_bytes // MOST_BYTES)))
+    if parts <= 1:
         yield batch
+        return
+    step = -(-rows // parts)
+    for start in range(0, rows, step):
+        yield from _capped(batch.slice(start, step))
 
 
 def _damaged(chunk: Chunk, reason: str) -> ScanDamagedError:
