@@ -1,6 +1,7 @@
 """Where compiled loops are kept between processes: an executor should not compile them anew."""
 
 import os
+import platform
 import stat
 import tempfile
 from collections.abc import Callable
@@ -8,8 +9,18 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from llvmlite.binding import get_host_cpu_features
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def has_crc_instruction() -> bool:
+    """Whether loops may use the instruction for CRC-32C of x86 processors: whether this one has it,
+    and nobody told the compiler to make code for another. The compiler would end the process."""
+    config, features = cast(Any, numba.config), cast(Any, get_host_cpu_features)
+    if config.CPU_NAME or config.CPU_FEATURES or platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    return bool(features().get("sse4.2"))
 
 
 def inlined(function: _Function) -> _Function:

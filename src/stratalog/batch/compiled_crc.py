@@ -1,16 +1,16 @@
-"""CRC-32C of many batches at once, compiled to machine code. Nothing else may import this but those
-who have looked at `IS_FAST`.
+"""CRC-32C of many batches at once, compiled to machine code.
+
+Only for processors that have the instruction (`code_cache.has_crc_instruction`): on others, the
+compiler ends the process that imports this.
 
 The library takes one batch at a time and holds the interpreter's lock for it. Here one call checks
 a whole run without the lock, three batches side by side: the processor's instruction for eight
 bytes takes three cycles, but can begin with another batch's in each of them.
 """
 
-import platform
 from typing import Any, TypeAlias
 
 import numpy as np
-from llvmlite.binding import get_host_cpu_features
 from numba import from_dtype, int64, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -27,15 +27,6 @@ _CRC_START = 21
 _ALL_ONES = 0xFFFFFFFF
 
 
-def _has_instruction() -> bool:
-    known: Any = get_host_cpu_features
-    return platform.machine() == "x86_64" and bool(known().get("sse4.2"))
-
-
-IS_FAST = _has_instruction()
-"""Whether this processor has the instruction. Where it has not, the library knows others."""
-
-
 def _step_code(width_bits: int) -> Any:
     """The CRC that a CRC becomes with the so many bits at an address."""
 
@@ -44,7 +35,7 @@ def _step_code(width_bits: int) -> Any:
             crc_type = _llvm.ir.IntType(64 if width_bits == 64 else 32)
             data_type = _llvm.ir.IntType(width_bits)
             kind = _llvm.ir.FunctionType(crc_type, [crc_type, data_type])
-            name = f"llvm.x86.sse42.crc32.{crc_type.width if width_bits == 64 else 32}.{width_bits}"
+            name = f"llvm.x86.sse42.crc32.{crc_type.width}.{width_bits}"
             step = _llvm.get_or_insert_function(builder.module, kind, name)
             place = builder.inttoptr(arguments[1], data_type.as_pointer())
             data = builder.load(place, align=1)

@@ -5,14 +5,14 @@ wanted are then decompressed, and decoded in one go. Compiled code only says tha
 wrong; what it is, is found by `damage`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
-from stratalog.batch import compiled_crc
+from stratalog.batch.code_cache import has_crc_instruction
 from stratalog.batch.column_buffers import (
     BytesColumn,
     Column,
@@ -46,6 +46,11 @@ from stratalog.batch.errors import BatchDamagedError
 from stratalog.batch.header import CODEC_MASK, CRC_START, HEADER_BYTES, BytesLike, Codec
 from stratalog.batch.records import DEFAULT_MAX_DECOMPRESSED_BYTES, MIN_RECORD_BYTES
 from stratalog.batch.unpack import Unpacker
+
+count_right: Callable[[int, Any], int] | None = None
+"""Where the processor has no instruction for it, the library knows other ways."""
+if has_crc_instruction():
+    from stratalog.batch.compiled_crc import count_right
 
 MAX_RUN_BYTES = 512 * 1024 * 1024
 """Of records after decompression. Arrow's offsets of bytes are 32 bits wide, and a header's name
@@ -118,9 +123,8 @@ def _inclusive(first: int | None, end: int | None) -> tuple[int, int]:
 
 
 def _crcs_hold(data: BytesLike, frames: Any) -> bool:
-    if compiled_crc.IS_FAST:
-        right = compiled_crc.count_right(pa.py_buffer(data).address, frames)
-        return bool(right == len(frames))
+    if count_right is not None:
+        return bool(count_right(pa.py_buffer(data).address, frames) == len(frames))
     view = memoryview(data)
     bounds = zip(frames["start"].tolist(), frames["end"].tolist(), strict=True)
     crcs = [crc32c(view[start + CRC_START : end]) for start, end in bounds]

@@ -130,20 +130,22 @@ class FolderStore:
         return [*into]
 
     async def _map(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
-        """Without a thread: to change to one and back takes longer than to map what is in memory.
-
-        Only jobs ask for it, and nobody waits for their loop. It goes on with what is mapped
-        already while the disk is read: the jobs look at that in threads of their own.
-        """
+        """Without a thread if all seems to be in memory: to change to one and back takes longer."""
         with explained("get", key):
-            answers = self._files.map_ranges(key, ranges)
+            seems_cached = self._files.seems_cached(key, ranges)
+            answers = self._files.map_ranges(key, ranges) if seems_cached else None
+        if answers is None:
+            return await self._run("get", key, self._files.map_ranges, key, ranges)
         await asyncio.sleep(0)
         return answers
 
     async def _read_cached_into(
         self, key: str, ranges: Sequence[Range], into: Sequence[memoryview]
     ) -> bool:
-        """Without a thread, for the same reason, for jobs that bring their own memory."""
+        """Without a thread: to change to one and back takes longer than to copy what is in memory.
+
+        For those who bring their own memory, because they are jobs: nobody waits for their loop.
+        """
         with explained("get", key):
             found = self._files.read_cached_into(key, ranges, into)
         await asyncio.sleep(0)

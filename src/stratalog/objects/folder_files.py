@@ -257,6 +257,16 @@ class FolderFiles:
         """The same without a copy, for those who only look at it."""
         return self._get_ranges(key, ranges, _map_or_read)
 
+    def seems_cached(self, key: str, ranges: Sequence[Range]) -> bool:
+        """Whether the first and the last byte of each range can be had without the disk."""
+        byte = memoryview(bytearray(1))
+        with self._opened_file(key) as descriptor:
+            return all(
+                read_cached_views(descriptor, [byte], at)
+                for each in ranges
+                for at in (each.start, max(each.start, each.end - 1))
+            )
+
     def _get_ranges(self, key: str, ranges: Sequence[Range], get: Getter) -> list[Buffer]:
         plan = plan_reads(ranges, FOLDER_GAP_BYTES)
         with self._opened_file(key) as descriptor:

@@ -26,11 +26,7 @@ def memory_for(size_bytes: int, position: int) -> memoryview:
     """
     if size_bytes < IN_PLACE_BYTES:
         return memoryview(new_memory(size_bytes))
-    return cut_for(memoryview(new_memory(size_bytes + PAGE_BYTES - 1)), size_bytes, position)
-
-
-def cut_for(view: memoryview, size_bytes: int, position: int) -> memoryview:
-    """The first part of some memory, less than a page into it, that lies as the file does there."""
+    view = memoryview(new_memory(size_bytes + PAGE_BYTES - 1))
     start = (position - _address(view)) % PAGE_BYTES
     return view[start : start + size_bytes]
 

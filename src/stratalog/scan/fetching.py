@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from stratalog.objects.mapped import worth_mapping
 from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore, Range
 from stratalog.scan.errors import SnapshotGoneError
 from stratalog.scan.model import RowPiece, ScanSplit, SegmentPiece, Stretch
@@ -26,8 +27,7 @@ from stratalog.segment.keys import LOG_SUFFIX
 from stratalog.segment.offload import offload
 from stratalog.segment.opened import OpenSegment
 
-AHEAD_BYTES = 16 * 1024 * 1024
-"""From files. From elsewhere four times as much, because an answer takes its time."""
+AHEAD_BYTES = 64 * 1024 * 1024
 _LOOK_AHEAD = 8
 """Segments that are opened, and whose indexes are read, before their turn."""
 
@@ -66,14 +66,13 @@ class Part(NamedTuple):
     """Of the object or, of a segment, of its log, at which the bytes begin."""
     is_last: bool
     """Of its piece."""
+    fetch_bytes: int
+    """How much like it is fetched together."""
     run: _ChunkRun | None = None
 
     @property
-    def cost_bytes(self) -> int:
-        """Of memory. What is mapped takes none, but should not be read too far ahead either."""
-        size_bytes = self.stored.end - self.stored.start
-        is_mapped = self.run is None and reads_files(self.store)
-        return size_bytes * FETCH_BYTES // MAPPED_FETCH_BYTES if is_mapped else size_bytes
+    def size_bytes(self) -> int:
+        return self.stored.end - self.stored.start
 
 
 def fetched(split: ScanSplit, place: OpenPlace) -> Generator[tuple[Part, memoryview]]:
@@ -81,36 +80,36 @@ def fetched(split: ScanSplit, place: OpenPlace) -> Generator[tuple[Part, memoryv
     groups = _grouped(_parts(split, place))
     waiting: deque[tuple[Sequence[Part], Future[list[memoryview]]]] = deque()
     held_bytes = 0
-    ahead_bytes = AHEAD_BYTES if reads_files(place.objects) else 4 * AHEAD_BYTES
     try:
         while True:
-            while held_bytes < ahead_bytes and (more := next(groups, None)):
+            while held_bytes < AHEAD_BYTES and (more := next(groups, None)):
                 waiting.append((more, place.background.submit(_fetch(more, place))))
-                held_bytes += _cost_bytes(more)
+                held_bytes += _size_bytes(more)
             if not waiting:
                 return
             group, future = waiting.popleft()
             yield from zip(group, future.result(), strict=True)
-            held_bytes -= _cost_bytes(group)
+            held_bytes -= _size_bytes(group)
     finally:
         for _, future in waiting:
             future.cancel()
         groups.close()
 
 
-def _cost_bytes(group: Sequence[Part]) -> int:
-    return sum(part.cost_bytes for part in group)
+def _size_bytes(group: Sequence[Part]) -> int:
+    return sum(part.size_bytes for part in group)
 
 
 def _grouped(parts: Iterator[Part]) -> Generator[list[Part]]:
     group: list[Part] = []
-    cost_bytes = 0
+    share = 0.0
     for part in parts:
-        if group and cost_bytes + part.cost_bytes > FETCH_BYTES:
+        part_share = part.size_bytes / part.fetch_bytes
+        if group and share + part_share > 1:
             yield group
-            group, cost_bytes = [], 0
+            group, share = [], 0.0
         group.append(part)
-        cost_bytes += part.cost_bytes
+        share += part_share
     if group:
         yield group
 
@@ -162,10 +161,14 @@ async def _open(piece: SegmentPiece, place: OpenPlace) -> tuple[OpenSegment, int
     return log, start, index.entry_from(piece.end, size_bytes)
 
 
-def _ranges(store: ObjectStore, start: int, end: int) -> Iterator[Range]:
+def _fetch_bytes(store: ObjectStore, size_bytes: int) -> int:
+    is_mapped = reads_files(store) and worth_mapping(size_bytes)
+    return MAPPED_FETCH_BYTES if is_mapped else FETCH_BYTES
+
+
+def _ranges(start: int, end: int, fetch_bytes: int) -> Iterator[Range]:
     """As many as there are whole fetches, the same for all: a small rest costs a request, and
     everything that is done once for each."""
-    fetch_bytes = MAPPED_FETCH_BYTES if reads_files(store) else FETCH_BYTES
     if start < end:
         step = -(-(end - start) // max(1, (end - start) // fetch_bytes))
         for position in range(start, end, step):
@@ -175,16 +178,19 @@ def _ranges(store: ObjectStore, start: int, end: int) -> Iterator[Range]:
 def _row_parts(source: Source, place: OpenPlace) -> Iterator[Part]:
     piece = source.piece
     assert isinstance(piece, RowPiece)
-    end = piece.byte_offset + piece.byte_size
-    for stored in _ranges(place.objects, piece.byte_offset, end):
-        is_last = stored.end == end
-        yield Part(source, place.objects, piece.object_key, stored, stored.start, is_last)
+    store, key, start = place.objects, piece.object_key, piece.byte_offset
+    end = start + piece.byte_size
+    fetch_bytes = _fetch_bytes(store, piece.byte_size)
+    for stored in _ranges(start, end, fetch_bytes):
+        yield Part(source, store, key, stored, stored.start, stored.end == end, fetch_bytes)
 
 
 def _log_parts(source: Source, log: OpenSegment, start: int, end: int) -> Iterator[Part]:
     if log.is_plain:
-        for stored in _ranges(log.store, start, end):
-            yield Part(source, log.store, log.log_key, stored, stored.start, stored.end == end)
+        store, key = log.store, log.log_key
+        fetch_bytes = _fetch_bytes(store, end - start)
+        for stored in _ranges(start, end, fetch_bytes):
+            yield Part(source, store, key, stored, stored.start, stored.end == end, fetch_bytes)
         return
     chunks = chunks_between(log.chunks, start, end)
     step = max(1, FETCH_BYTES // log.chunks.chunk_bytes)
@@ -194,7 +200,8 @@ def _log_parts(source: Source, log: OpenSegment, start: int, end: int) -> Iterat
         wanted = _ChunkRun(log, run, max(start, held.start), min(end, held.end))
         stored = Range(log.chunks.stored_range(run[0]).start, log.chunks.stored_range(run[-1]).end)
         is_last = run.stop == chunks.stop
-        yield Part(source, log.store, log.log_key, stored, wanted.start, is_last, wanted)
+        key, at = log.log_key, wanted.start
+        yield Part(source, log.store, key, stored, at, is_last, FETCH_BYTES, wanted)
 
 
 async def _fetch(group: Sequence[Part], place: OpenPlace) -> list[memoryview]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from stratalog.batch.columns import BatchRun, Walked, walk_run
-from stratalog.batch.header import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from stratalog.batch.header import CODEC_MASK, CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from stratalog.scan.errors import ScanDamagedError
 from stratalog.scan.fetching import Part, Source
 from stratalog.scan.model import RowPiece, SegmentPiece
@@ -20,6 +20,11 @@ CHUNK_RECORDS = 256 * 1024
 """What is decoded at once ends with the batch that crosses either. Half of it was a third slower:
 changes between threads cost more than the decoding."""
 
+COMPRESSED_SHARE = 4
+"""Of compressed batches, so much less: nobody knows how large they become."""
+
+_CODEC_AT = CRC_START + 1
+"""In the second byte of the attributes, the first field that the CRC is of."""
 _FIELDS = struct.Struct(">qi4xb6xi30xi")
 """Base offset, length, magic, last offset delta, number of records."""
 assert _FIELDS.size == HEADER_BYTES
@@ -75,13 +80,13 @@ class Frames:
         assert self._next_offset is not None
         first_offset = next_offset = self._next_offset
         start = at = records = 0
-        chunk_bytes = _chunk_bytes(len(data))
+        chunk_bytes, chunk_records = _limits(data)
         while len(data) - at >= HEADER_BYTES:
             walked = walk_run(
                 data[at:],
                 BatchRun(next_offset, stamped=_is_stamped(source)),
                 most_bytes=chunk_bytes - (at - start),
-                most_records=CHUNK_RECORDS - records,
+                most_records=chunk_records - records,
             )
             if walked.size_bytes == 0:
                 stepped = _step(source, data, position, at, next_offset)
@@ -90,7 +95,7 @@ class Frames:
                 walked = stepped
             next_offset = walked.next_offset
             at, records = at + walked.size_bytes, records + walked.records
-            if at - start >= chunk_bytes or records >= CHUNK_RECORDS:
+            if at - start >= chunk_bytes or records >= chunk_records:
                 yield _chunk(source, data[start:at], position + start, first_offset, next_offset)
                 first_offset, start, records = next_offset, at, 0
         if start < at:
@@ -126,10 +131,13 @@ def _step(source: Source, data: memoryview, position: int, at: int, expected: in
     return Walked(size_bytes, max(count, 0), base + delta + 1)
 
 
-def _chunk_bytes(size_bytes: int) -> int:
-    """Of equal chunks: a small one costs as much beside its decoding as a large one."""
-    chunks = -(-size_bytes // CHUNK_BYTES)
-    return -(-size_bytes // chunks)
+def _limits(data: memoryview) -> tuple[int, int]:
+    """Of a chunk's bytes and records. Chunks have equal sizes: a small one costs as much beside its
+    decoding as a large one. Most likely all batches are compressed if the first one is."""
+    is_compressed = len(data) >= HEADER_BYTES and data[_CODEC_AT] & CODEC_MASK
+    share = COMPRESSED_SHARE if is_compressed else 1
+    chunks = -(-len(data) * share // CHUNK_BYTES)
+    return -(-len(data) // chunks), CHUNK_RECORDS // share
 
 
 def _is_stamped(source: Source) -> bool:

@@ -24,8 +24,8 @@ from stratalog.settings import Settings
 
 _MOST_THREADS = 8
 """Unless more are asked for: bytes rarely come faster than so many decode them."""
-_WAITING_PER_THREAD = 2
-"""Chunks: one that is decoded, and one to go on with at once."""
+_MORE_WAITING = 2
+"""Chunks, beside one for each thread, so that none has to wait for the next."""
 _RENEWALS = 3
 """In the time that a lease lasts, so that one may fail."""
 _CLOSE_SECONDS = 30
@@ -142,7 +142,7 @@ def _decoded(
                 chunks = chunks_of(split, open_place(place))
                 for chunk in chunks:
                     waiting.append(pool.submit(decoder.decode, chunk))
-                    if len(waiting) > _WAITING_PER_THREAD * threads:
+                    if len(waiting) > threads + _MORE_WAITING:
                         yield from waiting.popleft().result()
             while waiting:
                 yield from waiting.popleft().result()

@@ -1,8 +1,8 @@
-import ctypes
 import errno
 import mmap
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,10 +10,11 @@ import pytest
 from stratalog.clock import SystemClock
 from stratalog.objects import mapped
 from stratalog.objects.folder import FolderStore
+from stratalog.objects.folder_files import FolderFiles
 from stratalog.objects.mapped import map_bytes
-from stratalog.objects.store import Range, StoreUnavailableError
+from stratalog.objects.store import Buffer, Range, StoreUnavailableError
 
-SIZE = 300_000
+SIZE = 600_000
 DATA = os.urandom(SIZE)
 
 
@@ -26,19 +27,30 @@ def descriptor(tmp_path: Path) -> Iterator[int]:
     os.close(opened)
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    """A disk that cannot be read, or a kernel that cannot be asked, are not to be had here."""
+@pytest.fixture(params=["populate", "map"])
+def refusing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that cannot be read, an old kernel, or a file system that cannot map: none of them is
+    to be had here."""
 
     class Libc:
         def madvise(self, *_: object) -> int:
-            ctypes.set_errno(code)
             return -1
 
-    monkeypatch.setattr(mapped, "_libc", Libc())
+    real = mmap.mmap
+
+    def no_map(descriptor: int, *sizes: int, **options: int) -> mmap.mmap:
+        if descriptor == -1:
+            return real(descriptor, *sizes, **options)
+        raise OSError(errno.ENODEV, "no maps of files here")
+
+    if request.param == "populate":
+        monkeypatch.setattr(mapped, "_libc", Libc())
+    else:
+        monkeypatch.setattr(mmap, "mmap", no_map)
 
 
 @pytest.mark.parametrize("start", [0, 1, 4095, 4096, 4097, 100_000])
-@pytest.mark.parametrize("length", [64 * 1024, 65_537, 200_000, SIZE])
+@pytest.mark.parametrize("length", [256 * 1024, 262_145, 400_000, SIZE])
 def test_the_bytes_are_those_of_the_file_up_to_its_end(
     descriptor: int, start: int, length: int
 ) -> None:
@@ -61,29 +73,60 @@ def test_little_had_better_be_read(descriptor: int, start: int, length: int) -> 
     assert map_bytes(descriptor, start, length) is None
 
 
-def test_what_the_kernel_cannot_bring_in_at_once_had_better_be_read(
-    descriptor: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse(monkeypatch, errno.EINVAL)
+@pytest.mark.usefixtures("refusing")
+def test_what_cannot_be_mapped_had_better_be_read(descriptor: int) -> None:
     assert map_bytes(descriptor, 0, SIZE) is None
 
 
-async def test_a_store_reads_what_it_cannot_map(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse(monkeypatch, errno.EINVAL)
+@pytest.mark.usefixtures("refusing")
+async def test_a_store_reads_what_it_cannot_map(tmp_path: Path) -> None:
     store = FolderStore(tmp_path, clock=SystemClock(), entropy=os.urandom)
     await store.put("x", [DATA])
     assert await store.get_ranges("x", [Range(7, SIZE)], mapped=True) == [DATA[7:]]
     await store.close()
 
 
+@pytest.mark.usefixtures("refusing")
 async def test_a_disk_that_fails_is_an_error_that_names_the_object(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refuse(monkeypatch, errno.EFAULT)
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
     store = FolderStore(tmp_path, clock=SystemClock(), entropy=os.urandom)
     await store.put("x", [DATA])
+    monkeypatch.setattr(os, "preadv", fail)
     with pytest.raises(StoreUnavailableError, match="get 'x': Input/output error"):
         await store.get_ranges("x", [Range(0, SIZE)], mapped=True)
+    await store.close()
+
+
+@pytest.mark.parametrize("cached", [False, True], ids=["disk", "memory"])
+async def test_the_loop_does_not_wait_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached: bool
+) -> None:
+    store = FolderStore(tmp_path, clock=SystemClock(), entropy=os.urandom)
+    await store.put("x", [DATA])
+    threads: list[str] = []
+    map_ranges = FolderFiles.map_ranges
+
+    def noted(files: FolderFiles, key: str, ranges: Sequence[Range]) -> list[Buffer]:
+        threads.append(threading.current_thread().name)
+        return map_ranges(files, key, ranges)
+
+    monkeypatch.setattr(FolderFiles, "map_ranges", noted)
+    monkeypatch.setattr(FolderFiles, "seems_cached", lambda *_: cached)
+    assert await store.get_ranges("x", [Range(0, SIZE)], mapped=True) == [DATA]
+    [thread] = threads
+    assert (thread == threading.current_thread().name) is cached
+    await store.close()
+
+
+async def test_what_was_just_read_seems_to_be_in_memory(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path, clock=SystemClock(), entropy=os.urandom)
+    await store.put("x", [DATA])
+    files = FolderFiles(tmp_path, clock=SystemClock(), entropy=os.urandom)
+    await store.get("x")
+    assert files.seems_cached("x", [Range(0, SIZE), Range(7, 8)])
+    files.close()
     await store.close()

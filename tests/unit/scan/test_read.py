@@ -37,7 +37,6 @@ async def one_split(rig: ScanRig, **request: Any) -> ScanSplit:
 @pytest.fixture
 def small_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "FETCH_BYTES", 100)
-    monkeypatch.setattr(fetching, "MAPPED_FETCH_BYTES", 100)
     monkeypatch.setattr(fetching, "AHEAD_BYTES", 350)
 
 
@@ -56,9 +55,13 @@ async def test_batches_that_arrive_in_many_parts_are_put_together(
 
 
 @pytest.mark.usefixtures("small_fetches")
+@pytest.mark.parametrize("mapped_bytes", [None, 400])
 async def test_no_more_is_fetched_ahead_than_allowed(
-    rig: ScanRig, monkeypatch: pytest.MonkeyPatch
+    rig: ScanRig, monkeypatch: pytest.MonkeyPatch, mapped_bytes: int | None
 ) -> None:
+    if mapped_bytes is not None:
+        monkeypatch.setattr(fetching, "worth_mapping", lambda _: True)
+        monkeypatch.setattr(fetching, "MAPPED_FETCH_BYTES", mapped_bytes)
     topic = await rig.topic()
     await rig.write(topic, {0: [1] * 100})
     split = await one_split(rig)
@@ -73,11 +76,13 @@ async def test_no_more_is_fetched_ahead_than_allowed(
 
     monkeypatch.setattr(opened.objects, "get_ranges", counted)
     parts = fetching.fetched(split, opened)
-    taken = 0
+    taken, sizes = 0, set()
     for part, _ in parts:
-        taken += part.cost_bytes
-        assert asked <= taken + 350
+        taken += part.size_bytes
+        sizes.add(part.size_bytes)
+        assert asked <= taken + 350 + 2 * (mapped_bytes or 0)
     assert asked == taken == split.size_bytes
+    assert (max(sizes) > 200) is (mapped_bytes is not None)
 
 
 @pytest.fixture
