@@ -28,6 +28,8 @@ from stratalog.segment.offload import offload
 from stratalog.segment.opened import OpenSegment
 
 AHEAD_BYTES = 64 * 1024 * 1024
+_LEAST_AHEAD = 2
+"""Fetches, however large: one to be decoded, and the next."""
 _LOOK_AHEAD = 8
 """Segments that are opened, and whose indexes are read, before their turn."""
 
@@ -82,7 +84,9 @@ def fetched(split: ScanSplit, place: OpenPlace) -> Generator[tuple[Part, memoryv
     held_bytes = 0
     try:
         while True:
-            while held_bytes < AHEAD_BYTES and (more := next(groups, None)):
+            while (held_bytes < AHEAD_BYTES or len(waiting) < _LEAST_AHEAD) and (
+                more := next(groups, None)
+            ):
                 waiting.append((more, place.background.submit(_fetch(more, place))))
                 held_bytes += _size_bytes(more)
             if not waiting:

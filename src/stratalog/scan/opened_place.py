@@ -21,7 +21,7 @@ from stratalog.segment.stores import SegmentStores
 FETCH_BYTES = 8 * 1024 * 1024
 """What is asked for at once, or up to twice as much: large enough to cost little per byte, small
 enough for several to be on their way."""
-MAPPED_FETCH_BYTES = 32 * 1024 * 1024
+MAPPED_FETCH_BYTES = 64 * 1024 * 1024
 """The same of files whose bytes are not copied. Usually that is a whole piece, so that no batch is
 torn."""
 REQUESTS_AT_ONCE = 16
