@@ -18,7 +18,8 @@ def has_crc_instruction() -> bool:
     """Whether loops may use the instruction for CRC-32C of x86 processors: whether this one has it,
     and nobody told the compiler to make code for another. The compiler would end the process."""
     config, features = cast(Any, numba.config), cast(Any, get_host_cpu_features)
-    if config.CPU_NAME or config.CPU_FEATURES or platform.machine() not in ("x86_64", "AMD64"):
+    is_told = config.CPU_NAME is not None or config.CPU_FEATURES is not None
+    if is_told or platform.machine() not in ("x86_64", "AMD64"):
         return False
     return bool(features().get("sse4.2"))
 

@@ -40,7 +40,8 @@ four. More only make others wait who want a few bytes on the same disk."""
 
 
 class FolderStore:
-    """Runs the blocking work in threads of its own, so that nothing ever holds up the loop."""
+    """Runs the blocking work in threads of its own, so that nothing holds up the loop. Only jobs,
+    who bring memory or want none, get what lies in memory without one."""
 
     def __init__(self, root: Path, *, clock: Clock, entropy: Entropy) -> None:
         self._root = root.absolute()

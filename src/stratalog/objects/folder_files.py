@@ -75,6 +75,7 @@ PLACE_ATTEMPTS = 100
 """Deletes remove empty folders, so a put may have to make its folder again, and again."""
 
 REMEMBERED_WRITES = 10_000
+_LOOK_STEP_BYTES = 4 * 1024 * 1024
 
 
 class FolderFiles:
@@ -258,13 +259,13 @@ class FolderFiles:
         return self._get_ranges(key, ranges, _map_or_read)
 
     def seems_cached(self, key: str, ranges: Sequence[Range]) -> bool:
-        """Whether the first and the last byte of each range can be had without the disk."""
+        """Whether some bytes of each range can be had without the disk, its last one among them."""
         byte = memoryview(bytearray(1))
         with self._opened_file(key) as descriptor:
             return all(
                 read_cached_views(descriptor, [byte], at)
                 for each in ranges
-                for at in (each.start, max(each.start, each.end - 1))
+                for at in (*range(each.start, each.end, _LOOK_STEP_BYTES), each.end - 1)
             )
 
     def _get_ranges(self, key: str, ranges: Sequence[Range], get: Getter) -> list[Buffer]:

@@ -15,19 +15,26 @@ import ctypes
 import mmap
 import os
 import sys
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 _POPULATE_READ = 22
 """MADV_POPULATE_READ of Linux 5.14, which the standard library has no name for."""
-_LEAST_BYTES = 256 * 1024
+_LEAST_BYTES = 1024 * 1024
 """Less is copied nearly as fast, and thousands of small mappings would take all descriptors."""
 _WITHOUT_DESCRIPTOR: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 
 def worth_mapping(size_bytes: int) -> bool:
-    return sys.platform.startswith("linux") and size_bytes >= _LEAST_BYTES
+    return size_bytes >= _LEAST_BYTES and can_map()
+
+
+@cache
+def can_map() -> bool:
+    """Whether this kernel brings pages in when it is asked to."""
+    return sys.platform.startswith("linux") and _populate(mmap.mmap(-1, mmap.PAGESIZE))
 
 
 def map_bytes(descriptor: int, start: int, length: int) -> memoryview | None:

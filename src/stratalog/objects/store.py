@@ -140,7 +140,7 @@ class ObjectStore(Protocol):
         Every range must lie inside the object: a short answer is a `DamagedError`. With `into`
         the bytes are put there, one view of the right size per range, and those are the answer.
         With `mapped` they are only to be looked at, and soon: a store of files answers with the
-        files' own pages, which takes no copy and no memory. Others answer as ever.
+        files' own pages where it can, which takes no copy and no memory. Others answer as ever.
         """
 
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:

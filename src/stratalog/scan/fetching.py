@@ -76,6 +76,11 @@ class Part(NamedTuple):
     def size_bytes(self) -> int:
         return self.stored.end - self.stored.start
 
+    @property
+    def held_bytes(self) -> int:
+        """Once it is fetched, and decoded if it must be."""
+        return self.size_bytes if self.run is None else self.run.end - self.run.start
+
 
 def fetched(split: ScanSplit, place: OpenPlace) -> Generator[tuple[Part, memoryview]]:
     """The parts of all pieces, in order. Whatever is under way is given up when this is closed."""
@@ -88,27 +93,27 @@ def fetched(split: ScanSplit, place: OpenPlace) -> Generator[tuple[Part, memoryv
                 more := next(groups, None)
             ):
                 waiting.append((more, place.background.submit(_fetch(more, place))))
-                held_bytes += _size_bytes(more)
+                held_bytes += _held_bytes(more)
             if not waiting:
                 return
             group, future = waiting.popleft()
             yield from zip(group, future.result(), strict=True)
-            held_bytes -= _size_bytes(group)
+            held_bytes -= _held_bytes(group)
     finally:
         for _, future in waiting:
             future.cancel()
         groups.close()
 
 
-def _size_bytes(group: Sequence[Part]) -> int:
-    return sum(part.size_bytes for part in group)
+def _held_bytes(group: Sequence[Part]) -> int:
+    return sum(part.held_bytes for part in group)
 
 
 def _grouped(parts: Iterator[Part]) -> Generator[list[Part]]:
     group: list[Part] = []
     share = 0.0
     for part in parts:
-        part_share = part.size_bytes / part.fetch_bytes
+        part_share = part.held_bytes / part.fetch_bytes
         if group and share + part_share > 1:
             yield group
             group, share = [], 0.0

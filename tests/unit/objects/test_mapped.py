@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 
 from stratalog.clock import SystemClock
-from stratalog.objects import mapped
+from stratalog.objects import folder_files, mapped
 from stratalog.objects.folder import FolderStore
 from stratalog.objects.folder_files import FolderFiles
-from stratalog.objects.mapped import map_bytes
+from stratalog.objects.mapped import can_map, map_bytes
 from stratalog.objects.store import Buffer, Range, StoreUnavailableError
 
-SIZE = 600_000
+MIB = 1024 * 1024
+SIZE = 1_600_000
 DATA = os.urandom(SIZE)
+
+needs_maps = pytest.mark.skipif(not can_map(), reason="the kernel cannot bring pages in")
 
 
 @pytest.fixture
@@ -50,7 +53,8 @@ def refusing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("start", [0, 1, 4095, 4096, 4097, 100_000])
-@pytest.mark.parametrize("length", [256 * 1024, 262_145, 400_000, SIZE])
+@needs_maps
+@pytest.mark.parametrize("length", [1024 * 1024, 1_048_577, 1_400_000, SIZE])
 def test_the_bytes_are_those_of_the_file_up_to_its_end(
     descriptor: int, start: int, length: int
 ) -> None:
@@ -60,6 +64,7 @@ def test_the_bytes_are_those_of_the_file_up_to_its_end(
     assert view.readonly
 
 
+@needs_maps
 def test_nothing_of_it_is_a_copy(descriptor: int) -> None:
     view = map_bytes(descriptor, 5, SIZE - 5)
     assert view is not None
@@ -95,6 +100,7 @@ async def test_a_disk_that_fails_is_an_error_that_names_the_object(
 
     store = FolderStore(tmp_path, clock=SystemClock(), entropy=os.urandom)
     await store.put("x", [DATA])
+    monkeypatch.setattr(FolderFiles, "seems_cached", lambda *_: True)
     monkeypatch.setattr(os, "preadv", fail)
     with pytest.raises(StoreUnavailableError, match="get 'x': Input/output error"):
         await store.get_ranges("x", [Range(0, SIZE)], mapped=True)
@@ -122,11 +128,18 @@ async def test_the_loop_does_not_wait_for_the_disk(
     await store.close()
 
 
-async def test_what_was_just_read_seems_to_be_in_memory(tmp_path: Path) -> None:
-    store = FolderStore(tmp_path, clock=SystemClock(), entropy=os.urandom)
-    await store.put("x", [DATA])
+@pytest.mark.parametrize("missing", [None, 0, 7, 4 * MIB, 5 * MIB - 1])
+def test_some_bytes_of_each_range_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: int | None
+) -> None:
+    """What the kernel says of them depends on the file system."""
+
+    def read(_: int, views: Sequence[memoryview], position: int) -> bool:
+        assert [len(view) for view in views] == [1]
+        return position != missing
+
+    monkeypatch.setattr(folder_files, "read_cached_views", read)
+    (tmp_path / "x").write_bytes(b"anything")
     files = FolderFiles(tmp_path, clock=SystemClock(), entropy=os.urandom)
-    await store.get("x")
-    assert files.seems_cached("x", [Range(0, SIZE), Range(7, 8)])
+    assert files.seems_cached("x", [Range(0, 5 * MIB), Range(7, 8)]) is (missing is None)
     files.close()
-    await store.close()
