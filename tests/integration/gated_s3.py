@@ -23,7 +23,9 @@ class _Order:
     left: int
     refuse: bool
     met: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    """Released once for each request that the order was applied to."""
+    """Released for each request that was refused, and for each that is held, but not again when its
+    client loses patience and repeats it."""
+    lines: set[bytes] = field(default_factory=set)
 
 
 class Gate:
@@ -125,7 +127,9 @@ class Gate:
         for order in self._orders:
             if order.left and order.request.search(line):
                 order.left -= 1
-                order.met.release()
+                if order.refuse or line not in order.lines:
+                    order.met.release()
+                order.lines.add(line)
                 return order
         return None
 
