@@ -31,6 +31,7 @@ class Cluster:
     def __init__(self, folder: Path, settings: Sequence[str]) -> None:
         self.folder = folder
         self.settings = [part for each in settings for part in ("--set", each)]
+        self._started: list[subprocess.Popen[str]] = []
 
     def command(self, *arguments: str) -> list[str]:
         """As a process of its own."""
@@ -64,14 +65,23 @@ class Cluster:
         return done.stdout
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """A command that goes on by itself. See `report`."""
-        return subprocess.Popen(
+        """A command that goes on by itself. See `report` and `end`."""
+        process = subprocess.Popen(
             self.command(*arguments),
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._started.append(process)
+        return process
+
+    def end(self) -> None:
+        """Leave no command behind that was started, whatever the test made of it."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
 
     def report(self, process: "subprocess.Popen[str]") -> Any:
         """What a command that was started with --json says in the end."""

@@ -40,6 +40,8 @@ BOTH = tuple(UnitKind)
 _DEAD_PART = 0.25
 """Objects of which no more than this part is alive are rewritten."""
 _DEAD_OBJECTS = 200
+_MOST_LOOKS = 100
+"""At the control plane for something that nobody else takes first."""
 
 
 class Plan(NamedTuple):
@@ -125,9 +127,9 @@ class Driver:
         facts: Mapping[TopicId, TopicFacts],
         report: Report,
     ) -> None:
-        selection = await self._select(facts, run.started_ms, kinds)
+        selection, claims = await self._select_and_claim(run, kinds, facts, report)
         report.waiting = {reason.value: len(found) for reason, found in selection.waiting.items()}
-        await self._convert(run, selection, facts, report)
+        await self._convert(run, selection, claims, facts, report)
         if UnitKind.SPLIT in kinds:
             await self._rewrite_dead(run, facts, report, _soon(selection))
         if self._clean is not None:
@@ -147,6 +149,24 @@ class Driver:
         ages = {topic_id: one.age_ms for topic_id, one in facts.items()}
         aged = await self._control.aged_partitions(ages)
         return select(aged, facts, self._tiering, now_ms, kinds)
+
+    async def _select_and_claim(
+        self,
+        run: Run,
+        kinds: Sequence[UnitKind],
+        facts: Mapping[TopicId, TopicFacts],
+        report: Report,
+    ) -> tuple[Selection, list[Claim]]:
+        """Look again if others were faster and took all that was selected: there may be more, which
+        they have left for the next run."""
+        for _ in range(_MOST_LOOKS):
+            selection = await self._select(facts, run.started_ms, kinds)
+            wishes = _wishes(selection)
+            claims = await self._claim(run, wishes) if wishes else []
+            report.elsewhere += len(wishes) - len(claims)
+            if claims or not wishes:
+                break
+        return selection, claims
 
     async def _load(self, claims: Sequence[Claim]) -> list[ClaimedRows]:
         return await load_rows(
@@ -172,14 +192,12 @@ class Driver:
         self,
         run: Run,
         selection: Selection,
+        claims: Sequence[Claim],
         facts: Mapping[TopicId, TopicFacts],
         report: Report,
     ) -> None:
-        wishes = _wishes(selection)
-        if not wishes:
+        if not claims:
             return
-        claims = await self._claim(run, wishes)
-        report.elsewhere += len(wishes) - len(claims)
         work = self._work_on(run, claims, facts, report)
         async with work.claims_kept():
             claimed = await work.sound(await self._load(claims))

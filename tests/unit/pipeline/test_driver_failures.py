@@ -28,6 +28,7 @@ from stratalog.objects.store import ObjectStore
 from stratalog.pipeline import workplace
 from stratalog.pipeline.bins import Bin, BinFailed, BinOutcome
 from stratalog.pipeline.job_errors import JobCancelledError, JobFailedError
+from stratalog.pipeline.report import Report
 from stratalog.pipeline.suspects import MOST_REPEATS
 from stratalog.pipeline.tasks import MergeTask, Task
 from stratalog.settings import TieringSettings
@@ -367,6 +368,57 @@ async def test_a_run_with_a_small_budget_works_on_what_no_other_run_has(any_lab:
     reports.append(await lab.run(jobs))
     assert [report.segments for report in reports] == [2, 2]
     assert reports[0].waiting == {"in another run": 2}
+    await lab.check(topic)
+
+
+async def test_a_run_whose_whole_choice_was_claimed_after_the_look_looks_again(
+    any_lab: Lab,
+) -> None:
+    lab = using(any_lab, replace(EAGER, max_batches_per_run=6))
+    topic = await lab.topic(3)
+    await lab.fill(topic)
+    slow, jobs = Interposed(lab.control), lab.jobs()
+    others: list[asyncio.Future[Report]] = []
+    claimed, done = asyncio.Event(), asyncio.Event()
+
+    async def be_slow(_: Task) -> None:
+        claimed.set()
+        await done.wait()
+
+    async def look_then_wait(ages_ms: object) -> object:
+        found = await lab.control.aged_partitions(ages_ms)  # type: ignore[arg-type]
+        if not others:
+            others.append(asyncio.ensure_future(lab.run(jobs)))
+            await claimed.wait()
+        return found
+
+    jobs.before = be_slow
+    slow.aged_partitions = look_then_wait  # type: ignore[attr-defined]
+    report = await lab.run(control=slow.as_control())
+    done.set()
+    assert (report.segments, report.elsewhere) == (1, 1)
+    assert report.waiting == {"in another run": 1, "for the next run": 1}
+    assert (await others[0]).segments == 1
+    await lab.check(topic)
+
+
+async def test_runs_go_on_although_all_was_converted_after_the_look(lab: Lab) -> None:
+    using(lab, replace(EAGER, max_batches_per_run=6))
+    topic = await lab.topic(3)
+    await lab.fill(topic)
+    slow = Interposed(lab.control)
+    others: list[Report] = []
+
+    async def look_then_wait(ages_ms: object) -> object:
+        found = await lab.control.aged_partitions(ages_ms)  # type: ignore[arg-type]
+        if not others:
+            others.append(await lab.run())
+        return found
+
+    slow.aged_partitions = look_then_wait  # type: ignore[attr-defined]
+    async with lab.driver(control=slow.as_control()) as driver:
+        report = await driver.run_until_idle()
+    assert (others[0].segments, report.segments, report.overtaken) == (1, 2, 1)
     await lab.check(topic)
 
 
