@@ -65,6 +65,7 @@ class Connection(Protocol):
 
 
 Work: TypeAlias = Callable[[Connection], Awaitable[T]]
+"""What a transaction does. It awaits nothing but its connection, and may run on another thread."""
 
 
 class Database(Protocol):

@@ -1,6 +1,6 @@
 """SQLite as the control plane's database: one file, shared by the processes of one machine.
 
-Connections live on threads of their own, so that no statement and no wait for another process's
+Connections live on threads of their own, so that no transaction and no wait for another process's
 lock holds up the event loop. One connection writes; `BEGIN IMMEDIATE` takes the file's only write
 lock before anything is read, so a transaction never loses its place. The write-ahead log with
 full synchronisation makes a commit durable before it is answered.
@@ -8,8 +8,10 @@ full synchronisation makes a commit durable before it is answered.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +27,8 @@ from stratalog.control.plane import (
 
 T = TypeVar("T")
 
-BUSY_TIMEOUT_MS = 10_000
+BUSY_TIMEOUT_S = 10.0
+_BUSY_PAUSE_S = 0.001
 READERS = 2
 _OPEN_ATTEMPTS = 50
 _OPEN_PAUSE_S = 0.05
@@ -42,133 +45,144 @@ _PASSING_CODES = (
 )
 
 
-class _Transaction:
-    """Whether a transaction has begun, known to the connection's thread alone.
+class _Statements:
+    """The open transaction of a connection, on whose thread alone it is used.
 
-    Each has its own: statements of a transaction whose task was cancelled may still be on their
-    way to the thread when the next one starts, and must not use up its beginning.
+    No statement ever waits for the event loop, so neither does the transaction.
     """
 
-    __slots__ = ("begin", "has_begun")
+    def __init__(self, raw: sqlite3.Connection, path: Path) -> None:
+        self._raw = raw
+        self._path = path
 
-    def __init__(self, begin: str) -> None:
-        self.begin = begin
-        self.has_begun = False
+    async def fetch(self, sql: str, *args: Any, rows: Rows | None = None) -> list[Row]:
+        return self._run(*_prepare(sql, args, rows)).fetchall()
+
+    async def execute(self, sql: str, *args: Any, rows: Rows | None = None) -> int:
+        # Not the cursor's rowcount, which does not know a statement that begins with WITH.
+        before = self._raw.total_changes
+        self._run(*_prepare(sql, args, rows))
+        return self._raw.total_changes - before
+
+    async def fetch_each(self, sql: str, rows: Rows) -> list[list[Row]]:
+        text = SqliteDialect.render_each(sql, rows.shape)
+        return [self._run(text, SqliteDialect.arguments(row)).fetchall() for row in rows.values]
+
+    async def lock(self, name: str, *, shared: bool = False) -> None:
+        """Any name will do: a write transaction is alone with the file."""
+
+    def _run(self, sql: str, values: list[Any]) -> sqlite3.Cursor:
+        try:
+            return self._raw.execute(sql, values)
+        except sqlite3.Error as error:
+            raise _translate(error, self._path) from error
 
 
 class SqliteConnection:
-    """One connection on one thread. Implements `Connection` while a transaction is open on it."""
+    """One connection on one thread, on which whole transactions run.
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    If statements went to the thread one by one, a busy event loop would hold the file's write lock
+    between them, and all processes would wait for it.
+    """
+
+    def __init__(self, path: Path, clock: Clock, *, patience_s: float = BUSY_TIMEOUT_S) -> None:
+        """`patience_s`: how long a statement waits for locks. The beginning of a transaction has
+        its own."""
         self._path = path
         self._clock = clock
+        self._patience_s = patience_s
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="control-sqlite")
         self._raw: sqlite3.Connection | None = None
-        self._transaction = _Transaction("")
 
     async def open(self) -> None:
         # Switching a new file to the write-ahead log needs the file alone and does not wait for
         # it, whatever the busy timeout. Only starters of the same moment get in its way.
         for _ in range(_OPEN_ATTEMPTS - 1):
             try:
-                self._raw = await self.call(lambda: _connect(self._path))
+                self._raw = await self._call(self._connect)
                 return
             except ControlUnavailableError:
                 await self._clock.sleep(_OPEN_PAUSE_S)
-        self._raw = await self.call(lambda: _connect(self._path))
+        self._raw = await self._call(self._connect)
 
     async def close(self) -> None:
         if self._raw is not None:
-            await self.call(self._raw.close)
+            await self._call(self._raw.close)
         self._thread.shutdown(wait=False)
 
-    async def call(self, action: Callable[[], T]) -> T:
+    async def read(self, work: Work[T]) -> T:
+        """Run `work` on one snapshot, which is taken by its first statement."""
+        return await self._call(lambda: self._transact("BEGIN", work, lambda: False))
+
+    async def write(self, work: Work[T]) -> T:
+        is_wanted = True
+        begin = "BEGIN IMMEDIATE"
+        try:
+            return await self._call(lambda: self._transact(begin, work, lambda: is_wanted))
+        except asyncio.CancelledError:
+            is_wanted = False
+            raise
+
+    async def _call(self, action: Callable[[], T]) -> T:
         """Run `action` on the connection's thread."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, action)
         except sqlite3.Error as error:
             raise _translate(error, self._path) from error
 
-    async def read(self, work: Work[T]) -> T:
-        """Run `work` on one snapshot, which is taken by its first statement."""
-        self._transaction = _Transaction("BEGIN")
+    # On the connection's thread.
+
+    def _connect(self) -> sqlite3.Connection:
+        return _connect(self._path, self._patience_s)
+
+    def _transact(self, begin: str, work: Work[T], is_to_stay: Callable[[], bool]) -> T:
+        raw = self._raw
+        assert raw is not None, "the connection is not open"
+        _begin(raw, begin)
         try:
-            return await work(self)
+            result = _result_of(work(_Statements(raw, self._path)))
+            if is_to_stay():
+                self._commit(raw)
+            return result
         finally:
-            # Not awaited: nobody needs to wait for the end of a snapshot, and a cancelled task
-            # must leave, too. The thread takes its work in order, so that whoever comes next
-            # finds the connection clean.
-            self._thread.submit(self._rollback)
+            if raw.in_transaction:
+                with suppress(sqlite3.Error):
+                    raw.execute("ROLLBACK")
 
-    async def write(self, work: Work[T]) -> T:
-        self._transaction = _Transaction("BEGIN IMMEDIATE")
+    def _commit(self, raw: sqlite3.Connection) -> None:
         try:
-            result = await work(self)
-            await self._commit()
-        except BaseException:
-            self._thread.submit(self._rollback)
-            raise
-        return result
-
-    async def fetch(self, sql: str, *args: Any, rows: Rows | None = None) -> list[Row]:
-        text, values = _prepare(sql, args, rows)
-        transaction = self._transaction
-        return await self.call(lambda: self._sql(transaction, text, values).fetchall())
-
-    async def execute(self, sql: str, *args: Any, rows: Rows | None = None) -> int:
-        text, values = _prepare(sql, args, rows)
-        transaction = self._transaction
-        return await self.call(lambda: self._count_changes(transaction, text, values))
-
-    async def fetch_each(self, sql: str, rows: Rows) -> list[list[Row]]:
-        text = SqliteDialect.render_each(sql, rows.shape)
-        values = [SqliteDialect.arguments(row) for row in rows.values]
-        transaction = self._transaction
-        return await self.call(
-            lambda: [self._sql(transaction, text, row).fetchall() for row in values]
-        )
-
-    async def lock(self, name: str, *, shared: bool = False) -> None:  # noqa: ARG002
-        """Any name will do: a write transaction that has begun is alone with the file."""
-        transaction = self._transaction
-        await self.call(lambda: self._ensure_begun(transaction))
-
-    async def _commit(self) -> None:
-        transaction = self._transaction
-        try:
-            await asyncio.get_running_loop().run_in_executor(
-                self._thread, lambda: self._sql(transaction, "COMMIT")
-            )
+            raw.execute("COMMIT")
         except sqlite3.Error as error:
             # After a failed sync the pages may or may not be on the disk.
             if _code(error) == sqlite3.SQLITE_IOERR:
                 raise CommitInDoubtError(f"{self._path}: commit failed: {error}") from error
-            raise _translate(error, self._path) from error
+            raise
 
-    def _sql(
-        self, transaction: _Transaction, sql: str, values: list[Any] | tuple[()] = ()
-    ) -> sqlite3.Cursor:
-        """Run a statement. The first one of a transaction begins it, to save a change of thread."""
-        return self._ensure_begun(transaction).execute(sql, values)
 
-    def _ensure_begun(self, transaction: _Transaction) -> sqlite3.Connection:
-        assert self._raw is not None, "the connection is not open"
-        if not transaction.has_begun:
-            self._raw.execute(transaction.begin)
-            transaction.has_begun = True
-        return self._raw
+def _begin(raw: sqlite3.Connection, statement: str) -> None:
+    """Wait for the write lock, if the statement wants it, and look every millisecond whether it is
+    free. SQLite by itself looks ever more rarely, ten times a second in the end, and finds it free
+    only by chance beside somebody who writes one transaction after the other.
+    """
+    deadline_s = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            raw.execute(statement)
+            return
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline_s:
+                raise
 
-    def _count_changes(self, transaction: _Transaction, sql: str, values: list[Any]) -> int:
-        # Not the cursor's rowcount, which does not know a statement that begins with WITH.
-        assert self._raw is not None, "the connection is not open"
-        before = self._raw.total_changes
-        self._sql(transaction, sql, values)
-        return self._raw.total_changes - before
 
-    def _rollback(self) -> None:
-        assert self._raw is not None, "the connection is not open"
-        if self._raw.in_transaction:
-            self._raw.execute("ROLLBACK")
+def _result_of(work: Awaitable[T]) -> T:
+    """Of work that waits for nothing but statements, which in turn have nothing to wait for."""
+    steps = work.__await__()
+    try:
+        next(steps)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise TypeError("a transaction waits for something else than its statements")
 
 
 class SqliteDatabase:
@@ -176,7 +190,7 @@ class SqliteDatabase:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
-        self._writer = SqliteConnection(path, clock)
+        self._writer = SqliteConnection(path, clock, patience_s=_BUSY_PAUSE_S)
         self._writing = asyncio.Lock()
         self._readers = [SqliteConnection(path, clock) for _ in range(READERS)]
         self._idle_readers: asyncio.LifoQueue[SqliteConnection] = asyncio.LifoQueue()
@@ -216,10 +230,8 @@ class SqliteDatabase:
             await connection.close()
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    raw = sqlite3.connect(
-        path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, cached_statements=256
-    )
+def _connect(path: Path, patience_s: float) -> sqlite3.Connection:
+    raw = sqlite3.connect(path, timeout=patience_s, isolation_level=None, cached_statements=256)
     raw.create_function("from_hex", 1, _from_hex, deterministic=True)
     try:
         raw.execute("PRAGMA journal_mode = WAL").fetchone()

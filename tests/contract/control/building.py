@@ -1,6 +1,8 @@
 """Short ways to say what a test commits."""
 
+import asyncio
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
@@ -120,3 +122,13 @@ async def state_of(plane: ControlPlane, partition: TopicPartition) -> PartitionS
 async def change(database: Database, sql: str, *args: object) -> None:
     """Do behind the control plane's back what no operation offers."""
     await database.write(lambda connection: connection.execute(sql, *args))
+
+
+async def held_up(event: threading.Event) -> None:
+    """Wait for it within a transaction, which is on the loop or on a thread of the database."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        event.wait()
+    else:
+        await asyncio.to_thread(event.wait)

@@ -1,10 +1,11 @@
 """Objects at the end of their lives, and the leases that prolong them."""
 
 import asyncio
+import threading
 from uuid import uuid4
 
 import pytest
-from tests.contract.control.building import batch, block, change, part
+from tests.contract.control.building import batch, block, change, held_up, part
 
 from stratalog.control.database import Database
 from stratalog.control.model import BlockToCommit, ObjectKind, Topic
@@ -137,18 +138,18 @@ async def test_a_lease_is_renewed_until_it_has_ended(
 async def test_a_lease_waits_for_a_marking_under_way(
     plane: ControlPlane, database: Database
 ) -> None:
-    marking, finish = asyncio.Event(), asyncio.Event()
+    marking, finish = threading.Event(), threading.Event()
 
     async def mark() -> None:
         async def work(connection: object) -> None:
             await connection.lock("leases", shared=True)  # type: ignore[attr-defined]
             marking.set()
-            await finish.wait()
+            await held_up(finish)
 
         await database.write(work)
 
     marker = asyncio.create_task(mark())
-    await marking.wait()
+    await held_up(marking)
     taking = asyncio.create_task(plane.take_lease("scan", duration_ms=60_000))
     done, _ = await asyncio.wait([taking], timeout=0.1)
     assert not done

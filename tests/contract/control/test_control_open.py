@@ -1,10 +1,11 @@
 """Opening a control plane: addresses, migrations, failures."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
-from tests.contract.control.building import batch, commit, part
+from tests.contract.control.building import batch, commit, held_up, part
 
 from stratalog.control.database import Connection, Database
 from stratalog.control.migrate import known_migrations, migrate
@@ -88,18 +89,19 @@ async def test_failed_work_leaves_no_trace(
 async def test_cancelled_work_leaves_no_trace_and_no_lock(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
-    inside = asyncio.Event()
+    inside, cancelled = threading.Event(), threading.Event()
 
     async def work(connection: Connection) -> None:
         await connection.execute("DELETE FROM topics")
         inside.set()
-        await asyncio.Event().wait()
+        await held_up(cancelled)
 
     task = asyncio.create_task(database.write(work))
-    await inside.wait()
+    await held_up(inside)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    cancelled.set()
     assert await plane.topics() == [topic]
     await plane.delete_topic(topic.id)
     assert (
@@ -108,13 +110,35 @@ async def test_cancelled_work_leaves_no_trace_and_no_lock(
     )
 
 
+async def test_work_that_waits_for_something_else_is_refused_and_leaves_no_trace(
+    tmp_path: Path,
+) -> None:
+    database = await open_database(f"sqlite:{tmp_path / 'control.db'}")
+
+    async def work(connection: Connection) -> None:
+        await connection.execute("CREATE TABLE t (x integer)")
+        await asyncio.sleep(0)
+
+    with pytest.raises(TypeError, match="something else than its statements"):
+        await database.write(work)
+    assert await database.read(lambda c: c.fetch("SELECT name FROM sqlite_master")) == []
+    await database.close()
+
+
 async def test_a_reader_keeps_its_snapshot(plane: ControlPlane, database: Database) -> None:
+    looked, changed = threading.Event(), threading.Event()
+
     async def work(connection: Connection) -> tuple[int, int]:
         before = len(await connection.fetch("SELECT 1 FROM topics"))
-        await plane.create_topic("late", partition_count=1, configs={})
+        looked.set()
+        await held_up(changed)
         return before, len(await connection.fetch("SELECT 1 FROM topics"))
 
-    assert await database.read(work) == (0, 0)
+    reading = asyncio.create_task(database.read(work))
+    await held_up(looked)
+    await plane.create_topic("late", partition_count=1, configs={})
+    changed.set()
+    assert await reading == (0, 0)
 
 
 async def test_other_addresses_are_refused() -> None:

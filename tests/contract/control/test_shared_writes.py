@@ -1,9 +1,10 @@
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 import pytest
-from tests.contract.control.building import batch, commit, part
+from tests.contract.control.building import batch, commit, held_up, part
 from tests.contract.control.segment_building import UPLOADED, chain_of, segment
 
 from stratalog.control.database import Connection, Database, Work
@@ -28,8 +29,8 @@ class Counted:
         self.writes = 0
         self.errors: dict[int, Exception] = {}
         """By the number of the transaction, from 1 on."""
-        self.began = asyncio.Event()
-        self.may_end = asyncio.Event()
+        self.began = threading.Event()
+        self.may_end = threading.Event()
 
     @property
     def url(self) -> str:
@@ -45,7 +46,7 @@ class Counted:
         async def held(connection: Connection) -> T:
             result = await work(connection)
             self.began.set()
-            await self.may_end.wait()
+            await held_up(self.may_end)
             if number in self.errors:
                 raise self.errors[number]
             return result
@@ -90,7 +91,7 @@ async def begin(
 ) -> "list[asyncio.Task[int]]":
     """Writes by their keys. The first one is under way, and the others wait behind it."""
     tasks = [asyncio.create_task(shared.write(key, work)) for key, work in works]
-    await counted.began.wait()
+    await held_up(counted.began)
     return tasks
 
 
@@ -172,7 +173,7 @@ async def test_one_that_is_cancelled_while_it_is_written_harms_nobody(counted: C
     await first
     counted.may_end.clear()
     counted.began.clear()
-    await counted.began.wait()
+    await held_up(counted.began)
     others[1].cancel()
     answers = await end(counted, others)
     assert [answers[0], answers[2]] == [1, 3]
