@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +21,6 @@ from stratalog.cli.options import (
 )
 from stratalog.cli.output import print_json, print_table, progress_line, say
 from stratalog.clock import SystemClock
-from stratalog.errors import CallError
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
@@ -52,10 +50,6 @@ _PROMISES = (
 _DEEP_ONLY = (1, 7)
 
 
-class NothingThereError(CallError):
-    """There is no control plane to check."""
-
-
 def fsck(
     deep: Annotated[bool, typer.Option("--deep", help="Read every byte of every batch.")] = False,
     rebuild_indexes: Annotated[
@@ -81,7 +75,6 @@ def fsck(
     to. It ends with exit code 1 if anything is found.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
-    _refuse_to_create(settings.storage.control)
     report, repairs = asyncio.run(_check(settings, deep=deep, rebuild=rebuild_indexes))
     if json:
         told = [repair.as_dict() for repair in repairs]
@@ -92,15 +85,6 @@ def fsck(
         _print_report(report)
     if not report.ok:
         raise typer.Exit(1)
-
-
-def _refuse_to_create(control: str) -> None:
-    """Opening a SQLite file makes one, and an empty one would be found to be in perfect order."""
-    scheme, _, path = control.partition(":")
-    if scheme == "sqlite" and not Path(path).exists():
-        raise NothingThereError(
-            f"there is no control plane at {path}: name it with --data, --control or --config"
-        )
 
 
 async def _check(
@@ -132,11 +116,11 @@ async def _opened(
     settings: Settings,
 ) -> "AsyncIterator[tuple[ControlPlane, ObjectStore, RemoteTier]]":
     from stratalog.checks.remote import open_remote_tier
-    from stratalog.control.open import open_control_plane
+    from stratalog.control.open import open_existing
     from stratalog.objects.open import open_store
 
     storage, clock = settings.storage, SystemClock()
-    control = await open_control_plane(storage.control)
+    control = await open_existing(storage.control)
     try:
         store = open_store(storage.objects, storage.object_options, clock=clock)
         try:

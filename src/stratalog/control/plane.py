@@ -86,6 +86,10 @@ class ControlAccessError(CallError):
     """The database refuses us: address, credentials, permissions."""
 
 
+class NoControlPlaneError(CallError):
+    """There is nothing at the address, and nobody asked for a new control plane."""
+
+
 class ControlDamagedError(DamagedError):
     """The database file is not one, or is broken."""
 

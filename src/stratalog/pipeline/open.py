@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from stratalog.clock import Clock, SystemClock
-from stratalog.control.open import open_control_plane
+from stratalog.control.open import open_existing
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import CallError
 from stratalog.objects.open import absolute_url, open_store
@@ -65,7 +65,7 @@ async def opened_driver(
         )
     async with AsyncExitStack() as closing:
         if control is None:
-            control = await open_control_plane(settings.storage.control)
+            control = await open_existing(settings.storage.control)
             closing.push_async_callback(control.close)
         place = await closing.enter_async_context(opened(workplace_of(settings), clock=clock))
         stores = _segment_stores(settings, place)

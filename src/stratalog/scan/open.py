@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from stratalog.block.cache import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.clock import Clock, SystemClock
-from stratalog.control.open import open_control_plane
+from stratalog.control.open import open_existing
 from stratalog.control.plane import ControlPlane
 from stratalog.metrics import Metrics
 from stratalog.objects.open import open_store
@@ -33,7 +33,7 @@ async def opened_scanner(
     keys = key_ring(place_of(settings).private_keys_pem)
     async with AsyncExitStack() as closing:
         if control is None:
-            control = await open_control_plane(storage.control)
+            control = await open_existing(storage.control)
             closing.push_async_callback(control.close)
         store = open_store(storage.objects, storage.object_options, clock=clock, metrics=metrics)
         closing.push_async_callback(store.close)

@@ -48,7 +48,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from stratalog.clock import SystemClock
-from stratalog.control.open import open_control_plane
+from stratalog.control.open import open_existing
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 from stratalog.settings import Settings
@@ -176,7 +176,7 @@ def _answer(message: WriterCommitMessage | None) -> SinkMessage:
 @asynccontextmanager
 async def _opened(options: SinkOptions) -> AsyncIterator[tuple[ControlPlane, Settings]]:
     settings = load_settings(options.config)
-    control = await open_control_plane(settings.storage.control)
+    control = await open_existing(settings.storage.control)
     try:
         yield control, settings
     finally:

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tests.unit.scan.rig import NOW_MS, ScanRig
 
 import stratalog
 from stratalog.batch.header import Codec
-from stratalog.control.plane import ControlPlane
+from stratalog.control.plane import ControlPlane, NoControlPlaneError
 from stratalog.scan.errors import ScanRefusedError, TopicNotFoundError
 
 
@@ -52,6 +53,16 @@ async def test_pandas_polars_and_duckdb_take_what_is_read(orders: ScanRig) -> No
     assert counted is not None
     assert counted.fetchall() == [("block", 60, 99), ("remote", 60, 59)]
     del reader
+
+
+async def test_a_mistyped_path_is_named_and_nothing_is_made_there(
+    orders: ScanRig, tmp_path: Path
+) -> None:
+    path = tmp_path / "mistyped" / "control.db"
+    storage = replace(orders.settings.storage, control=f"sqlite:{path}")
+    with pytest.raises(NoControlPlaneError, match="mistyped"):
+        stratalog.read("orders", settings=replace(orders.settings, storage=storage))
+    assert not path.parent.exists()
 
 
 async def test_rows_come_in_order_however_many_threads_decode(
