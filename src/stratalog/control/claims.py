@@ -257,18 +257,20 @@ def _standing(row: Row) -> Standing:
 
 
 async def _park(connection: Connection, verdicts: Mapping[TopicPartition, Verdict | None]) -> None:
-    """Park those that went silent once too often."""
-    silent = [
+    """Park those that have failed too often: the last holder went silent, or fewer failures are
+    borne with now."""
+    failed = [
         (*key, verdict.attempts, verdict.error)
         for key, verdict in verdicts.items()
-        if verdict is not None and not verdict.granted and verdict.error is not None
+        if verdict is not None and not verdict.granted
     ]
-    if silent:
+    if failed:
         await connection.execute(
-            f"UPDATE claims SET {_GIVEN_BACK}, attempts = r.attempts, error = r.error,"
+            f"UPDATE claims SET {_GIVEN_BACK}, attempts = r.attempts,"
+            " error = COALESCE(r.error, claims.error),"
             " parked_ms = COALESCE(parked_ms, {now_ms}) FROM {rows}"
             " WHERE claims.topic_id = r.topic_id AND claims.partition = r.partition",
-            rows=Rows(_PARK, silent),
+            rows=Rows(_PARK, failed),
         )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from stratalog.clock import Clock, SystemClock
 from stratalog.control.database import Row, Rows, Work
@@ -26,9 +26,10 @@ from stratalog.control.plane import (
 )
 
 T = TypeVar("T")
+_Action: TypeAlias = Callable[[sqlite3.Connection], None]
 
-BUSY_TIMEOUT_S = 10.0
-_BUSY_PAUSE_S = 0.001
+BUSY_TIMEOUT_MS = 10_000
+_BUSY_PAUSE_MS = 1
 READERS = 2
 _OPEN_ATTEMPTS = 50
 _OPEN_PAUSE_S = 0.05
@@ -45,15 +46,30 @@ _PASSING_CODES = (
 )
 
 
+class _Caller:
+    """Who waits for a transaction, or does not any more."""
+
+    __slots__ = ("is_gone",)
+
+    def __init__(self) -> None:
+        self.is_gone = False
+
+    def check(self) -> None:
+        """Work that nobody waits for ends here, as it would on the event loop."""
+        if self.is_gone:
+            raise asyncio.CancelledError
+
+
 class _Statements:
     """The open transaction of a connection, on whose thread alone it is used.
 
     No statement ever waits for the event loop, so neither does the transaction.
     """
 
-    def __init__(self, raw: sqlite3.Connection, path: Path) -> None:
+    def __init__(self, raw: sqlite3.Connection, path: Path, caller: _Caller) -> None:
         self._raw = raw
         self._path = path
+        self._caller = caller
 
     async def fetch(self, sql: str, *args: Any, rows: Rows | None = None) -> list[Row]:
         return self._run(*_prepare(sql, args, rows)).fetchall()
@@ -72,6 +88,7 @@ class _Statements:
         """Any name will do: a write transaction is alone with the file."""
 
     def _run(self, sql: str, values: list[Any]) -> sqlite3.Cursor:
+        self._caller.check()
         try:
             return self._raw.execute(sql, values)
         except sqlite3.Error as error:
@@ -85,12 +102,11 @@ class SqliteConnection:
     between them, and all processes would wait for it.
     """
 
-    def __init__(self, path: Path, clock: Clock, *, patience_s: float = BUSY_TIMEOUT_S) -> None:
-        """`patience_s`: how long a statement waits for locks. The beginning of a transaction has
-        its own."""
+    def __init__(self, path: Path, clock: Clock, *, patience_ms: int = BUSY_TIMEOUT_MS) -> None:
+        """`patience_ms`: how long a statement waits for locks by itself."""
         self._path = path
         self._clock = clock
-        self._patience_s = patience_s
+        self._patience_ms = patience_ms
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="control-sqlite")
         self._raw: sqlite3.Connection | None = None
 
@@ -112,15 +128,17 @@ class SqliteConnection:
 
     async def read(self, work: Work[T]) -> T:
         """Run `work` on one snapshot, which is taken by its first statement."""
-        return await self._call(lambda: self._transact("BEGIN", work, lambda: False))
+        return await self._transact("BEGIN", work, lambda _: None)
 
     async def write(self, work: Work[T]) -> T:
-        is_wanted = True
-        begin = "BEGIN IMMEDIATE"
+        return await self._transact("BEGIN IMMEDIATE", work, self._commit)
+
+    async def _transact(self, begin: str, work: Work[T], end: _Action) -> T:
+        caller = _Caller()
         try:
-            return await self._call(lambda: self._transact(begin, work, lambda: is_wanted))
+            return await self._call(lambda: self._run(begin, work, end, caller))
         except asyncio.CancelledError:
-            is_wanted = False
+            caller.is_gone = True
             raise
 
     async def _call(self, action: Callable[[], T]) -> T:
@@ -133,16 +151,16 @@ class SqliteConnection:
     # On the connection's thread.
 
     def _connect(self) -> sqlite3.Connection:
-        return _connect(self._path, self._patience_s)
+        return _connect(self._path, self._patience_ms)
 
-    def _transact(self, begin: str, work: Work[T], is_to_stay: Callable[[], bool]) -> T:
+    def _run(self, begin: str, work: Work[T], end: _Action, caller: _Caller) -> T:
         raw = self._raw
         assert raw is not None, "the connection is not open"
-        _begin(raw, begin)
+        _begin(raw, begin, caller)
         try:
-            result = _result_of(work(_Statements(raw, self._path)))
-            if is_to_stay():
-                self._commit(raw)
+            result = _result_of(work(_Statements(raw, self._path, caller)))
+            caller.check()
+            end(raw)
             return result
         finally:
             if raw.in_transaction:
@@ -159,13 +177,14 @@ class SqliteConnection:
             raise
 
 
-def _begin(raw: sqlite3.Connection, statement: str) -> None:
+def _begin(raw: sqlite3.Connection, statement: str, caller: _Caller) -> None:
     """Wait for the write lock, if the statement wants it, and look every millisecond whether it is
     free. SQLite by itself looks ever more rarely, ten times a second in the end, and finds it free
     only by chance beside somebody who writes one transaction after the other.
     """
-    deadline_s = time.monotonic() + BUSY_TIMEOUT_S
+    deadline_s = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
+        caller.check()
         try:
             raw.execute(statement)
             return
@@ -190,7 +209,7 @@ class SqliteDatabase:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
-        self._writer = SqliteConnection(path, clock, patience_s=_BUSY_PAUSE_S)
+        self._writer = SqliteConnection(path, clock, patience_ms=_BUSY_PAUSE_MS)
         self._writing = asyncio.Lock()
         self._readers = [SqliteConnection(path, clock) for _ in range(READERS)]
         self._idle_readers: asyncio.LifoQueue[SqliteConnection] = asyncio.LifoQueue()
@@ -230,12 +249,15 @@ class SqliteDatabase:
             await connection.close()
 
 
-def _connect(path: Path, patience_s: float) -> sqlite3.Connection:
-    raw = sqlite3.connect(path, timeout=patience_s, isolation_level=None, cached_statements=256)
+def _connect(path: Path, patience_ms: int) -> sqlite3.Connection:
+    raw = sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, cached_statements=256
+    )
     raw.create_function("from_hex", 1, _from_hex, deterministic=True)
     try:
         raw.execute("PRAGMA journal_mode = WAL").fetchone()
         raw.execute("PRAGMA synchronous = FULL")
+        raw.execute(f"PRAGMA busy_timeout = {patience_ms}")
     except sqlite3.Error:
         raw.close()
         raise

@@ -40,8 +40,8 @@ BOTH = tuple(UnitKind)
 _DEAD_PART = 0.25
 """Objects of which no more than this part is alive are rewritten."""
 _DEAD_OBJECTS = 200
-_MOST_LOOKS = 100
-"""At the control plane for something that nobody else takes first."""
+_MOST_VAIN_RUNS = 3
+"""In a row, of runs that others overtook in all they did. What seems to be that may last."""
 
 
 class Plan(NamedTuple):
@@ -97,7 +97,9 @@ class Driver:
     ) -> Report:
         """Run again and again, until a run has found nothing to do."""
         last = total = await self.run(kinds, topics)
-        while not last.did_nothing:
+        vain = 0
+        while not last.did_nothing or (last.overtaken and vain < _MOST_VAIN_RUNS):
+            vain = vain + 1 if last.did_nothing else 0
             last = await self.run(kinds, topics)
             total.include(last)
         return total
@@ -159,14 +161,15 @@ class Driver:
     ) -> tuple[Selection, list[Claim]]:
         """Look again if others were faster and took all that was selected: there may be more, which
         they have left for the next run."""
-        for _ in range(_MOST_LOOKS):
+        before: list[ClaimWish] = []
+        while True:
             selection = await self._select(facts, run.started_ms, kinds)
             wishes = _wishes(selection)
             claims = await self._claim(run, wishes) if wishes else []
-            report.elsewhere += len(wishes) - len(claims)
-            if claims or not wishes:
-                break
-        return selection, claims
+            if claims or wishes == before:
+                report.elsewhere = len(wishes) - len(claims)
+                return selection, claims
+            before = wishes
 
     async def _load(self, claims: Sequence[Claim]) -> list[ClaimedRows]:
         return await load_rows(

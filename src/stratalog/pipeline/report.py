@@ -67,7 +67,7 @@ class Report:
     @property
     def did_nothing(self) -> bool:
         """Whether another run, now, would only do the same again."""
-        return not (self.segments or self.split_files or self.overtaken)
+        return not (self.segments or self.split_files)
 
     def lines(self) -> list[str]:
         """Five lines at the most, plus one for each of the first failures."""

@@ -227,6 +227,16 @@ async def test_a_partition_that_silences_its_run_every_time_is_parked(
         assert "went silent" in (error or "")
 
 
+async def test_a_partition_is_parked_that_has_failed_more_often_than_is_borne_with_now(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    for _ in range(2):
+        await plane.fail_claims({await claim(plane, key): "bad"}, max_attempts=5)
+    assert await claim_all(plane, new_run(), key, max_attempts=2) == []
+    assert await attempts_of(database, key) == (2, "bad", True)
+
+
 async def test_an_unparked_partition_starts_anew(plane: ControlPlane, topic: Topic) -> None:
     keys = [part(topic, index) for index in range(3)]
     tokens = [each.token for each in await claim_all(plane, new_run(), *keys)]

@@ -235,7 +235,7 @@ async def test_a_lock_of_another_process_holds_up_writers_but_not_the_loop(
 async def test_a_lock_that_is_never_given_back_is_unavailable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 50)
     plane = await open_control_plane(f"sqlite:{tmp_path}/control.db")
     stranger = sqlite3.connect(tmp_path / "control.db", isolation_level=None)
     stranger.execute("BEGIN IMMEDIATE")

@@ -29,8 +29,9 @@ class Counted:
         self.writes = 0
         self.errors: dict[int, Exception] = {}
         """By the number of the transaction, from 1 on."""
-        self.began = threading.Event()
-        self.may_end = threading.Event()
+        self.began = [threading.Event() for _ in range(10)]
+        self.may_end = [threading.Event() for _ in range(10)]
+        """By number, too."""
 
     @property
     def url(self) -> str:
@@ -45,8 +46,8 @@ class Counted:
 
         async def held(connection: Connection) -> T:
             result = await work(connection)
-            self.began.set()
-            await held_up(self.may_end)
+            self.began[number].set()
+            await held_up(self.may_end[number])
             if number in self.errors:
                 raise self.errors[number]
             return result
@@ -90,13 +91,15 @@ async def begin(
     counted: Counted, shared: SharedWrites, *works: tuple[int, Work[int]]
 ) -> "list[asyncio.Task[int]]":
     """Writes by their keys. The first one is under way, and the others wait behind it."""
+    number = counted.writes + 1
     tasks = [asyncio.create_task(shared.write(key, work)) for key, work in works]
-    await held_up(counted.began)
+    await held_up(counted.began[number])
     return tasks
 
 
 async def end(counted: Counted, tasks: "list[asyncio.Task[int]]") -> list[int | BaseException]:
-    counted.may_end.set()
+    for event in counted.may_end:
+        event.set()
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -169,11 +172,9 @@ async def test_those_behind_one_that_was_cancelled_are_made_all_the_same(counted
 async def test_one_that_is_cancelled_while_it_is_written_harms_nobody(counted: Counted) -> None:
     works = [(mark, put(mark)) for mark in range(4)]
     first, *others = await begin(counted, SharedWrites(counted), *works)
-    counted.may_end.set()
+    counted.may_end[1].set()
     await first
-    counted.may_end.clear()
-    counted.began.clear()
-    await held_up(counted.began)
+    await held_up(counted.began[2])
     others[1].cancel()
     answers = await end(counted, others)
     assert [answers[0], answers[2]] == [1, 3]
