@@ -164,7 +164,9 @@ def local_cluster(folder: Path) -> Cluster:
 
 def s3_cluster(folder: Path, dsn: str, server: S3Server) -> Cluster:
     config = folder / "stratalog.toml"
-    options = "\n".join(f'{name} = "{value}"' for name, value in server.options.items())
+    # Tests hold requests for as long as another process takes to start: nobody may give one up.
+    given = {**server.options, "timeout": f"{COMMAND_S:.0f}s"}
+    options = "\n".join(f'{name} = "{value}"' for name, value in given.items())
     config.write_text(f"[storage.object_options]\n{options}\n")
     return Cluster(
         folder, [f"storage.objects={server.fresh_url()}", f"storage.control={dsn}", *EAGER]

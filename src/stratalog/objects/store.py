@@ -108,7 +108,7 @@ class ObjectStore(Protocol):
         key: str,
         parts: Sequence[Buffer],
         *,
-        mode: PutMode = Overwrite(),  # noqa: B008 - immutable
+        mode: PutMode = Overwrite(),
         metadata: Mapping[str, str] | None = None,
     ) -> str:
         """Store the concatenation of `parts` durably and return its ETag."""
@@ -146,7 +146,7 @@ class ObjectStore(Protocol):
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
         """All objects whose key starts with `prefix`, in key order."""
 
-    async def copy(self, source: str, target: str, *, mode: PutMode = Overwrite()) -> None: ...  # noqa: B008
+    async def copy(self, source: str, target: str, *, mode: PutMode = Overwrite()) -> None: ...
 
     async def delete(self, keys: Sequence[str]) -> None: ...
 
