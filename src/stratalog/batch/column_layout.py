@@ -1,4 +1,4 @@
-"""What Python and the compiled loops of `columns` tell one another, laid out as both see it."""
+"""What Python and the compiled loops tell one another, laid out as both see it."""
 
 import numpy as np
 
@@ -32,3 +32,12 @@ HEADERS_OUT = _record_type(
     "name_ends name_valid names value_ends value_valid values"
     " rows name_bytes name_nulls value_bytes value_nulls is_ascii"
 )
+
+LAYOUT = _record_type(
+    "segment_offset next_offset leader_epoch stamped has_append_time append_time_ms"
+    " size_bytes since_entry_bytes interval_bytes max_timestamp max_timestamp_offset"
+    " noted_timestamp offset_entries time_entries noteworthy"
+)
+"""A segment in the making: of the run, what to stamp; of the log so far, what its indexes depend
+on; and last how many entries were made of the batches just laid out, and how many of these have
+producers to be noted."""

@@ -5,14 +5,12 @@ wanted are then decompressed, and decoded in one go. Compiled code only says tha
 wrong; what it is, is found by `damage`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from crc32c import crc32c
 
-from stratalog.batch.code_cache import has_crc_instruction
 from stratalog.batch.column_buffers import (
     BytesColumn,
     Column,
@@ -21,7 +19,7 @@ from stratalog.batch.column_buffers import (
     fields_of,
     filled_record,
 )
-from stratalog.batch.column_layout import FRAME, OUT, PLAN
+from stratalog.batch.column_layout import OUT, PLAN
 from stratalog.batch.columns import (
     COLUMN_TYPES,
     BatchRun,
@@ -34,23 +32,17 @@ from stratalog.batch.compiled import (
     DECODE,
     REFUSED,
     UNPACK,
-    count_batches,
     decode_batches,
     measure_batches,
     plan_batches,
-    read_frames,
     walk_batches,
 )
 from stratalog.batch.damage import raise_damage
 from stratalog.batch.errors import BatchDamagedError
-from stratalog.batch.header import CODEC_MASK, CRC_START, HEADER_BYTES, BytesLike, Codec
+from stratalog.batch.header import CODEC_MASK, HEADER_BYTES, BytesLike, Codec
 from stratalog.batch.records import DEFAULT_MAX_DECOMPRESSED_BYTES, MIN_RECORD_BYTES
+from stratalog.batch.run_frames import crcs_hold, frames_of
 from stratalog.batch.unpack import Unpacker
-
-count_right: Callable[[int, Any], int] | None = None
-"""Where the processor has no instruction for it, the library knows other ways."""
-if has_crc_instruction():
-    from stratalog.batch.compiled_crc import count_right
 
 MAX_RUN_BYTES = 512 * 1024 * 1024
 """Of records after decompression. Arrow's offsets of bytes are 32 bits wide, and a header's name
@@ -64,15 +56,14 @@ _IN_RECORDS = {RecordColumn.KEY, RecordColumn.VALUE, RecordColumn.HEADERS}
 def decode(
     data: BytesLike, run: BatchRun, columns: Sequence[RecordColumn], keep: RecordFilter
 ) -> DecodedRun:
-    source = pa.py_buffer(data)
-    count = count_batches(source.address, source.size)
-    frames = np.zeros(max(count, 0), FRAME)
+    frames = frames_of(data)
     plan = _plan(run, columns, keep)
     aborted = np.array(keep.aborted, np.int64).reshape(-1, 3)
-    if count != REFUSED:
-        read_frames(source.address, frames)
-        count = plan_batches(frames, plan, aborted)
-    if count == REFUSED or not _crcs_hold(data, frames):
+    if (
+        frames is None
+        or plan_batches(frames, plan, aborted) == REFUSED
+        or not crcs_hold(data, frames)
+    ):
         raise_damage(data, run.base_offset, stamped=run.stamped)
     # The frames point into these as soon as they are unpacked.
     bodies = _unpack(data, frames, plan)
@@ -120,15 +111,6 @@ def _inclusive(first: int | None, end: int | None) -> tuple[int, int]:
     first = _INT64_MIN if first is None else max(first, _INT64_MIN)
     last = _INT64_LAST if end is None else min(end - 1, _INT64_LAST)
     return (first, last) if first <= last else (1, 0)
-
-
-def _crcs_hold(data: BytesLike, frames: Any) -> bool:
-    if count_right is not None:
-        return bool(count_right(pa.py_buffer(data).address, frames) == len(frames))
-    view = memoryview(data)
-    bounds = zip(frames["start"].tolist(), frames["end"].tolist(), strict=True)
-    crcs = [crc32c(view[start + CRC_START : end]) for start, end in bounds]
-    return bool(crcs == frames["crc"].tolist())
 
 
 def _unpack(data: BytesLike, frames: Any, plan: Any) -> list[bytes] | None:

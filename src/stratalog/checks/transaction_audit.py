@@ -28,15 +28,7 @@ class TransactionAudit:
         if header.attributes & CONTROL_BIT:
             self._changes.note_control(batch, 0)
             return
-        self._changes.note(
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            header.base_offset,
-            header.last_offset_delta,
-            header.max_timestamp,
-            header.attributes,
-        )
+        self._changes.note(header)
 
     def finish(self) -> Iterator[str]:
         begun: set[ProducerId] = set()

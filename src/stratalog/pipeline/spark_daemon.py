@@ -13,6 +13,7 @@ import pyarrow  # noqa: F401
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
+import stratalog.batch.log_layout
 import stratalog.pipeline.run_task
 import stratalog.pipeline.task_rows  # noqa: F401
 

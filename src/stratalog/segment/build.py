@@ -6,24 +6,14 @@ What depends on earlier segments (producer snapshot, aborted transactions) is ma
 afterwards, by `producer_state.advance`.
 """
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from crc32c import crc32c
-
 from stratalog.batch.errors import BatchDamagedError
 from stratalog.batch.frames import check_crc, codec_of
-from stratalog.batch.header import (
-    CONTROL_BIT,
-    CRC_START,
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    Codec,
-    parse_header,
-)
-from stratalog.batch.stamp import Writable, stamp_append_time
+from stratalog.batch.header import CONTROL_BIT, Codec, parse_header
+from stratalog.batch.stamp import Writable
 from stratalog.control.segment_model import EpochStart
 from stratalog.ids import NO_EPOCH, Offset
 from stratalog.segment.errors import SegmentRefusedError, SourceDamagedError
@@ -35,14 +25,6 @@ from stratalog.segment.time_index import NO_TIMESTAMP, TimeIndexWriter
 DEFAULT_INDEX_INTERVAL_BYTES = 4096
 INT32_LAST = (1 << 31) - 1
 """Sizes, positions and relative offsets of a segment are int32."""
-
-_FIELDS = struct.Struct(">qiibIhi8xqqhi4x")
-"""The header without base timestamp and count, of which nothing here depends."""
-_OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
-_KEEP_GIL = 0
-"""To let go of the interpreter's lock for some microseconds, and to wait for it again among the
-threads that read and write, takes as long as the checksum does."""
-_LEAST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +55,6 @@ class SegmentBuilder:
         index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES,
     ) -> None:
         self._base_offset = base_offset
-        self._interval_bytes = index_interval_bytes
         self._offsets = OffsetIndexWriter(base_offset)
         self._times = TimeIndexWriter(base_offset)
         self._changes = ProducerChanges()
@@ -82,9 +63,11 @@ class SegmentBuilder:
         self._first_codec: Codec | None = None
         self._size_bytes = 0
         self._next_offset = int(base_offset)
-        self._since_entry_bytes = 0
-        self._max_timestamp = NO_TIMESTAMP
-        self._max_timestamp_offset = int(base_offset)
+        # Imported here for those who only finish segments, and for brokers, who must not pay for a
+        # compiler.
+        from stratalog.batch.log_layout import LogLayout
+
+        self._layout = LogLayout(base_offset, index_interval_bytes, NO_TIMESTAMP)
 
     def add(self, data: Writable, run: SourceRun) -> memoryview:
         """Check and stamp whole batches, the next ones of this run; return what to write.
@@ -111,12 +94,13 @@ class SegmentBuilder:
         if self._first_codec is None:
             raise SegmentRefusedError(f"the segment at {self._base_offset} has no batch")
         # Kafka notes the greatest timestamp when a segment is rolled.
-        self._times.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+        max_timestamp = self._layout.max_timestamp
+        self._times.maybe_append(max_timestamp, self._layout.max_timestamp_offset)
         return BuiltLog(
             base_offset=self._base_offset,
             last_offset=Offset(self._next_offset - 1),
             size_bytes=self._size_bytes,
-            max_timestamp=self._max_timestamp,
+            max_timestamp=max_timestamp,
             leader_epochs=self._epochs,
             offset_index=self._offsets.to_bytes(),
             time_index=self._times.to_bytes(),
@@ -126,58 +110,25 @@ class SegmentBuilder:
         )
 
     def _take(self, view: memoryview, run: SourceRun) -> None:
-        """The loop over the batches, which bounds how fast segments are made.
+        laid = self._layout.add(view)
+        if laid is None:
+            self._refuse(view, run)
+        self._offsets.extend(laid.offset_entries)
+        for timestamp, offset in laid.time_entries:
+            self._times.maybe_append(timestamp, offset)
+        for position in laid.noteworthy:
+            self._note(view, position)
+        self._next_offset = laid.next_offset
 
-        It unpacks once what it needs and calls only what it must. `_refuse` finds out what is
-        wrong with a batch that fails one of the tests.
-        """
-        unpack, pack, note = _FIELDS.unpack_from, _OFFSET_LENGTH_EPOCH.pack_into, self._changes.note
-        leader_epoch, stamped, append_time_ms = run.leader_epoch, run.stamped, run.append_time_ms
-        buffer_end, log_position = len(view), self._size_bytes
-        position, offset, since_bytes = 0, self._next_offset, self._since_entry_bytes
-        base, interval_bytes = self._base_offset, self._interval_bytes
-        max_timestamp = self._max_timestamp
-        entries: list[int] = []
-        while position + HEADER_BYTES <= buffer_end:
-            (base_offset, length, epoch, magic, crc, attributes, delta,
-             timestamp, producer_id, producer_epoch, sequence) = unpack(view, position)  # fmt: skip
-            end = position + LOG_OVERHEAD_BYTES + length
-            if (
-                magic != 2
-                or length < _LEAST_LENGTH
-                or end > buffer_end
-                or delta < 0
-                or crc32c(view[position + CRC_START : end], 0, _KEEP_GIL) != crc
-            ):
-                self._refuse(view, position, offset)
-            if not stamped:
-                pack(view, position, offset, length, leader_epoch)
-                if append_time_ms is not None:
-                    stamp_append_time(view, position, parse_header(view, position), append_time_ms)
-                    timestamp = append_time_ms
-            elif base_offset != offset or epoch != leader_epoch:
-                raise _misplaced(base_offset, epoch, offset, run)
-            last_offset = offset + delta
-            if timestamp > max_timestamp:
-                max_timestamp, self._max_timestamp_offset = timestamp, last_offset
-            if since_bytes > interval_bytes:
-                entries += last_offset - base, log_position + position
-                self._times.maybe_append(max_timestamp, self._max_timestamp_offset)
-                since_bytes = 0
-            if producer_id >= 0:
-                if attributes & CONTROL_BIT:
-                    self._note_control(view, position, offset)
-                else:
-                    note(
-                        producer_id, producer_epoch, sequence, offset, delta, timestamp, attributes
-                    )
-            since_bytes += end - position
-            offset, position = last_offset + 1, end
-        if position < buffer_end:
-            self._refuse(view, position, offset)
-        self._offsets.extend(entries)
-        self._next_offset, self._since_entry_bytes = offset, since_bytes
-        self._max_timestamp = max_timestamp
+    def _note(self, view: memoryview, position: int) -> None:
+        header = parse_header(view, position)
+        if header.attributes & CONTROL_BIT:
+            try:
+                self._changes.note_control(view, position)
+            except BatchDamagedError as error:
+                raise self._damaged(error, header.base_offset) from error
+        else:
+            self._changes.note(header)
 
     def _begin(self, run: SourceRun) -> None:
         self._end_run()
@@ -191,6 +142,7 @@ class SegmentBuilder:
             reason = f"too far from the segment's base {self._base_offset} for its indexes"
             raise SegmentRefusedError(f"{offsets} are {reason}")
         self._begin_epoch(run)
+        self._layout.begin_run(run.leader_epoch, run.append_time_ms, stamped=run.stamped)
         self._run = run
 
     def _begin_epoch(self, run: SourceRun) -> None:
@@ -226,18 +178,26 @@ class SegmentBuilder:
         except BatchDamagedError as error:
             raise self._damaged(error, self._next_offset) from error
 
-    def _note_control(self, view: memoryview, position: int, offset: int) -> None:
-        try:
-            self._changes.note_control(view, position)
-        except BatchDamagedError as error:
-            raise self._damaged(error, offset) from error
-
-    def _refuse(self, view: memoryview, position: int, offset: int) -> NoReturn:
-        try:
-            check_crc(view, position, parse_header(view, position))
-        except BatchDamagedError as error:
-            raise self._damaged(error, offset) from error
-        raise SourceDamagedError(offset, "its last offset delta is negative")
+    def _refuse(self, view: memoryview, run: SourceRun) -> NoReturn:
+        """Find out which batch is wrong, and what is wrong with it."""
+        offset = self._next_offset
+        position = 0
+        while position < len(view):
+            try:
+                header = parse_header(view, position)
+                check_crc(view, position, header)
+            except BatchDamagedError as error:
+                raise self._damaged(error, offset) from error
+            if header.last_offset_delta < 0:
+                raise SourceDamagedError(offset, "its last offset delta is negative")
+            if run.stamped and (header.base_offset, header.leader_epoch) != (
+                offset,
+                run.leader_epoch,
+            ):
+                raise _misplaced(header.base_offset, header.leader_epoch, offset, run)
+            offset += header.last_offset_delta + 1
+            position += header.size_bytes
+        raise AssertionError("compiled and interpreted code disagree about these batches")
 
     def _damaged(self, error: BatchDamagedError, offset: int) -> SourceDamagedError:
         at = f"byte {self._size_bytes + error.position} of the segment at {self._base_offset}"

@@ -9,7 +9,12 @@ leave no trace in that state.
 from typing import NamedTuple
 
 from stratalog.batch.control import ControlType, parse_end_txn_marker
-from stratalog.batch.header import CONTROL_BIT, TRANSACTIONAL_BIT, parse_header
+from stratalog.batch.header import (
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    parse_header,
+)
 from stratalog.batch.records import iter_body
 from stratalog.ids import Offset, ProducerId
 
@@ -55,31 +60,17 @@ class ProducerChanges:
     """Collects them batch by batch."""
 
     def __init__(self) -> None:
-        self._last: dict[int, tuple[int, int, int, int, int]] = {}
+        self._last: dict[ProducerId, BatchHeader] = {}
         self._in_transaction: set[int] = set()
         self._events: list[TransactionEvent] = []
 
-    def note(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        base_sequence: int,
-        base_offset: int,
-        offset_delta: int,
-        timestamp: int,
-        attributes: int,
-    ) -> None:
-        """Take note of a batch of data. This is called for most batches, so it is positional."""
-        if attributes & TRANSACTIONAL_BIT and producer_id not in self._in_transaction:
+    def note(self, header: BatchHeader) -> None:
+        """Take note of a batch of data, which is stamped."""
+        producer_id = ProducerId(header.producer_id)
+        if header.attributes & TRANSACTIONAL_BIT and producer_id not in self._in_transaction:
             self._in_transaction.add(producer_id)
-            self._events.append(TransactionBegun(ProducerId(producer_id), Offset(base_offset)))
-        self._last[producer_id] = (
-            producer_epoch,
-            base_sequence,
-            base_offset,
-            offset_delta,
-            timestamp,
-        )
+            self._events.append(TransactionBegun(producer_id, Offset(header.base_offset)))
+        self._last[producer_id] = header
 
     def note_control(self, view: memoryview, position: int) -> None:
         """Take note of a control batch, which is stamped and whose CRC was checked."""
@@ -106,16 +97,14 @@ class ProducerChanges:
     def last_batches(self) -> list[LastBatch]:
         return [
             LastBatch(
-                producer_id=ProducerId(producer_id),
-                producer_epoch=epoch,
-                last_sequence=last_sequence(base_sequence, delta),
-                last_offset=Offset(base_offset + delta),
-                offset_delta=delta,
-                timestamp=timestamp,
+                producer_id=producer_id,
+                producer_epoch=header.producer_epoch,
+                last_sequence=last_sequence(header.base_sequence, header.last_offset_delta),
+                last_offset=Offset(header.last_offset),
+                offset_delta=header.last_offset_delta,
+                timestamp=header.max_timestamp,
             )
-            for producer_id, (epoch, base_sequence, base_offset, delta, timestamp) in sorted(
-                self._last.items()
-            )
+            for producer_id, header in sorted(self._last.items())
         ]
 
     @property
