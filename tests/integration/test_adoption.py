@@ -495,6 +495,16 @@ def test_what_was_imported_is_exported_byte_by_byte(
     assert printed == (tmp_path / "out.jsonl").read_text()
 
 
+def test_an_export_is_marked_and_says_what_to_set_in_kafka(
+    place: Place, dump: Path, tiered: Path
+) -> None:
+    place(*import_arguments(dump, tiered))
+    said = place.try_("segments", "export", TOPIC).stderr
+    for config in ("remote.log.copy.disable=true", "retention.ms=-1", "retention.bytes=-1"):
+        assert config in said
+    assert place.run(lambda control: control.shared_topics([TOPIC_ID])) == {TOPIC_ID}
+
+
 def test_segments_are_listed_with_their_place(place: Place, dump: Path, tiered: Path) -> None:
     place(*import_arguments(dump, tiered))
     [shown] = json.loads(place("segments", "list", TOPIC, "--partition", "7", "--json"))

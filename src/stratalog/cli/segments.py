@@ -47,6 +47,7 @@ app.command("import", help=prose(segments_import.import_), epilog=segments_impor
 )
 
 _PAGE = 1000
+_KAFKA_CONFIGS = "remote.log.copy.disable=true, retention.ms=-1 and retention.bytes=-1"
 
 
 class NoSuchPartitionError(CallError):
@@ -111,7 +112,8 @@ def export(
     A file holds one JSON object per line, as `stratalog segments import --dump` and `stratalog
     produce --json` take them. With --kafka-bootstrap they go to that cluster's metadata topic,
     whose brokers then read these segments if they have the topic with the same id, and the objects
-    in the plugin's store.
+    in the plugin's store. The objects stay this cluster's: keep Kafka from deleting them, with
+    remote.log.copy.disable=true, retention.ms=-1 and retention.bytes=-1 on its topic.
     """
     if output is not None and kafka_bootstrap is not None:
         raise typer.BadParameter("only one of --output and --kafka-bootstrap")
@@ -125,6 +127,10 @@ def export(
         to = "stdout" if output is None else str(output)
     about = counted(len(records) // 2, "segment")
     note(f"{counted(len(records), 'record')} about {about} to {escape(to)}.")
+    note(
+        f"[yellow]note:[/] on the topic in Kafka set {_KAFKA_CONFIGS}: otherwise Kafka deletes"
+        " objects that are read here."
+    )
 
 
 @app.command(epilog=examples("stratalog segments own orders", "stratalog segments own orders -y"))
@@ -188,10 +194,16 @@ async def _all(control: "ControlPlane") -> AsyncIterator["Segment"]:
 async def _export(settings: Settings, name: str) -> list[tuple[TopicPartition, bytes]]:
     from stratalog.segment.remote_log_metadata import export_records
 
-    records = []
-    for segment in await _list(settings, name, None, everything=False):
-        records += [(segment.topic_partition, value) for value in export_records(segment, name)]
-    return records
+    async with opened_control(settings) as control:
+        topic = await topic_named(control, name)
+        await control.mark_exported(topic.id)
+        keys = [TopicPartition(topic.id, PartitionIndex(i)) for i in range(topic.partition_count)]
+        return [
+            (key, value)
+            for key in keys
+            async for segment in _chain(control, key)
+            for value in export_records(segment, name)
+        ]
 
 
 def _write(records: list[tuple[TopicPartition, bytes]], output: Path | None) -> None:

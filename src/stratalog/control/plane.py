@@ -425,6 +425,13 @@ class ControlPlane(Protocol):
         """Take ownership of a topic's adopted segments: from now on their objects are deleted
         when they expire. Return how many there were."""
 
+    async def mark_exported(self, topic_id: TopicId) -> None:
+        """Note that Kafka is told of a topic's segments, before it is. May be repeated."""
+
+    async def shared_topics(self, ids: Sequence[TopicId]) -> set[TopicId]:
+        """Those of the topics of which Kafka may have put segments beside ours: those that were
+        exported and, once one was, those that are not known here."""
+
     # Adoption and migration. See docs/tiering.md for the states.
 
     async def adopt_topic(self, topic: TopicToAdopt) -> Topic:
