@@ -177,6 +177,27 @@ async def test_a_segment_with_a_damaged_log_is_not_rebuilt(cluster: SegmentClust
     assert repair.as_dict()["rebuilt"] is False
 
 
+@pytest.mark.parametrize("whole", [False, True])
+async def test_producers_are_not_guessed_after_a_segment_whose_snapshot_cannot_be_read(
+    cluster: SegmentCluster, whole: bool
+) -> None:
+    first, second, _ = await cluster.segments()
+    await cluster.store.delete([first.key_base + ".indexes"])
+    await cluster.flip(first.key_base + ".log", 100)
+    if whole:
+        await cluster.store.delete([second.key_base + ".indexes"])
+    else:
+        await cluster.flip(second.key_base + ".indexes", 3)
+    repairs = await cluster.rebuild()
+    assert [repair.segment.base_offset for repair in repairs] == [0, 60]
+    failure = repairs[1].failure
+    # What is left of its own snapshot and transaction index needs no guess.
+    assert (failure is not None) == whole
+    if failure is not None:
+        assert "those of segment 0 to 59, whose producer snapshot cannot be read" in failure
+        assert await cluster.objects(second) == [".log", ".rsm-manifest"]
+
+
 async def test_a_segment_of_somebody_else_is_checked_and_not_rebuilt(
     cluster: SegmentCluster,
 ) -> None:

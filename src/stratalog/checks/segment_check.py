@@ -8,9 +8,10 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 
+from stratalog.checks.producers_before import tail_before
 from stratalog.checks.remote import RemoteTier
 from stratalog.checks.report import Problem, Promise
-from stratalog.checks.segment_audit import audit_segment
+from stratalog.checks.segment_audit import Audited, audit_segment
 from stratalog.checks.segment_promises import manifest_fits_row, name_of, objects_fit_manifest
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segment_model import Segment
@@ -102,7 +103,7 @@ class SegmentCheck:
     async def _check_bytes(self, segment: Segment) -> list[Problem]:
         async with self._reading:
             try:
-                audited = await audit_segment(segment, self._tier)
+                audited = await self._audit(segment)
                 self._counts["batches"] += audited.batches
                 self._counts["bytes"] += segment.size_bytes
                 if not audited.problems:
@@ -110,12 +111,16 @@ class SegmentCheck:
                 fresh = await self._find(segment)
                 if fresh is None:
                     return []
-                return (await audit_segment(fresh, self._tier)).problems
+                return (await self._audit(fresh)).problems
             except CallError as error:
                 if not segment.store_url:
                     raise
                 what = f"{name_of(segment)}: it cannot be read: {error}"
                 return [Problem(promise=Promise.READABLE, what=what)]
+
+    async def _audit(self, segment: Segment) -> Audited:
+        before = await tail_before(self._control, segment, self._tier)
+        return await audit_segment(segment, self._tier, before)
 
     async def _find(self, segment: Segment) -> Segment | None:
         """The segment as it is by now, if it is still a part of its partition."""
