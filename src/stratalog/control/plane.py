@@ -323,7 +323,9 @@ class ControlPlane(Protocol):
 
     # Objects.
 
-    async def marked_objects(self, *, grace_ms: int, limit: int) -> list[StoredObjectRow]:
+    async def marked_objects(
+        self, *, grace_ms: int, limit: int, after: StoredObjectRow | None = None
+    ) -> list[StoredObjectRow]:
         """Objects marked longer ago than the grace period, and before every live lease began."""
 
     async def forget_objects(self, ids: Sequence[ObjectId]) -> None:
@@ -395,9 +397,11 @@ class ControlPlane(Protocol):
     async def delete_segments(self, ids: Sequence[SegmentId]) -> None:
         """Begin the deletion of segments that are not chained. Chained ones are left alone."""
 
-    async def doomed_segments(self, *, grace_ms: int, limit: int) -> list[Segment]:
+    async def doomed_segments(
+        self, *, grace_ms: int, limit: int, after: Segment | None = None
+    ) -> list[Segment]:
         """Segments whose deletion began longer ago than the grace period, and before every live
-        lease began."""
+        lease began. Oldest first; those that come after `after`."""
 
     async def forget_segments(self, ids: Sequence[SegmentId]) -> None:
         """Finish the deletion of segments whose objects are gone from the store."""

@@ -20,6 +20,10 @@ class SegmentMetadata(Protocol):
 
     async def delete_segments(self, ids: Sequence[SegmentId]) -> None: ...
 
+    async def doomed_segments(
+        self, *, grace_ms: int, limit: int, after: Segment | None = None
+    ) -> list[Segment]: ...
+
     async def forget_segments(self, ids: Sequence[SegmentId]) -> None: ...
 
     async def segments(
