@@ -7,14 +7,15 @@ forgets producers that did not write since; nobody can ask for what they wrote. 
 whose snapshot cannot be read, a new snapshot or transaction index would be a guess, and none is
 made.
 
-1. Put the `.indexes` object. A crash leaves it beside a manifest that may not fit to it: the
-   segment is as damaged as it was, and the next repair begins anew.
+1. Put the `.indexes` object. A crash leaves it beside a manifest that may not fit to it: also
+   reads that did not need what was damaged may fail now, until the next repair, which begins
+   anew.
 2. Put the manifest. A crash leaves a row that speaks of the old one, likewise.
 3. Replace what the row says. If the segment's deletion has begun meanwhile, this fails; what was
    put here has no row then, and is the sweeper's.
 
-Between 1 and 3 a broker may find that indexes and row do not fit, and says so to its client; it
-could not have read the damaged index either. A log is never written to.
+Between 1 and 3 a broker may find that indexes and row do not fit. It resolves the read once more,
+and if 3 is still to come says so to its client. A log is never written to.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
