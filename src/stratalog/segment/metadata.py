@@ -3,7 +3,8 @@
 Its states are Kafka's: an upload is started, then finished; a deletion is started, then finished.
 Nothing here shares a transaction with the rows of blocks, because stores to come cannot: what
 makes a finished segment a part of its partition is the control plane's `chain_segment`. The
-control plane is also the first implementation.
+control plane is also the first implementation; `ControlPlane` says what each of these promises.
+Who needs no more than this asks for no more.
 """
 
 from collections.abc import Sequence

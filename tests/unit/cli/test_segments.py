@@ -22,6 +22,7 @@ COMMANDS = [
     "segments import",
     "segments export",
     "segments list",
+    "segments find",
     "segments own",
     "topic migrate",
     "topic describe",
@@ -62,6 +63,8 @@ def test_every_option_says_what_it_is_for(command: str) -> None:
         ["export", "t", "--output", "x", "--kafka-bootstrap", "h:1"],
         ["list"],
         ["list", "t", "--partition", "-1"],
+        ["find", "t", "0"],
+        ["find", "t", "0", "-1"],
         ["own"],
     ],
 )
@@ -80,6 +83,7 @@ def test_a_word_that_a_running_source_is_sealed_is_refused() -> None:
     [
         ["segments", "list", "t"],
         ["segments", "export", "t"],
+        ["segments", "find", "t", "0", "5"],
         ["segments", "own", "t", "--yes"],
         ["segments", "import", "t", "--objects", "file:x", "--dump", "d", "--sealed"],
         ["topic", "migrate", "t"],
