@@ -22,8 +22,10 @@ from tests.integration.segment_cluster import (
     told,
 )
 from tests.integration.small_cluster import SmallCluster
+from tests.unit.segment.runs import batch, marker
 from typer.testing import CliRunner, Result
 
+from stratalog.batch.control import ControlType
 from stratalog.checks.marker import MARKER_KEY, MarkerMissingError
 from stratalog.checks.remote import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise
@@ -111,6 +113,38 @@ async def test_a_time_that_is_off_by_one_is_found_and_made_good(cluster: Segment
     assert found(report) == {("orders-0", Promise.READABLE)}
     assert "its timestamp index: entry 0 is not the one that its log makes" in told(report)
     await assert_repaired(cluster, before)
+
+
+@pytest.mark.parametrize(
+    ("at", "wrong", "said"),
+    [
+        (26, 10**9, "all before offset 1000000000 was decided"),
+        (26, 0, "all before offset 0 was decided"),
+        (10, 1, "aborted at offset 2 began at 1"),
+    ],
+)
+async def test_a_wrong_transaction_index_is_found_and_made_good(
+    small: SmallCluster, at: int, wrong: int, said: str
+) -> None:
+    """Producers 6 and 7 begin in the first segment, and abort in the second."""
+    cluster = SegmentCluster(small, await small.topic(partition_count=1), MODES["plain"])
+    begun = [batch(1, producer_id=name, transactional=True) for name in (7, 6)]
+    for batches in (begun, [marker(ControlType.ABORT, 7), marker(ControlType.ABORT, 6)]):
+        await cluster.write_data(batches)
+        await cluster.converter.convert(cluster.topic)
+    report = await cluster.fsck(deep=True)
+    assert report.ok, told(report)
+    before = await index_bytes(cluster)
+    [entry, _] = struct.iter_unpack(">hqqqq", before[-68:])
+    # When 7 aborts at 2, 6 has been open since 1.
+    assert entry == (0, 7, 0, 2, 1)
+    await rewrite_index(cluster, len(before) - 68 + at, struct.pack(">q", wrong))
+    report = await cluster.fsck(deep=True)
+    assert said in told(report)
+    assert [repair.failure for repair in await cluster.rebuild()] == [None]
+    assert await index_bytes(cluster) == before
+    report = await cluster.fsck(deep=True)
+    assert report.ok, told(report)
 
 
 @pytest.mark.parametrize("mode", MODES)
