@@ -326,7 +326,8 @@ class ControlPlane(Protocol):
     async def marked_objects(
         self, *, grace_ms: int, limit: int, after: StoredObjectRow | None = None
     ) -> list[StoredObjectRow]:
-        """Objects marked longer ago than the grace period, and before every live lease began."""
+        """Objects marked longer ago than the grace period, and before every live lease began.
+        Oldest first; those that come after `after`."""
 
     async def forget_objects(self, ids: Sequence[ObjectId]) -> None:
         """Remove the rows of marked objects that are gone from the store."""
