@@ -138,7 +138,9 @@ class Scene:
             yield TopicReader(
                 control=self.reading.plane,
                 tiers=Tiers(blocks=blocks, segments=segments),
-                aborted=AbortedTransactions(control=self.reading.plane, segments=segments),
+                aborted=AbortedTransactions(
+                    metadata=self.reading.plane, segments=segments, clock=CLOCK
+                ),
                 watermarks=watermarks,
                 clock=CLOCK,
                 max_bytes=1 << 20,

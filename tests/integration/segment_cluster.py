@@ -65,8 +65,11 @@ class SegmentCluster:
         return made
 
     async def write(self, batches: int) -> None:
+        await self.write_data([self._batch() for _ in range(batches)])
+
+    async def write_data(self, batches: Sequence[bytes]) -> None:
         block = OpenBlock()
-        block.add([self._entry() for _ in range(batches)])
+        block.add([self._entry(data) for data in batches])
         sealed = seal(
             block,
             object_id=ObjectId(uuid7(SystemClock().now_ms())),
@@ -121,9 +124,9 @@ class SegmentCluster:
     async def rebuild(self) -> Sequence[Repair]:
         return await rebuild_indexes(self.control, self.tier)
 
-    def _entry(self) -> EntryBatch:
+    def _batch(self) -> bytes:
         self._batches += 1
-        data = build_batch(
+        return build_batch(
             [
                 Record(place, NOW_MS + 10 * self._batches + place, b"key", _VALUE)
                 for place in range(10)
@@ -132,6 +135,8 @@ class SegmentCluster:
             producer_epoch=0,
             base_sequence=0,
         )
+
+    def _entry(self, data: bytes) -> EntryBatch:
         return EntryBatch(
             topic_id=self.topic.id,
             topic_name=self.topic.name,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -493,6 +493,38 @@ def test_what_was_imported_is_exported_byte_by_byte(
     ] == metadata_values()
     printed = place("segments", "export", TOPIC)
     assert printed == (tmp_path / "out.jsonl").read_text()
+
+
+def test_an_export_is_marked_and_says_what_to_set_in_kafka(
+    place: Place, dump: Path, tiered: Path
+) -> None:
+    place(*import_arguments(dump, tiered))
+    said = place.try_("segments", "export", TOPIC).stderr
+    for config in ("remote.log.copy.disable=true", "retention.ms=-1", "retention.bytes=-1"):
+        assert config in said
+    assert place.run(lambda control: control.shared_topics([TOPIC_ID])) == {TOPIC_ID}
+
+
+def test_an_offset_is_found_in_its_tier(place: Place, dump: Path, tiered: Path) -> None:
+    place(*import_arguments(dump, tiered))
+    ConfluentClient().write(place.bootstrap, TOPIC, [Message(b"new")], partition=PARTITION)
+
+    def found(offset: int) -> dict[str, Any]:
+        shown = place("segments", "find", TOPIC, str(PARTITION), str(offset), "--json")
+        return cast(dict[str, Any], json.loads(shown))
+
+    for offset in (FIRST, END - 1):
+        remote = found(offset)
+        assert (remote["tier"], remote["first"], remote["last"]) == ("remote", FIRST, END - 1)
+        assert (remote["store"], remote["object"]) == (f"file://{tiered}", f"{KEY_BASE}.log")
+    block = found(END)
+    assert (block["tier"], block["first"], block["last"]) == ("block", END, END)
+    assert block["object"].startswith("blocks/")
+    assert block["leader_epoch"] > remote["leader_epoch"]
+    for offset in (FIRST - 1, END + 1):
+        assert found(offset) == {"tier": "none", "log_start": FIRST, "high_watermark": END + 1}
+    assert "tier: remote" in place("segments", "find", TOPIC, str(PARTITION), str(FIRST))
+    assert "only 0 to 7" in place.try_("segments", "find", TOPIC, "8", "0").stderr
 
 
 def test_segments_are_listed_with_their_place(place: Place, dump: Path, tiered: Path) -> None:

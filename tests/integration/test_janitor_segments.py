@@ -24,7 +24,7 @@ from stratalog.clock import SystemClock
 from stratalog.control.plane import ControlPlane, SegmentStateError
 from stratalog.control.scan_model import ScannedPartition, ScanWish
 from stratalog.control.segment_model import Segment, SegmentUploaded
-from stratalog.ids import Offset, SegmentId
+from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.janitor.marker import claim_store
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.segment_sweeper import SegmentSweeper
@@ -284,10 +284,13 @@ def sweeper_of(
     )
 
 
-async def orphan(cluster: SegmentCluster, prefix: str = "segments/") -> list[str]:
+async def orphan(
+    cluster: SegmentCluster, prefix: str = "segments/", topic_id: TopicId | None = None
+) -> list[str]:
     """Objects of a segment that nobody knows."""
     first = (await cluster.segments())[0]
-    base = segment_key_base(prefix, "orders", *cluster.key, first.base_offset, SegmentId(uuid4()))
+    place = (topic_id or cluster.topic.id, PartitionIndex(0))
+    base = segment_key_base(prefix, "orders", *place, first.base_offset, SegmentId(uuid4()))
     for key in segment_keys(base):
         await cluster.store.put(key, [b"x"])
     return segment_keys(base)
@@ -320,6 +323,28 @@ async def test_the_age_of_an_orphan_has_one_bound(
     await orphan(cluster)
     clock = ShiftedClock(HOUR_MS + ahead_ms)
     assert (await sweeper_of(cluster, clock=clock).sweep()).deleted == deleted
+
+
+async def test_what_kafka_tiers_beside_an_exported_topic_is_neither_swept_nor_waste(
+    cluster: SegmentCluster,
+) -> None:
+    unknown = TopicId(uuid4())
+    other = await cluster.cluster.topic("other", partition_count=1)
+    await cluster.control.mark_exported(cluster.topic.id)
+    for topic_id in (cluster.topic.id, unknown):
+        await orphan(cluster, topic_id=topic_id)
+    assert (await sweeper_of(cluster).sweep()).deleted == 0
+    await assert_healthy(cluster)
+    await orphan(cluster, topic_id=other.id)
+    assert not (await cluster.fsck()).ok
+    assert (await sweeper_of(cluster).sweep()).deleted == 3
+
+
+async def test_as_long_as_nothing_is_exported_orphans_of_unknown_topics_are_taken(
+    cluster: SegmentCluster,
+) -> None:
+    await orphan(cluster, topic_id=TopicId(uuid4()))
+    assert (await sweeper_of(cluster).sweep()).deleted == 3
 
 
 async def test_a_segment_that_is_added_during_a_sweep_is_kept(cluster: SegmentCluster) -> None:

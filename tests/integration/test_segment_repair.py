@@ -22,8 +22,10 @@ from tests.integration.segment_cluster import (
     told,
 )
 from tests.integration.small_cluster import SmallCluster
+from tests.unit.segment.runs import batch, marker
 from typer.testing import CliRunner, Result
 
+from stratalog.batch.control import ControlType
 from stratalog.checks.marker import MARKER_KEY, MarkerMissingError
 from stratalog.checks.remote import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise
@@ -113,6 +115,38 @@ async def test_a_time_that_is_off_by_one_is_found_and_made_good(cluster: Segment
     await assert_repaired(cluster, before)
 
 
+@pytest.mark.parametrize(
+    ("at", "wrong", "said"),
+    [
+        (26, 10**9, "all before offset 1000000000 was decided"),
+        (26, 0, "all before offset 0 was decided"),
+        (10, 1, "aborted at offset 2 began at 1"),
+    ],
+)
+async def test_a_wrong_transaction_index_is_found_and_made_good(
+    small: SmallCluster, at: int, wrong: int, said: str
+) -> None:
+    """Producers 6 and 7 begin in the first segment, and abort in the second."""
+    cluster = SegmentCluster(small, await small.topic(partition_count=1), MODES["plain"])
+    begun = [batch(1, producer_id=name, transactional=True) for name in (7, 6)]
+    for batches in (begun, [marker(ControlType.ABORT, 7), marker(ControlType.ABORT, 6)]):
+        await cluster.write_data(batches)
+        await cluster.converter.convert(cluster.topic)
+    report = await cluster.fsck(deep=True)
+    assert report.ok, told(report)
+    before = await index_bytes(cluster)
+    [entry, _] = struct.iter_unpack(">hqqqq", before[-68:])
+    # When 7 aborts at 2, 6 has been open since 1.
+    assert entry == (0, 7, 0, 2, 1)
+    await rewrite_index(cluster, len(before) - 68 + at, struct.pack(">q", wrong))
+    report = await cluster.fsck(deep=True)
+    assert said in told(report)
+    assert [repair.failure for repair in await cluster.rebuild()] == [None]
+    assert await index_bytes(cluster) == before
+    report = await cluster.fsck(deep=True)
+    assert report.ok, told(report)
+
+
 @pytest.mark.parametrize("mode", MODES)
 async def test_bytes_all_over_the_indexes_are_checked(small: SmallCluster, mode: str) -> None:
     cluster = await SegmentCluster.make(small, encoding=MODES[mode])
@@ -175,6 +209,27 @@ async def test_a_segment_with_a_damaged_log_is_not_rebuilt(cluster: SegmentClust
     assert "its log is damaged, too" in repair.failure
     assert await cluster.objects(second) == [".log", ".rsm-manifest"]
     assert repair.as_dict()["rebuilt"] is False
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_producers_are_not_guessed_after_a_segment_whose_snapshot_cannot_be_read(
+    cluster: SegmentCluster, whole: bool
+) -> None:
+    first, second, _ = await cluster.segments()
+    await cluster.store.delete([first.key_base + ".indexes"])
+    await cluster.flip(first.key_base + ".log", 100)
+    if whole:
+        await cluster.store.delete([second.key_base + ".indexes"])
+    else:
+        await cluster.flip(second.key_base + ".indexes", 3)
+    repairs = await cluster.rebuild()
+    assert [repair.segment.base_offset for repair in repairs] == [0, 60]
+    failure = repairs[1].failure
+    # What is left of its own snapshot and transaction index needs no guess.
+    assert (failure is not None) == whole
+    if failure is not None:
+        assert "those of segment 0 to 59, whose producer snapshot cannot be read" in failure
+        assert await cluster.objects(second) == [".log", ".rsm-manifest"]
 
 
 async def test_a_segment_of_somebody_else_is_checked_and_not_rebuilt(

@@ -13,6 +13,7 @@ from stratalog.errors import DamagedError
 from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.model import IndexKind
 from stratalog.segment.producer_snapshot import decode_snapshot
+from stratalog.segment.producer_state import PartitionTail
 
 _MAX_PROBLEMS = 10
 """Of one index. More of them tell nothing more."""
@@ -21,10 +22,17 @@ _MAX_PROBLEMS = 10
 class IndexAudit:
     """All indexes of a segment. One that cannot be read is not followed further."""
 
-    def __init__(self, segment: Segment, indexes: Mapping[IndexKind, bytes]) -> None:
-        """With the indexes that could be read from their object."""
+    def __init__(
+        self,
+        segment: Segment,
+        indexes: Mapping[IndexKind, bytes],
+        before: PartitionTail | None = None,
+    ) -> None:
+        """With the indexes that could be read from their object, and the state of producers at the
+        segment's start, if it is known."""
         self.problems: list[Problem] = []
         self._segment = segment
+        self._before = before
         self._offsets: OffsetAudit | None = None
         self._times: TimeAudit | None = None
         self._transactions: TransactionAudit | None = None
@@ -73,7 +81,7 @@ class IndexAudit:
             case IndexKind.TIMESTAMP:
                 self._times = TimeAudit(self._segment, data)
             case IndexKind.TRANSACTION:
-                self._transactions = TransactionAudit(data)
+                self._transactions = TransactionAudit(self._segment, data, self._before)
             case IndexKind.PRODUCER_SNAPSHOT:
                 self._check_snapshot(data)
             case IndexKind.LEADER_EPOCH:

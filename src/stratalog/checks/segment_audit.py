@@ -23,6 +23,7 @@ from stratalog.segment.manifest import IndexPlace, parse_manifest
 from stratalog.segment.model import IndexKind
 from stratalog.segment.offload import offload
 from stratalog.segment.opened import PLAIN_CHUNK_BYTES, OpenSegment, open_segment
+from stratalog.segment.producer_state import PartitionTail
 
 _WINDOW_BYTES = 4 * 1024 * 1024
 """Of the object that are asked for at once."""
@@ -43,8 +44,13 @@ class Audited:
         return [*self.log, *self.indexes]
 
 
-async def audit_segment(segment: Segment, tier: RemoteTier) -> Audited:
-    """Read all of a segment that is finished. What is wrong with it is told, never raised."""
+async def audit_segment(
+    segment: Segment, tier: RemoteTier, before: PartitionTail | None
+) -> Audited:
+    """Read all of a segment that is finished. What is wrong with it is told, never raised.
+
+    `before` is the state of producers at its start, if that is known.
+    """
     audited = Audited()
     try:
         opened = await open_whole(segment, tier)
@@ -53,7 +59,8 @@ async def audit_segment(segment: Segment, tier: RemoteTier) -> Audited:
         return audited
     audited.indexes += await _audit_manifest(opened)
     found = await _read_indexes(opened, audited)
-    indexes = IndexAudit(segment, found)
+    # What others make of a transaction that began before the segment, they need not tell us.
+    indexes = IndexAudit(segment, found, before if is_dense(segment) else None)
     await _audit_log(opened, indexes, audited)
     audited.indexes += indexes.problems
     audited.good = {kind: data for kind, data in found.items() if kind not in indexes.wrong}

@@ -8,37 +8,38 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 
+from stratalog.checks.producers_before import tail_before
 from stratalog.checks.remote import RemoteTier
 from stratalog.checks.report import Problem, Promise
-from stratalog.checks.segment_audit import audit_segment
+from stratalog.checks.segment_audit import Audited, audit_segment
 from stratalog.checks.segment_promises import manifest_fits_row, name_of, objects_fit_manifest
-from stratalog.control.plane import ControlPlane
 from stratalog.control.segment_model import Segment
 from stratalog.errors import CallError, DamagedError
 from stratalog.ids import Offset, TopicPartition
 from stratalog.objects.store import ObjectInfo, ObjectNotFoundError
 from stratalog.segment.keys import MANIFEST_SUFFIX, segment_keys
 from stratalog.segment.manifest import parse_manifest
+from stratalog.segment.metadata import SegmentMetadata
 
 _PAGE_SEGMENTS = 200
 _PARALLEL_READS = 4
 
 
 async def chained_segments(
-    control: ControlPlane, partition: TopicPartition
+    metadata: SegmentMetadata, partition: TopicPartition
 ) -> AsyncIterator[list[Segment]]:
     """The segments of a partition in offset order, a page at a time."""
     after = None
-    while page := await control.segments(partition, after=after, limit=_PAGE_SEGMENTS):
+    while page := await metadata.segments(partition, after=after, limit=_PAGE_SEGMENTS):
         yield page
         after = page[-1].last_offset
 
 
 class SegmentCheck:
     def __init__(
-        self, control: ControlPlane, tier: RemoteTier, counts: Counter[str], *, deep: bool
+        self, metadata: SegmentMetadata, tier: RemoteTier, counts: Counter[str], *, deep: bool
     ) -> None:
-        self._control = control
+        self._metadata = metadata
         self._tier = tier
         self._counts = counts
         self._deep = deep
@@ -102,7 +103,7 @@ class SegmentCheck:
     async def _check_bytes(self, segment: Segment) -> list[Problem]:
         async with self._reading:
             try:
-                audited = await audit_segment(segment, self._tier)
+                audited = await self._audit(segment)
                 self._counts["batches"] += audited.batches
                 self._counts["bytes"] += segment.size_bytes
                 if not audited.problems:
@@ -110,17 +111,21 @@ class SegmentCheck:
                 fresh = await self._find(segment)
                 if fresh is None:
                     return []
-                return (await audit_segment(fresh, self._tier)).problems
+                return (await self._audit(fresh)).problems
             except CallError as error:
                 if not segment.store_url:
                     raise
                 what = f"{name_of(segment)}: it cannot be read: {error}"
                 return [Problem(promise=Promise.READABLE, what=what)]
 
+    async def _audit(self, segment: Segment) -> Audited:
+        before = await tail_before(self._metadata, segment, self._tier)
+        return await audit_segment(segment, self._tier, before)
+
     async def _find(self, segment: Segment) -> Segment | None:
         """The segment as it is by now, if it is still a part of its partition."""
         after = Offset(segment.last_offset - 1)
-        found = await self._control.segments(segment.topic_partition, after=after, limit=1)
+        found = await self._metadata.segments(segment.topic_partition, after=after, limit=1)
         same = found and found[0].segment_id == segment.segment_id
         return found[0] if same and found[0].uploaded is not None else None
 

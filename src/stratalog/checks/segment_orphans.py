@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from stratalog.checks.remote import RemoteTier
 from stratalog.checks.report import Problem, Promise, Severity
 from stratalog.control.plane import ControlPlane
-from stratalog.ids import SegmentId
+from stratalog.ids import SegmentId, TopicId
 from stratalog.objects.store import ObjectInfo, ObjectNotFoundError, ObjectStore
 from stratalog.segment.keys import parse_segment_key
 
@@ -16,8 +16,11 @@ _PAGE = 1000
 async def segment_orphans(
     control: ControlPlane, tier: RemoteTier, counts: Counter[str], old_since_ms: int
 ) -> AsyncIterator[tuple[str, Problem]]:
-    """Keys of old objects whose segments have no row. Brokers that live take them in their time."""
-    page: dict[SegmentId, list[ObjectInfo]] = {}
+    """Keys of old objects whose segments have no row. Brokers that live take them in their time.
+
+    Those that Kafka may have put beside an exported topic's are none.
+    """
+    page: dict[tuple[TopicId, SegmentId], list[ObjectInfo]] = {}
     async for info in tier.stores.own.list(tier.prefix):
         named = parse_segment_key(info.key, tier.prefix)
         if named is None:
@@ -25,7 +28,7 @@ async def segment_orphans(
         counts["segment_objects"] += 1
         counts["segment_bytes"] += info.size_bytes
         if info.modified_ms <= old_since_ms:
-            page.setdefault(named.segment_id, []).append(info)
+            page.setdefault((named.topic_id, named.segment_id), []).append(info)
         if len(page) == _PAGE:
             async for orphan in _unknown(control, tier.stores.own, page):
                 yield orphan
@@ -35,12 +38,17 @@ async def segment_orphans(
 
 
 async def _unknown(
-    control: ControlPlane, store: ObjectStore, page: Mapping[SegmentId, list[ObjectInfo]]
+    control: ControlPlane,
+    store: ObjectStore,
+    page: Mapping[tuple[TopicId, SegmentId], list[ObjectInfo]],
 ) -> AsyncIterator[tuple[str, Problem]]:
+    if not page:
+        return
     # A row is there before its objects are, so one that is missing by now is missing for good.
-    known = await control.known_segments([*page]) if page else set()
-    for segment_id, objects in page.items():
-        if segment_id in known:
+    known = await control.known_segments([segment_id for _, segment_id in page])
+    shared = await control.shared_topics(sorted({topic_id for topic_id, _ in page}))
+    for (topic_id, segment_id), objects in page.items():
+        if segment_id in known or topic_id in shared:
             continue
         for info in objects:
             # A deletion that ended since the listing has taken the objects before the row.

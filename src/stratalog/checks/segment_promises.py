@@ -15,7 +15,7 @@ from stratalog.objects.store import ObjectInfo
 from stratalog.segment.batch_walk import is_dense
 from stratalog.segment.epoch_checkpoint import epochs_between
 from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
-from stratalog.segment.manifest import Manifest
+from stratalog.segment.manifest import IndexPlace, Manifest
 from stratalog.segment.model import IndexKind
 
 
@@ -111,7 +111,9 @@ def manifest_fits_row(segment: Segment, manifest: Manifest) -> list[Problem]:
         problems.append(
             f"its manifest speaks of {original_bytes} bytes, its row of {segment.size_bytes}"
         )
-    if uploaded.has_aborted != (IndexKind.TRANSACTION in manifest.indexes):
+    # The plugin may note an index that is empty.
+    transactions = manifest.indexes.get(IndexKind.TRANSACTION, IndexPlace(0, 0))
+    if uploaded.has_aborted != (transactions.size_bytes > 0):
         problems.append("its manifest and its row do not agree about aborted transactions")
     return [
         Problem(promise=Promise.OBJECTS, what=f"{name_of(segment)}: {what}") for what in problems

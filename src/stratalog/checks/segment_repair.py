@@ -3,24 +3,28 @@
 The log tells the offset and the time index, and with the producer snapshot of the segment before it
 also its own snapshot and its transactions; the control plane tells the epochs. Indexes with which
 nothing is wrong are kept as they are. Of a segment before which nothing is left, the snapshot
-forgets producers that did not write since; nobody can ask for what they wrote.
+forgets producers that did not write since; nobody can ask for what they wrote. If there is one
+whose snapshot cannot be read, a new snapshot or transaction index would be a guess, and none is
+made.
 
-1. Put the `.indexes` object. A crash leaves it beside a manifest that may not fit to it: the
-   segment is as damaged as it was, and the next repair begins anew.
+1. Put the `.indexes` object. A crash leaves it beside a manifest that may not fit to it: also
+   reads that did not need what was damaged may fail now, until the next repair, which begins
+   anew.
 2. Put the manifest. A crash leaves a row that speaks of the old one, likewise.
 3. Replace what the row says. If the segment's deletion has begun meanwhile, this fails; what was
    put here has no row then, and is the sweeper's.
 
-Between 1 and 3 a broker may find that indexes and row do not fit, and says so to its client; it
-could not have read the damaged index either. A log is never written to.
+Between 1 and 3 a broker may find that indexes and row do not fit. It resolves the read once more,
+and if 3 is still to come says so to its client. A log is never written to.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from stratalog.batch.frames import iter_batches
 from stratalog.checks.marker import MARKER_KEY, MarkerMissingError, check_marker, read_marker
+from stratalog.checks.producers_before import segment_before, tail_before, tail_of
 from stratalog.checks.remote import RemoteTier
 from stratalog.checks.report import Problem, Progress
 from stratalog.checks.segment_audit import Audited, audit_segment, open_whole, whole_batches
@@ -112,10 +116,6 @@ class _Rebuilding:
         self._tier = tier
         self._topic = topic
         self._partition = partition
-        self._snapshot = b""
-        """Of the segment before, if it is known."""
-        self._snapshot_at: Offset | None = None
-        """Where that segment ended."""
 
     async def run(self) -> AsyncIterator[Repair]:
         async for page in chained_segments(self._control, self._partition):
@@ -126,27 +126,27 @@ class _Rebuilding:
                         yield repair
 
     async def _visit(self, segment: Segment) -> Repair | None:
-        audited = await audit_segment(segment, self._tier)
+        # The one before was visited before, so that what can be repaired of it is repaired.
+        before = await tail_before(self._control, segment, self._tier)
+        audited = await audit_segment(segment, self._tier, before)
         self.read += 1
-        snapshot = audited.good.get(IndexKind.PRODUCER_SNAPSHOT, b"")
-        repair = None
-        if audited.indexes:
-            repair = Repair(
-                where=f"{self._topic.name}-{self._partition.partition}",
-                segment=segment,
-                damage=audited.indexes,
-            )
-            try:
-                snapshot = await self._rebuild(segment, audited)
-            except RetriableError:
-                raise
-            except StratalogError as error:
-                repair = replace(repair, failure=str(error))
-        self._snapshot, self._snapshot_at = snapshot, segment.end_offset
+        if not audited.indexes:
+            return None
+        repair = Repair(
+            where=f"{self._topic.name}-{self._partition.partition}",
+            segment=segment,
+            damage=audited.indexes,
+        )
+        try:
+            await self._rebuild(segment, audited)
+        except RetriableError:
+            raise
+        except StratalogError as error:
+            return replace(repair, failure=str(error))
         return repair
 
-    async def _rebuild(self, segment: Segment, audited: Audited) -> bytes:
-        """Put the indexes anew; return the producer snapshot among them."""
+    async def _rebuild(self, segment: Segment, audited: Audited) -> None:
+        """Put the indexes anew."""
         if not segment.owned:
             raise NotRepairedError("it belongs to somebody else")
         if audited.log:
@@ -155,7 +155,6 @@ class _Rebuilding:
         indexes = await self._make(opened, audited)
         uploaded = await self._upload(opened, indexes)
         await self._control.replace_segment_upload(segment.segment_id, uploaded)
-        return indexes.producer_snapshot
 
     async def _make(self, opened: OpenSegment, audited: Audited) -> SegmentIndexes:
         segment, good = opened.segment, dict(audited.good)
@@ -164,21 +163,40 @@ class _Rebuilding:
             good.pop(IndexKind.OFFSET, None)
             good.pop(IndexKind.TIMESTAMP, None)
         built = await _build(opened)
-        tail, aborted = advance(self._tail_before(segment), built)
+        snapshot, transactions = await self._producers(segment, good, built)
         epochs = await self._control.epochs(self._partition)
         return SegmentIndexes(
             offset=good.get(IndexKind.OFFSET, built.offset_index),
             timestamp=good.get(IndexKind.TIMESTAMP, built.time_index),
-            producer_snapshot=good.get(IndexKind.PRODUCER_SNAPSHOT) or tail.to_snapshot(),
+            producer_snapshot=snapshot,
             leader_epoch=good.get(IndexKind.LEADER_EPOCH)
             or encode_checkpoint(epochs_between(epochs, 0, segment.last_offset)),
-            transaction=good.get(IndexKind.TRANSACTION, encode_aborted(aborted)),
+            transaction=transactions,
         )
 
-    def _tail_before(self, segment: Segment) -> PartitionTail:
-        if self._snapshot and self._snapshot_at == segment.base_offset:
-            return PartitionTail.from_snapshot(self._snapshot)
-        return PartitionTail()
+    async def _producers(
+        self, segment: Segment, good: Mapping[IndexKind, bytes], built: BuiltLog
+    ) -> tuple[bytes, bytes]:
+        """The producer snapshot and the transaction index."""
+        snapshot = good.get(IndexKind.PRODUCER_SNAPSHOT)
+        transactions = good.get(IndexKind.TRANSACTION)
+        if snapshot and transactions is not None:
+            return snapshot, transactions
+        tail, aborted = advance(await self._tail_before(segment), built)
+        made = encode_aborted(aborted)
+        return snapshot or tail.to_snapshot(), made if transactions is None else transactions
+
+    async def _tail_before(self, segment: Segment) -> PartitionTail:
+        before = await segment_before(self._control, segment)
+        if before is None:
+            return PartitionTail()
+        tail = await tail_of(before, self._tier)
+        if tail is None:
+            raise NotRepairedError(
+                f"its producers continue those of {name_of(before)}, whose producer snapshot cannot"
+                " be read"
+            )
+        return tail
 
     async def _upload(self, opened: OpenSegment, indexes: SegmentIndexes) -> SegmentUploaded:
         segment, manifest = opened.segment, opened.manifest

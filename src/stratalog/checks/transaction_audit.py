@@ -1,24 +1,42 @@
 """Whether the transaction index of a segment says of its log what is true. Fed batch by batch.
 
-Each entry must have its marker in the log. Each abort marker must have an entry if its transaction
-has records in the same segment; whether older ones had any, the log alone does not tell.
+Each entry must have its marker in the log, begin where its transaction does, and say how far the
+partition was stable then. Each abort marker must have an entry if its transaction has records. What
+was open before the segment, the log alone does not tell: if the state before it is not known,
+offsets below the segment are taken as they are, and a transaction without records in the segment
+may have an entry or none.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from stratalog.batch.header import CONTROL_BIT, BatchHeader
-from stratalog.ids import Offset, ProducerId
+from stratalog.control.segment_model import Segment
+from stratalog.ids import NO_OFFSET, Offset, ProducerId
+from stratalog.segment.model import AbortedTransaction
 from stratalog.segment.producer_changes import (
     ProducerChanges,
     TransactionBegun,
     TransactionEnded,
 )
+from stratalog.segment.producer_state import PartitionTail
 from stratalog.segment.txn_index import decode_aborted
 
 
+class _Abort(NamedTuple):
+    """What the log tells about an abort marker."""
+
+    first_offset: Offset | None
+    """None if nothing is known to be aborted by it."""
+    last_stable: Offset
+
+
 class TransactionAudit:
-    def __init__(self, data: bytes) -> None:
-        self._entries = {(one.producer_id, one.last_offset) for one in decode_aborted(data)}
+    def __init__(self, segment: Segment, data: bytes, before: PartitionTail | None) -> None:
+        """`before` is the state at the segment's start, if it is known."""
+        self._base = segment.base_offset
+        self._before = before
+        self._entries = {(one.producer_id, one.last_offset): one for one in decode_aborted(data)}
         self._changes = ProducerChanges()
 
     def step(self, header: BatchHeader, batch: memoryview) -> None:
@@ -31,20 +49,57 @@ class TransactionAudit:
         self._changes.note(header)
 
     def finish(self) -> Iterator[str]:
-        begun: set[ProducerId] = set()
-        aborted: set[tuple[ProducerId, Offset]] = set()
-        required: set[tuple[ProducerId, Offset]] = set()
+        aborts = self._aborts()
+        for name, last in sorted(self._entries.keys() - aborts.keys()):
+            yield _not_so(name, last)
+        for (name, last), abort in sorted(aborts.items()):
+            entry = self._entries.get((name, last))
+            if entry is not None:
+                yield from self._compare(entry, abort)
+            elif abort.first_offset is not None:
+                yield f"it does not say that producer {name} aborted at offset {last}"
+
+    def _aborts(self) -> dict[tuple[ProducerId, Offset], _Abort]:
+        """All abort markers, with what is known about them."""
+        open_ones = _open_in(self._before or PartitionTail())
+        aborts = {}
         for event in self._changes.events:
             match event:
                 case TransactionBegun():
-                    begun.add(event.producer_id)
+                    open_ones.setdefault(event.producer_id, event.offset)
                 case TransactionEnded():
-                    entry = (event.producer_id, event.offset)
+                    first = open_ones.pop(event.producer_id, None)
+                    stable = min(open_ones.values(), default=Offset(event.offset + 1))
                     if event.aborted:
-                        aborted.add(entry)
-                        required |= {entry} if event.producer_id in begun else set()
-                    begun.discard(event.producer_id)
-        for name, last in sorted(self._entries - aborted):
-            yield f"it says that producer {name} aborted at offset {last}, which is not so"
-        for name, last in sorted(required - self._entries):
-            yield f"it does not say that producer {name} aborted at offset {last}"
+                        aborts[event.producer_id, event.offset] = _Abort(first, stable)
+        return aborts
+
+    def _compare(self, entry: AbortedTransaction, abort: _Abort) -> Iterator[str]:
+        name, last = entry.producer_id, entry.last_offset
+        if abort.first_offset is None and self._before is not None:
+            yield _not_so(name, last)
+        elif not self._fits(entry.first_offset, abort.first_offset):
+            yield (
+                f"it says that what producer {name} aborted at offset {last} began at"
+                f" {entry.first_offset}, which is not so"
+            )
+        if not self._fits(entry.last_stable, abort.last_stable):
+            yield (
+                f"it says that all before offset {entry.last_stable} was decided when producer"
+                f" {name} aborted at {last}, which is not so"
+            )
+
+    def _fits(self, told: Offset, known: Offset | None) -> bool:
+        return told == known or (self._before is None and told < self._base)
+
+
+def _open_in(tail: PartitionTail) -> dict[ProducerId, Offset]:
+    return {
+        producer_id: entry.txn_first_offset
+        for producer_id, entry in tail.producers.items()
+        if entry.txn_first_offset != NO_OFFSET
+    }
+
+
+def _not_so(name: ProducerId, last: Offset) -> str:
+    return f"it says that producer {name} aborted at offset {last}, which is not so"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from stratalog.cli import segments_import
+from stratalog.cli import segments_find, segments_import
 from stratalog.cli.control import opened_control, topic_named
 from stratalog.cli.options import (
     Config,
@@ -21,15 +21,16 @@ from stratalog.cli.options import (
     settings_from,
 )
 from stratalog.cli.output import counted, note, print_json, print_table, say
+from stratalog.cli.segments_find import NoSuchPartitionError
 from stratalog.cli.segments_import import KafkaBootstrap, KafkaOption
 from stratalog.cli.topic import Topic, parse_pairs
-from stratalog.errors import CallError
 from stratalog.ids import Offset, PartitionIndex, TopicPartition, kafka_base64
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
     from stratalog.control.plane import ControlPlane
     from stratalog.control.segment_model import Segment
+    from stratalog.segment.metadata import SegmentMetadata
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,6 +38,7 @@ app = typer.Typer(
     help="List the segments of topics, adopt those of a Kafka cluster, tell Kafka about ours.",
     epilog=examples(
         "stratalog segments list orders",
+        "stratalog segments find orders 0 5000",
         "stratalog segments import orders --kafka-bootstrap kafka:9092 --objects s3://tiered",
         "stratalog segments export orders --output metadata.jsonl",
         "stratalog segments own orders",
@@ -45,12 +47,10 @@ app = typer.Typer(
 app.command("import", help=prose(segments_import.import_), epilog=segments_import.EPILOG)(
     segments_import.import_
 )
+app.command("find", help=prose(segments_find.find), epilog=segments_find.EPILOG)(segments_find.find)
 
 _PAGE = 1000
-
-
-class NoSuchPartitionError(CallError):
-    """The topic has no such partition."""
+_KAFKA_CONFIGS = "remote.log.copy.disable=true, retention.ms=-1 and retention.bytes=-1"
 
 
 @app.command(
@@ -111,7 +111,8 @@ def export(
     A file holds one JSON object per line, as `stratalog segments import --dump` and `stratalog
     produce --json` take them. With --kafka-bootstrap they go to that cluster's metadata topic,
     whose brokers then read these segments if they have the topic with the same id, and the objects
-    in the plugin's store.
+    in the plugin's store. The objects stay this cluster's: keep Kafka from deleting them, with
+    remote.log.copy.disable=true, retention.ms=-1 and retention.bytes=-1 on its topic.
     """
     if output is not None and kafka_bootstrap is not None:
         raise typer.BadParameter("only one of --output and --kafka-bootstrap")
@@ -125,6 +126,10 @@ def export(
         to = "stdout" if output is None else str(output)
     about = counted(len(records) // 2, "segment")
     note(f"{counted(len(records), 'record')} about {about} to {escape(to)}.")
+    note(
+        f"[yellow]note:[/] on the topic in Kafka set {_KAFKA_CONFIGS}: otherwise Kafka deletes"
+        " objects that are read here."
+    )
 
 
 @app.command(epilog=examples("stratalog segments own orders", "stratalog segments own orders -y"))
@@ -169,9 +174,9 @@ async def _list(
         return [segment for key in keys async for segment in _chain(control, key)]
 
 
-async def _chain(control: "ControlPlane", key: TopicPartition) -> AsyncIterator["Segment"]:
+async def _chain(metadata: "SegmentMetadata", key: TopicPartition) -> AsyncIterator["Segment"]:
     after: Offset | None = None
-    while page := await control.segments(key, after=after, limit=_PAGE):
+    while page := await metadata.segments(key, after=after, limit=_PAGE):
         for segment in page:
             yield segment
         after = page[-1].last_offset
@@ -188,10 +193,16 @@ async def _all(control: "ControlPlane") -> AsyncIterator["Segment"]:
 async def _export(settings: Settings, name: str) -> list[tuple[TopicPartition, bytes]]:
     from stratalog.segment.remote_log_metadata import export_records
 
-    records = []
-    for segment in await _list(settings, name, None, everything=False):
-        records += [(segment.topic_partition, value) for value in export_records(segment, name)]
-    return records
+    async with opened_control(settings) as control:
+        topic = await topic_named(control, name)
+        await control.mark_exported(topic.id)
+        keys = [TopicPartition(topic.id, PartitionIndex(i)) for i in range(topic.partition_count)]
+        return [
+            (key, value)
+            for key in keys
+            async for segment in _chain(control, key)
+            for value in export_records(segment, name)
+        ]
 
 
 def _write(records: list[tuple[TopicPartition, bytes]], output: Path | None) -> None:

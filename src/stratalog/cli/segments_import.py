@@ -167,7 +167,9 @@ def import_(
         dry_run=dry_run,
     )
     if kafka_bootstrap is not None:
-        _refuse_with_live(partitions=partitions, log_start=log_start, topic_id=topic_id)
+        _refuse_with_live(
+            sealed=sealed or None, partitions=partitions, log_start=log_start, topic_id=topic_id
+        )
         options = dict(parse_pairs(kafka_option, "--kafka-option"))
 
         def find() -> Found:

@@ -24,14 +24,18 @@ class ObjectState(StrEnum):
 
 
 class ObjectOperations(Operations):
-    async def marked_objects(self, *, grace_ms: int, limit: int) -> list[StoredObjectRow]:
+    async def marked_objects(
+        self, *, grace_ms: int, limit: int, after: StoredObjectRow | None = None
+    ) -> list[StoredObjectRow]:
         rows = await self._database.read(
             lambda connection: connection.fetch(
                 f"SELECT {_COLUMNS} FROM objects WHERE state = 'marked'"
                 " AND marked_ms <= {now_ms} - $1 AND marked_ms < COALESCE((SELECT MIN(started_ms)"
                 " FROM leases WHERE expires_ms > {now_ms}), marked_ms + 1)"
-                " ORDER BY marked_ms, object_id LIMIT $2",
+                " AND (marked_ms, object_id) > ($2, $3) ORDER BY marked_ms, object_id LIMIT $4",
                 grace_ms,
+                -1 if after is None else after.marked_ms,
+                _BEFORE_ALL if after is None else after.object_id,
                 limit,
             )
         )

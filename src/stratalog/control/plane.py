@@ -323,8 +323,11 @@ class ControlPlane(Protocol):
 
     # Objects.
 
-    async def marked_objects(self, *, grace_ms: int, limit: int) -> list[StoredObjectRow]:
-        """Objects marked longer ago than the grace period, and before every live lease began."""
+    async def marked_objects(
+        self, *, grace_ms: int, limit: int, after: StoredObjectRow | None = None
+    ) -> list[StoredObjectRow]:
+        """Objects marked longer ago than the grace period, and before every live lease began.
+        Oldest first; those that come after `after`."""
 
     async def forget_objects(self, ids: Sequence[ObjectId]) -> None:
         """Remove the rows of marked objects that are gone from the store."""
@@ -395,9 +398,11 @@ class ControlPlane(Protocol):
     async def delete_segments(self, ids: Sequence[SegmentId]) -> None:
         """Begin the deletion of segments that are not chained. Chained ones are left alone."""
 
-    async def doomed_segments(self, *, grace_ms: int, limit: int) -> list[Segment]:
+    async def doomed_segments(
+        self, *, grace_ms: int, limit: int, after: Segment | None = None
+    ) -> list[Segment]:
         """Segments whose deletion began longer ago than the grace period, and before every live
-        lease began."""
+        lease began. Oldest first; those that come after `after`."""
 
     async def forget_segments(self, ids: Sequence[SegmentId]) -> None:
         """Finish the deletion of segments whose objects are gone from the store."""
@@ -424,6 +429,13 @@ class ControlPlane(Protocol):
     async def own_segments(self, topic_id: TopicId) -> int:
         """Take ownership of a topic's adopted segments: from now on their objects are deleted
         when they expire. Return how many there were."""
+
+    async def mark_exported(self, topic_id: TopicId) -> None:
+        """Note that Kafka is told of a topic's segments, before it is. May be repeated."""
+
+    async def shared_topics(self, ids: Sequence[TopicId]) -> set[TopicId]:
+        """Those of the topics of which Kafka may have put segments beside ours: those that were
+        exported and, once one was, those that are not known here."""
 
     # Adoption and migration. See docs/tiering.md for the states.
 

@@ -111,14 +111,19 @@ class SegmentOperations(Operations):
     async def delete_segments(self, ids: Sequence[SegmentId]) -> None:
         await self._database.write(lambda connection: begin_deletion(connection, ids))
 
-    async def doomed_segments(self, *, grace_ms: int, limit: int) -> list[Segment]:
+    async def doomed_segments(
+        self, *, grace_ms: int, limit: int, after: Segment | None = None
+    ) -> list[Segment]:
         return await self._fetch(
             f"{_SELECT} WHERE NOT s.chained AND s.state = $1 AND s.changed_ms <= {{now_ms}} - $2"
             " AND s.changed_ms < COALESCE((SELECT MIN(started_ms) FROM leases"
             " WHERE expires_ms > {now_ms}), s.changed_ms + 1)"
-            " ORDER BY s.changed_ms, s.segment_id LIMIT $3",
+            " AND (s.changed_ms, s.segment_id) > ($3, $4)"
+            " ORDER BY s.changed_ms, s.segment_id LIMIT $5",
             SegmentState.DELETE_STARTED.value,
             grace_ms,
+            -1 if after is None else after.changed_ms,
+            _BEFORE_ALL if after is None else after.segment_id,
             limit,
         )
 

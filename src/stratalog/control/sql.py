@@ -10,6 +10,7 @@ from stratalog.control.commits import CommitOperations
 from stratalog.control.dead_objects import DeadObjectOperations
 from stratalog.control.deletes import DeleteOperations
 from stratalog.control.epochs import EpochOperations
+from stratalog.control.exports import ExportOperations
 from stratalog.control.group_offsets import GroupOffsetOperations
 from stratalog.control.groups import GroupOperations
 from stratalog.control.leases import LeaseOperations
@@ -44,6 +45,7 @@ class SqlControlPlane(
     RetentionOperations,
     ObjectOperations,
     SegmentOperations,
+    ExportOperations,
     ChainOperations,
     AdoptionOperations,
     MigrationOperations,

@@ -4,29 +4,17 @@ A crash between the two leaves a marked row whose object is gone; the next run d
 which is a success, and forgets the row.
 """
 
-import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from stratalog.control.model import StoredObjectRow
 from stratalog.control.plane import ControlPlane
-from stratalog.errors import CallError, RetriableError, StratalogError
+from stratalog.errors import CallError
+from stratalog.janitor.refusals import Deletions
 from stratalog.objects.store import ObjectStore
-
-log = logging.getLogger(__name__)
-
-HOPELESS = 100
-"""So many refusals without one success are a lost permission, not a few held objects."""
 
 
 class DeletionRefusedError(CallError):
     """The store refuses to delete some objects; the others were deleted."""
-
-
-@dataclass(slots=True)
-class _Chunk:
-    deleted: Sequence[StoredObjectRow]
-    failures: Sequence[str] = ()
 
 
 async def purge_topics(control: ControlPlane, *, chunk_rows: int) -> int:
@@ -42,44 +30,24 @@ async def delete_marked(
 ) -> int:
     """Delete the objects whose grace is over; return how many.
 
-    Raises `DeletionRefusedError` after all that could be deleted in the chunk is. What failed
-    stays marked and is tried again by the next run.
+    Raises `DeletionRefusedError` after all that could be deleted is. What failed stays marked and
+    is tried again by the next run.
     """
-    deleted = 0
-    while rows := await control.marked_objects(grace_ms=grace_ms, limit=chunk_rows):
-        chunk = await _delete_chunk(store, rows)
-        await control.forget_objects([row.object_id for row in chunk.deleted])
-        deleted += len(chunk.deleted)
-        if chunk.failures:
-            raise DeletionRefusedError(
-                f"{len(chunk.failures)} objects could not be deleted from {store.url} and stay "
-                f"marked: {chunk.failures[0]}"
-            )
-    return deleted
 
-
-async def _delete_chunk(store: ObjectStore, rows: Sequence[StoredObjectRow]) -> _Chunk:
-    try:
+    async def delete(rows: Sequence[StoredObjectRow]) -> None:
         await store.delete([row.key for row in rows])
-    except RetriableError:
-        raise
-    except StratalogError as error:
-        log.info("Deleting %d objects at once failed, now one by one: %s", len(rows), error)
-        return await _delete_singly(store, rows)
-    return _Chunk(rows)
 
-
-async def _delete_singly(store: ObjectStore, rows: Sequence[StoredObjectRow]) -> _Chunk:
-    """One refused object (say, under a legal hold) must not keep the others alive."""
-    deleted: list[StoredObjectRow] = []
-    failures: list[str] = []
-    for row in rows:
-        try:
-            await store.delete([row.key])
-        except StratalogError as error:
-            failures.append(f"{row.key}: {error}")
-            if len(failures) == HOPELESS and not deleted:
-                break
-        else:
-            deleted.append(row)
-    return _Chunk(deleted, failures)
+    deletions = Deletions(delete, lambda row: row.key)
+    deleted = 0
+    after: StoredObjectRow | None = None
+    while rows := await control.marked_objects(grace_ms=grace_ms, limit=chunk_rows, after=after):
+        after = rows[-1]
+        gone = await deletions.run(rows)
+        await control.forget_objects([row.object_id for row in gone])
+        deleted += len(gone)
+    if deletions.failed:
+        raise DeletionRefusedError(
+            f"{deletions.failed} objects could not be deleted from {store.url} and stay marked: "
+            f"{deletions.reason}"
+        )
+    return deleted

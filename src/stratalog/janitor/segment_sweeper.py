@@ -5,7 +5,8 @@ before the segment is added, and die, or finish when nobody waits for them any m
 
 1. Renew the claim on the store, as the sweeper of blocks does and for the same reasons.
 2. List all that lies below the prefix of the cluster's own segments. Names that are not exactly
-   those of segments are left alone, and so is what is young by the store's time.
+   those of segments are left alone, and so is what is young by the store's time. So are topics
+   that Kafka may have put segments of, because they were exported to it.
 3. Bar the segments, a page at a time. In one transaction the control plane leaves out those that
    it knows, in whatever state, and puts tombstones under the others: whoever is about to add one
    of them is refused. A tombstone is a segment whose deletion has begun, so that a crash from
@@ -106,7 +107,7 @@ class SegmentSweeper:
 
     async def _take(self, page: dict[str, SegmentKey]) -> int:
         """Empty the page, and delete those of its objects whose segments have no row."""
-        candidates = dict(page)
+        candidates = await self._own(page)
         page.clear()
         ids = {named.segment_id for named in candidates.values()}
         known = await self._control.known_segments([*ids]) if ids else set()
@@ -116,6 +117,12 @@ class SegmentSweeper:
             await check_claim(self._control, self._store)
             await self._store.delete(orphans)
         return len(orphans)
+
+    async def _own(self, page: Mapping[str, SegmentKey]) -> dict[str, SegmentKey]:
+        # Asked after the listing: Kafka puts nothing here before the mark is made.
+        topics = sorted({named.topic_id for named in page.values()})
+        shared = await self._control.shared_topics(topics) if topics else set()
+        return {key: named for key, named in page.items() if named.topic_id not in shared}
 
     async def _bar(self, unknown: Mapping[str, SegmentKey]) -> set[SegmentId]:
         tombstones = {

@@ -19,47 +19,78 @@ have no row and are the sweeper's.
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 
 from stratalog.control.plane import BoundaryMovedError, ControlPlane, SegmentStateError
 from stratalog.control.segment_model import ChainOutcome, Segment, SegmentState
-from stratalog.errors import RetriableError, StratalogError
-from stratalog.ids import SegmentId
-from stratalog.janitor.deletion import HOPELESS, DeletionRefusedError
+from stratalog.errors import StratalogError
+from stratalog.janitor.deletion import DeletionRefusedError
+from stratalog.janitor.refusals import Deletions
 from stratalog.objects.store import ObjectStore
 from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
+from stratalog.segment.metadata import SegmentMetadata
 from stratalog.segment.stores import SegmentStores
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Chunk:
-    deleted: list[SegmentId] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-
-
 async def delete_doomed(
-    control: ControlPlane, stores: SegmentStores, *, grace_ms: int, chunk_rows: int
+    metadata: SegmentMetadata, stores: SegmentStores, *, grace_ms: int, chunk_rows: int
 ) -> int:
     """Delete the objects of segments whose grace is over, and forget them; return how many.
 
-    Raises `DeletionRefusedError` after all that could be deleted in the chunk is. What failed
-    is tried again by the next run.
+    Raises `DeletionRefusedError` after all that could be deleted is. What failed is tried again by
+    the next run.
     """
+    run = _Run(stores)
     deleted = 0
-    while segments := await control.doomed_segments(grace_ms=grace_ms, limit=chunk_rows):
-        chunk = _Chunk()
+    after: Segment | None = None
+    while segments := await metadata.doomed_segments(
+        grace_ms=grace_ms, limit=chunk_rows, after=after
+    ):
+        after = segments[-1]
+        gone: list[Segment] = []
         for store_url, neighbours in _by_store(segments).items():
-            await _delete_in(stores, store_url, neighbours, chunk)
-        await control.forget_segments(chunk.deleted)
-        deleted += len(chunk.deleted)
-        if chunk.failures:
-            raise DeletionRefusedError(
-                f"{len(chunk.failures)} segments could not be deleted and are tried again: "
-                f"{chunk.failures[0]}"
-            )
+            gone += await run.delete(store_url, neighbours)
+        await metadata.forget_segments([segment.segment_id for segment in gone])
+        deleted += len(gone)
+    run.check()
     return deleted
+
+
+class _Run:
+    """What is wrong with one store does not concern the others."""
+
+    def __init__(self, stores: SegmentStores) -> None:
+        self._stores = stores
+        self._deletions: dict[str, Deletions[Segment]] = {}
+        self._unusable: dict[str, str] = {}
+        """Stores that could not be opened or asked, and why."""
+        self._skipped = 0
+
+    async def delete(self, store_url: str, segments: Sequence[Segment]) -> list[Segment]:
+        if store_url not in self._unusable:
+            try:
+                return await self._in(store_url).run(segments)
+            except StratalogError as error:
+                self._unusable[store_url] = f"{segments[0].key_base}: {error}"
+        self._skipped += len(segments)
+        return []
+
+    def check(self) -> None:
+        failed = self._skipped + sum(one.failed for one in self._deletions.values())
+        reasons = [*self._unusable.values(), *(one.reason for one in self._deletions.values())]
+        if failed:
+            raise DeletionRefusedError(
+                f"{failed} segments could not be deleted and are tried again: "
+                f"{next(filter(None, reasons))}"
+            )
+
+    def _in(self, store_url: str) -> Deletions[Segment]:
+        if store_url not in self._deletions:
+            delete = partial(_delete_objects, self._stores.of(store_url))
+            self._deletions[store_url] = Deletions(delete, lambda segment: segment.key_base)
+        return self._deletions[store_url]
 
 
 async def clear_unfinished(control: ControlPlane, *, older_than_ms: int, chunk_rows: int) -> int:
@@ -103,47 +134,6 @@ def _by_store(segments: Iterable[Segment]) -> dict[str, list[Segment]]:
     for segment in segments:
         groups[segment.store_url].append(segment)
     return groups
-
-
-async def _delete_in(
-    stores: SegmentStores, store_url: str, segments: Sequence[Segment], chunk: _Chunk
-) -> None:
-    """Delete the segments of one store. What is wrong with it does not concern the others."""
-    try:
-        store = stores.of(store_url)
-        if await _delete_at_once(store, segments):
-            chunk.deleted += [segment.segment_id for segment in segments]
-        else:
-            await _delete_singly(store, segments, chunk)
-    except StratalogError as error:
-        chunk.failures += [f"{segment.key_base}: {error}" for segment in segments]
-
-
-async def _delete_at_once(store: ObjectStore, segments: Sequence[Segment]) -> bool:
-    """False if the store refuses something among them."""
-    try:
-        await _delete_objects(store, segments)
-    except RetriableError:
-        raise
-    except StratalogError as error:
-        log.info("Deleting %d segments at once failed, now one by one: %s", len(segments), error)
-        return False
-    return True
-
-
-async def _delete_singly(store: ObjectStore, segments: Sequence[Segment], chunk: _Chunk) -> None:
-    """One refused object (say, under a legal hold) must not keep the others alive."""
-    refused = 0
-    for tried, segment in enumerate(segments, 1):
-        try:
-            await _delete_objects(store, [segment])
-        except StratalogError as error:
-            chunk.failures.append(f"{segment.key_base}: {error}")
-            refused += 1
-            if refused == tried == HOPELESS:
-                return
-        else:
-            chunk.deleted.append(segment.segment_id)
 
 
 async def _delete_objects(store: ObjectStore, segments: Sequence[Segment]) -> None:

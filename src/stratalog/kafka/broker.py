@@ -143,7 +143,7 @@ class _Assembly:
         reader = TopicReader(
             control=control,
             tiers=Tiers(blocks=blocks, segments=segments, remote_reads=remote_reads),
-            aborted=AbortedTransactions(control=control, segments=segments),
+            aborted=AbortedTransactions(metadata=control, segments=segments, clock=clock),
             watermarks=watermarks,
             clock=clock,
             max_bytes=settings.fetch.max_bytes,

@@ -31,6 +31,7 @@ from stratalog.pipeline.tasks import LogMade, SegmentPlan
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import LOG_SUFFIX
+from stratalog.segment.metadata import SegmentMetadata
 from stratalog.segment.model import IndexKind, SegmentIndexes
 from stratalog.segment.producer_state import PartitionTail, advance
 from stratalog.segment.reader import SegmentReader
@@ -50,6 +51,7 @@ class SegmentFinisher:
         self,
         *,
         control: ControlPlane,
+        metadata: SegmentMetadata,
         stores: SegmentStores,
         reader: SegmentReader,
         keys: KeyRing,
@@ -57,6 +59,7 @@ class SegmentFinisher:
         producer_expiry_ms: int,
     ) -> None:
         self._control = control
+        self._metadata = metadata
         self._stores = stores
         self._reader = reader
         self._keys = keys
@@ -68,7 +71,7 @@ class SegmentFinisher:
     async def finish(self, made: LogMade, plan: SegmentPlan) -> ChainOutcome:
         """Steps 2 to 6. A segment that cannot be chained is given up, and the error comes out."""
         segment = _segment_of(made, plan)
-        await self._control.add_segment(segment)
+        await self._metadata.add_segment(segment)
         try:
             await self._check_log(made)
             tail = await self._upload_rest(made, plan, segment)
@@ -78,7 +81,7 @@ class SegmentFinisher:
             raise
         except Exception:
             with suppress(StratalogError):
-                await self._control.delete_segments([made.segment_id])
+                await self._metadata.delete_segments([made.segment_id])
             raise
         self._tails[segment.topic_partition] = (Offset(plan.last_offset + 1), tail)
         return outcome
@@ -121,14 +124,14 @@ class SegmentFinisher:
             self._keys,
             event_ms=now_ms,
         )
-        await self._control.finish_segment(made.segment_id, uploaded)
+        await self._metadata.finish_segment(made.segment_id, uploaded)
         return tail
 
     async def _tail_before(self, partition: TopicPartition, base: Offset) -> PartitionTail:
         end, tail = self._tails.get(partition, (None, PartitionTail()))
         if end == base:
             return tail
-        before = await self._control.segments(partition, after=Offset(base - 2), limit=1)
+        before = await self._metadata.segments(partition, after=Offset(base - 2), limit=1)
         if not before or before[0].end_offset != base:
             return PartitionTail()
         snapshot = await self._reader.index(before[0], IndexKind.PRODUCER_SNAPSHOT)

@@ -85,6 +85,7 @@ async def opened_driver(
             control=control,
             finisher=SegmentFinisher(
                 control=control,
+                metadata=control,
                 stores=stores,
                 reader=reader,
                 keys=keys,

@@ -6,6 +6,7 @@ from stratalog.control.segment_model import Segment
 from stratalog.errors import DamagedError
 from stratalog.objects.store import Range
 from stratalog.segment.cache import ByteCache
+from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import IndexDamagedError
 from stratalog.segment.flights import Flights
 from stratalog.segment.index_object import read_index
@@ -14,6 +15,7 @@ from stratalog.segment.offload import offload
 from stratalog.segment.offset_index import OffsetIndex
 from stratalog.segment.open_segments import Edition, OpenSegments, edition_of
 from stratalog.segment.opened import OpenSegment
+from stratalog.segment.producer_snapshot import decode_snapshot
 from stratalog.segment.read_metrics import ReadMetrics
 from stratalog.segment.time_index import TimeIndex
 from stratalog.segment.txn_index import decode_aborted
@@ -88,3 +90,7 @@ def _check(segment: Segment, kind: IndexKind, data: bytes) -> None:
         TimeIndex(data, segment.base_offset).check(segment.last_offset)
     elif kind is IndexKind.TRANSACTION:
         decode_aborted(data)
+    elif kind is IndexKind.PRODUCER_SNAPSHOT:
+        decode_snapshot(data)
+    elif kind is IndexKind.LEADER_EPOCH:
+        decode_checkpoint(data)

@@ -3,7 +3,8 @@
 Its states are Kafka's: an upload is started, then finished; a deletion is started, then finished.
 Nothing here shares a transaction with the rows of blocks, because stores to come cannot: what
 makes a finished segment a part of its partition is the control plane's `chain_segment`. The
-control plane is also the first implementation.
+control plane is also the first implementation; `ControlPlane` says what each of these promises.
+Who needs no more than this asks for no more.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,10 @@ class SegmentMetadata(Protocol):
     async def finish_segment(self, segment_id: SegmentId, uploaded: SegmentUploaded) -> None: ...
 
     async def delete_segments(self, ids: Sequence[SegmentId]) -> None: ...
+
+    async def doomed_segments(
+        self, *, grace_ms: int, limit: int, after: Segment | None = None
+    ) -> list[Segment]: ...
 
     async def forget_segments(self, ids: Sequence[SegmentId]) -> None: ...
 

@@ -3,22 +3,27 @@
 An aborted transaction is noted in the segment that holds its marker, which may come long after
 its records. So the segments behind the answer are asked too. Most have no such notes, and that is
 remembered: a chain only grows at its end, so that each read looks at what is new since the last.
+Indexes that were repaired may say something else of the same segments, so that nothing is
+remembered for long.
 """
 
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stratalog.control.plane import ControlPlane
+from stratalog.clock import Clock
 from stratalog.control.segment_model import Segment
 from stratalog.errors import DamagedError
 from stratalog.ids import Offset, TopicPartition, kafka_base64
 from stratalog.objects.store import ObjectNotFoundError
+from stratalog.segment.metadata import SegmentMetadata
 from stratalog.segment.model import AbortedTransaction
 from stratalog.segment.reader import SegmentReader
 
 _SEGMENTS_AT_ONCE = 500
 _MAX_PARTITIONS = 2000
+_REMEMBERED_S = 30.0
+"""A page of rows in so many seconds is little, and a repair is not waited for much longer."""
 
 
 @dataclass(slots=True)
@@ -27,19 +32,27 @@ class _Noted:
 
     start: Offset
     end: Offset
+    until_s: float
     newest_ms: int = 0
     """When the youngest of all that were looked at was added."""
     segments: list[Segment] = field(default_factory=list)
 
 
 class AbortedTransactions:
-    def __init__(self, *, control: ControlPlane, segments: SegmentReader) -> None:
-        self._control = control
+    def __init__(self, *, metadata: SegmentMetadata, segments: SegmentReader, clock: Clock) -> None:
+        self._metadata = metadata
         self._segments = segments
+        self._clock = clock
         self._noted: OrderedDict[TopicPartition, _Noted] = OrderedDict()
 
     async def between(
-        self, holder: Segment, first: Offset, end: Offset, *, remote_end: Offset
+        self,
+        holder: Segment,
+        first: Offset,
+        end: Offset,
+        *,
+        log_start: Offset,
+        remote_end: Offset,
     ) -> Sequence[AbortedTransaction]:
         """The aborted transactions with records from `first` to below `end`, by first offset.
 
@@ -47,13 +60,10 @@ class AbortedTransactions:
         """
         partition = holder.topic_partition
         noted = self._noted.get(partition)
-        if (
-            noted is not None
-            and holder.end_offset <= noted.end
-            and holder.added_ms > noted.newest_ms
-        ):
-            # Not one of those that were looked at: the topic was deleted, and adopted anew.
+        if noted is not None and (self._is_old(noted) or _is_another(noted, holder)):
             del self._noted[partition]
+        elif noted is not None:
+            _drop_deleted(noted, log_start)
         try:
             return await self._search(partition, first, end, remote_end)
         except (ObjectNotFoundError, DamagedError):
@@ -77,10 +87,11 @@ class AbortedTransactions:
     ) -> Sequence[Segment]:
         noted = self._noted.get(partition)
         if noted is None or first < noted.start:
-            noted = self._remember(partition, _Noted(first, first))
+            until_s = self._clock.monotonic() + _REMEMBERED_S
+            noted = self._remember(partition, _Noted(first, first, until_s))
         self._noted.move_to_end(partition)
         while noted.end < remote_end:
-            page = await self._control.segments(
+            page = await self._metadata.segments(
                 partition, after=Offset(noted.end - 1), limit=_SEGMENTS_AT_ONCE
             )
             if not page or page[0].base_offset > noted.end:
@@ -96,8 +107,26 @@ class AbortedTransactions:
             noted.newest_ms = max(noted.newest_ms, *(segment.added_ms for segment in page))
         return noted.segments
 
+    def _is_old(self, noted: _Noted) -> bool:
+        return self._clock.monotonic() >= noted.until_s
+
     def _remember(self, partition: TopicPartition, noted: _Noted) -> _Noted:
         self._noted[partition] = noted
         while len(self._noted) > _MAX_PARTITIONS:
             self._noted.popitem(last=False)
         return noted
+
+
+def _is_another(noted: _Noted, holder: Segment) -> bool:
+    """Whether this is none of those that were looked at: the topic was adopted anew."""
+    return holder.end_offset <= noted.end and holder.added_ms > noted.newest_ms
+
+
+def _drop_deleted(noted: _Noted, log_start: Offset) -> None:
+    kept = next(
+        (place for place, one in enumerate(noted.segments) if one.last_offset >= log_start),
+        len(noted.segments),
+    )
+    del noted.segments[:kept]
+    # Whoever asks for an offset below would miss what was dropped.
+    noted.start = max(noted.start, min(log_start, noted.end))

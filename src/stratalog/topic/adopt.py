@@ -36,12 +36,10 @@ from stratalog.ids import (
     TopicId,
     kafka_base64,
 )
-from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import SegmentMismatchError
 from stratalog.segment.lineage import lineage
 from stratalog.segment.metadata_fold import FoldedPartition
-from stratalog.segment.model import IndexKind
-from stratalog.segment.producer_snapshot import ProducerEntry, decode_snapshot
+from stratalog.segment.producer_snapshot import ProducerEntry
 from stratalog.segment.remote_log_metadata import SegmentAdded
 from stratalog.topic.adoption_source import SourcePartition, SourceTopic
 from stratalog.topic.foreign_objects import CheckedSegment, ForeignObjects
@@ -208,7 +206,7 @@ async def _find_chain(objects: ForeignObjects, source: SourcePartition) -> _Chai
         # Records will begin at no offset that was in use.
         return _Chain(source=source, log_start=_known_end(source))
     newest = await objects.check(max(candidates, key=_age))
-    epochs = decode_checkpoint(await objects.index(newest, IndexKind.LEADER_EPOCH))
+    epochs = await objects.epochs(newest)
     records = lineage(candidates, epochs, log_end=source.log_end)
     # No segment of the lineage ends after the newest one of its newest epoch.
     if not records or records[-1].last_offset != newest.record.last_offset:
@@ -216,7 +214,7 @@ async def _find_chain(objects: ForeignObjects, source: SourcePartition) -> _Chai
             f"{newest.adopted.segment.key_base}: its leader-epoch checkpoint and Kafka's metadata"
             " do not tell of the same epochs"
         )
-    producers = decode_snapshot(await objects.index(newest, IndexKind.PRODUCER_SNAPSHOT))
+    producers = await objects.producers(newest)
     base = records[0].base_offset
     return _Chain(
         source=source,

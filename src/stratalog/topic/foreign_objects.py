@@ -6,17 +6,24 @@ that a key of ours opens it if it is encrypted. No record is read.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from stratalog.block.keys import BLOCKS_PREFIX
-from stratalog.control.segment_model import AdoptedSegment, SegmentToAdd, SegmentUploaded
-from stratalog.errors import CallError
+from stratalog.control.segment_model import (
+    AdoptedSegment,
+    EpochStart,
+    SegmentToAdd,
+    SegmentUploaded,
+)
+from stratalog.errors import CallError, DamagedError
 from stratalog.objects.store import Buffer, ObjectInfo, ObjectNotFoundError, ObjectStore, Range
 from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.custom_metadata import decode_custom_metadata
-from stratalog.segment.errors import SegmentMismatchError
+from stratalog.segment.epoch_checkpoint import decode_checkpoint
+from stratalog.segment.errors import IndexDamagedError, SegmentMismatchError
 from stratalog.segment.index_object import read_index
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import (
@@ -27,8 +34,11 @@ from stratalog.segment.keys import (
 )
 from stratalog.segment.manifest import IndexPlace, Manifest, parse_manifest
 from stratalog.segment.model import IndexKind
+from stratalog.segment.producer_snapshot import ProducerEntry, decode_snapshot
 from stratalog.segment.remote_log_metadata import SegmentAdded
 from stratalog.settings import Settings
+
+_Decoded = TypeVar("_Decoded")
 
 
 class OwnRealmError(CallError):
@@ -80,14 +90,27 @@ class ForeignObjects:
             cipher=await self._cipher(manifest, name),
         )
 
-    async def index(self, segment: CheckedSegment, kind: IndexKind) -> bytes:
-        """An index as the file that Kafka wrote."""
+    async def epochs(self, segment: CheckedSegment) -> list[EpochStart]:
+        """From its leader-epoch checkpoint."""
+        return await self._index(segment, IndexKind.LEADER_EPOCH, decode_checkpoint)
+
+    async def producers(self, segment: CheckedSegment) -> list[ProducerEntry]:
+        """From its producer snapshot."""
+        return await self._index(segment, IndexKind.PRODUCER_SNAPSHOT, decode_snapshot)
+
+    async def _index(
+        self, segment: CheckedSegment, kind: IndexKind, decode: Callable[[bytes], _Decoded]
+    ) -> _Decoded:
         key = segment.adopted.segment.key_base + INDEXES_SUFFIX
         place = _place(segment.manifest, kind)
         stored: Buffer = b""
         if place.size_bytes:
             [stored] = await self._store.get_ranges(key, [Range(place.position, place.end)])
-        return read_index(segment.manifest, kind, stored, segment.cipher, key)
+        data = read_index(segment.manifest, kind, stored, segment.cipher, key)
+        try:
+            return decode(data)
+        except DamagedError as error:
+            raise IndexDamagedError(f"object {key}: {error}") from error
 
     async def _find(self, record: SegmentAdded) -> tuple[str, str]:
         """Where the objects are, and the manifest's text.

@@ -2,7 +2,8 @@
 
 Which tier serves an offset follows from the partition's boundaries alone, and those come from the
 same snapshot as the segments and rows. An object that is gone although one of them named it was
-deleted between the look and the read: the offset is resolved once more before the read fails.
+deleted between the look and the read, and indexes that do not fit their row may just have been
+repaired: the offset is resolved once more before the read fails.
 """
 
 import asyncio
@@ -16,11 +17,15 @@ from stratalog.control.segment_model import Segment
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset
 from stratalog.objects.store import ObjectNotFoundError
+from stratalog.segment.errors import IndexDamagedError, IndexObjectDamagedError
 from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.errors import RowMissingError
 from stratalog.topic.model import PartitionRead
 from stratalog.topic.tiers import Look, Tiers, TiersRead
 from stratalog.topic.watch import Watermarks
+
+_STALE = (ObjectNotFoundError, IndexObjectDamagedError, IndexDamagedError)
+"""What may be wrong with a row that was right when it was looked up."""
 
 
 class TopicReader:
@@ -67,12 +72,25 @@ class TopicReader:
             while True:
                 watch.rest()
                 looks = await self._look(spans, committed=committed)
-                left_s = deadline - self._clock.monotonic()
-                if left_s <= 0 or self._stopping or self._enough(looks, min_bytes):
-                    break
-                await watch.grown(left_s)
+                over = self._stopping or self._clock.monotonic() >= deadline
+                if over or self._enough(looks, min_bytes):
+                    answers = await self._answer(spans, looks, budget, committed=committed)
+                    # Segments that end in a gap have nothing for who stands in it.
+                    if over or min_bytes <= 0 or any(one.parts or one.error for one in answers):
+                        return answers
+                await watch.grown(deadline - self._clock.monotonic())
+
+    async def _answer(
+        self, spans: Sequence[Span], looks: Sequence[Look], budget: int, *, committed: bool
+    ) -> list[PartitionRead]:
         answers = await self._read_found(looks, budget, committed=committed)
-        return await self._again_if_gone(spans, answers, budget, committed=committed)
+        stale = [place for place, one in enumerate(answers) if isinstance(one.error, _STALE)]
+        if stale:
+            looks = await self._look([spans[place] for place in stale], committed=committed)
+            again = await self._read_found(looks, _left(budget, answers), committed=committed)
+            for place, answer in zip(stale, again, strict=True):
+                answers[place] = answer
+        return answers
 
     async def _look(self, spans: Sequence[Span], *, committed: bool) -> list[Look]:
         found = await self._control.find_batches(spans)
@@ -134,7 +152,7 @@ class TopicReader:
         if ends:
             beyond = [replace(looks[place].span, offset=end) for place, end in ends.items()]
             found = await self._look(beyond, committed=committed)
-            again = await self._read_found(found, budget, committed=committed)
+            again = await self._read_found(found, _left(budget, answers), committed=committed)
             for place, answer in zip(ends, again, strict=True):
                 answers[place] = answer
 
@@ -145,7 +163,11 @@ class TopicReader:
         assert state is not None
         try:
             aborted = await self._aborted.between(
-                look.found.segments[0], look.span.offset, end, remote_end=state.remote_end
+                look.found.segments[0],
+                look.span.offset,
+                end,
+                log_start=state.log_start,
+                remote_end=state.remote_end,
             )
         except StratalogError as error:
             # Without them the reader would take aborted records for committed ones.
@@ -153,25 +175,10 @@ class TopicReader:
         else:
             answers[place] = replace(answers[place], aborted=aborted)
 
-    async def _again_if_gone(
-        self,
-        spans: Sequence[Span],
-        answers: list[PartitionRead],
-        budget: int,
-        *,
-        committed: bool,
-    ) -> list[PartitionRead]:
-        gone = [
-            place
-            for place, answer in enumerate(answers)
-            if isinstance(answer.error, ObjectNotFoundError)
-        ]
-        if gone:
-            looks = await self._look([spans[place] for place in gone], committed=committed)
-            again = await self._read_found(looks, budget, committed=committed)
-            for place, answer in zip(gone, again, strict=True):
-                answers[place] = answer
-        return answers
+
+def _left(budget: int, answers: Sequence[PartitionRead]) -> int:
+    """What the answers leave of the budget; at least 1, so that somebody moves on."""
+    return max(1, budget - sum(len(part) for answer in answers for part in answer.parts))
 
 
 def _end(state: PartitionState | None, *, committed: bool) -> Offset:

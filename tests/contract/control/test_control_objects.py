@@ -45,6 +45,10 @@ async def test_marked_objects_come_oldest_first_and_no_more_than_asked(
         made[2].object_id,
     )
     assert await marked(plane, limit=2) == [made[2].object_id, made[0].object_id]
+    page = await plane.marked_objects(grace_ms=0, limit=2)
+    rest = await plane.marked_objects(grace_ms=0, limit=2, after=page[-1])
+    assert [each.object_id for each in rest] == [made[1].object_id]
+    assert await plane.marked_objects(grace_ms=0, limit=2, after=rest[-1]) == []
 
 
 async def test_forgotten_objects_are_gone_and_live_ones_stay(

@@ -427,6 +427,17 @@ async def test_a_lease_holds_up_deletions_that_began_after_it(
     assert len(await plane.doomed_segments(grace_ms=0, limit=10)) == 2
 
 
+async def test_doomed_segments_are_handed_out_in_pages(plane: ControlPlane, topic: Topic) -> None:
+    ids = [await finished(plane, part(topic), 0, 4) for _ in range(5)]
+    # Together, so that they have the same time.
+    await plane.delete_segments(ids)
+    handed, after = [], None
+    while page := await plane.doomed_segments(grace_ms=0, limit=2, after=after):
+        handed += [each.segment_id for each in page]
+        after = page[-1]
+    assert handed == sorted(ids)
+
+
 async def test_segments_of_somebody_else_are_forgotten_at_once(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:

@@ -1,14 +1,16 @@
 """Tombstones of segments: what the sweeper found without a row never becomes a segment."""
 
 import asyncio
+from uuid import uuid4
 
 import pytest
 from tests.contract.control.building import batch, commit, part
 from tests.contract.control.segment_building import UPLOADED, finished, known, segment
 
 from stratalog.control.model import Topic
-from stratalog.control.plane import ControlPlane, SegmentStateError
+from stratalog.control.plane import ControlPlane, SegmentStateError, UnknownTopicError
 from stratalog.control.segment_model import SegmentState, SegmentToAdd, SegmentToBar
+from stratalog.ids import TopicId
 
 
 def tombstone(added: SegmentToAdd) -> SegmentToBar:
@@ -78,3 +80,26 @@ async def test_a_tombstone_of_a_deleted_topic_outlives_it(
     await plane.delete_topic(topic.id)
     assert await plane.purge_deleted_topics(max_rows=10) == 0
     assert len(await plane.doomed_segments(grace_ms=0, limit=10)) == 1
+
+
+async def test_an_export_is_remembered_longer_than_its_topic(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    other = await plane.create_topic("other", partition_count=1, configs={})
+    strange = TopicId(uuid4())
+    asked = [topic.id, other.id, strange]
+    assert await plane.shared_topics(asked) == set()
+    for _ in range(2):
+        await plane.mark_exported(topic.id)
+    # A Kafka cluster has one prefix for all its topics, also for those that are unknown here.
+    assert await plane.shared_topics(asked) == {topic.id, strange}
+    await plane.delete_topic(topic.id)
+    await plane.purge_deleted_topics(max_rows=10)
+    assert await plane.shared_topics(asked) == {topic.id, strange}
+    assert await plane.shared_topics([]) == set()
+
+
+async def test_a_topic_that_does_not_exist_is_not_marked_as_exported(plane: ControlPlane) -> None:
+    with pytest.raises(UnknownTopicError):
+        await plane.mark_exported(TopicId(uuid4()))
+    assert await plane.shared_topics([TopicId(uuid4())]) == set()

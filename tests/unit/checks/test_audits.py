@@ -46,6 +46,7 @@ class Made:
 
     def __init__(self, *batches: bytes, tail: PartitionTail | None = None) -> None:
         log = built(100, *batches)
+        self.before = tail
         self.segment = segment_of(log)
         self.data = bytearray(b"".join(batches))
         stamp_run(self.data, base_offset=100, leader_epoch=0)
@@ -63,7 +64,8 @@ class Made:
         return self
 
     def problems(self) -> list[str]:
-        log, indexes = LogAudit(self.segment), IndexAudit(self.segment, self.indexes)
+        log = LogAudit(self.segment)
+        indexes = IndexAudit(self.segment, self.indexes, self.before)
         view = memoryview(self.data)
         for position, header in iter_batches(view):
             body = view[position : position + header.size_bytes]
@@ -262,7 +264,45 @@ def test_a_transaction_that_began_before_the_segment_may_have_an_entry_or_none()
     made = transactional(first=False)
     assert made.indexes[IndexKind.TRANSACTION] == b""
     assert made.problems() == []
-    made.indexes[IndexKind.TRANSACTION] = struct.pack(">hqqqq", 0, 7, 50, 101, 200)
+    made.indexes[IndexKind.TRANSACTION] = struct.pack(">hqqqq", 0, 7, 50, 101, 100)
+    assert made.problems() == []
+    made.before = PartitionTail()
+    assert "producer 7 aborted at offset 101, which is not so" in made.problems()[0]
+
+
+@pytest.mark.parametrize("last_stable", [99, 101, 104, 10**9])
+def test_a_wrong_last_stable_offset_is_found(last_stable: int) -> None:
+    made = transactional()
+    # When 7 aborts at 103, 8 is open since 102. Below the segment, others may have been open.
+    made.indexes[IndexKind.TRANSACTION] = struct.pack(">hqqqq", 0, 7, 100, 103, last_stable)
+    if last_stable < 100:
+        assert made.problems() == []
+        made.before = PartitionTail()
+    (what,) = made.problems()
+    assert what.startswith(f"its transaction index: it says that all before offset {last_stable}")
+
+
+@pytest.mark.parametrize("first_offset", [99, 101, 103])
+def test_a_wrong_first_offset_of_a_transaction_is_found(first_offset: int) -> None:
+    made = transactional()
+    made.indexes[IndexKind.TRANSACTION] = struct.pack(">hqqqq", 0, 7, first_offset, 103, 102)
+    if first_offset < 100:
+        assert made.problems() == []
+        made.before = PartitionTail()
+    (what,) = made.problems()
+    assert f"what producer 7 aborted at offset 103 began at {first_offset}" in what
+
+
+def test_what_was_open_before_the_segment_is_expected_in_its_index() -> None:
+    opened = built(50, *(batch(1, producer_id=name, transactional=True) for name in (6, 7)))
+    tail = advance(PartitionTail(), opened)[0]
+    made = Made(marker(ControlType.ABORT, 7), marker(ControlType.ABORT, 6), tail=tail)
+    assert made.problems() == []
+    right = made.indexes[IndexKind.TRANSACTION]
+    assert right == struct.pack(">hqqqqhqqqq", 0, 7, 51, 100, 50, 0, 6, 50, 101, 102)
+    made.indexes[IndexKind.TRANSACTION] = right[34:]
+    assert "does not say that producer 7 aborted at offset 100" in made.problems()[0]
+    made.before = None
     assert made.problems() == []
 
 

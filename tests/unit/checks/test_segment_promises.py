@@ -10,6 +10,7 @@ from stratalog.checks.report import Problem, Promise, Severity
 from stratalog.checks.segment_promises import (
     epochs_agree,
     epochs_rise,
+    manifest_fits_row,
     migration_holds,
     objects_fit_manifest,
     segment_is_legal,
@@ -309,6 +310,16 @@ def stored(log: int, indexes: int = 40, manifest: int = 2) -> dict[str, ObjectIn
         for suffix, size in sizes.items()
         if size
     }
+
+
+@pytest.mark.parametrize(("size_bytes", "has_aborted"), [(0, False), (34, True)])
+def test_a_transaction_index_counts_by_its_size(size_bytes: int, has_aborted: bool) -> None:
+    places = {**PLACES, IndexKind.TRANSACTION: IndexPlace(40, size_bytes)}
+    uploaded = SegmentUploaded(manifest="{}", stored_bytes=542, has_aborted=has_aborted)
+    subject = replace(CHAIN[1], size_bytes=500, uploaded=uploaded)
+    assert manifest_fits_row(subject, replace(PLAIN, indexes=places)) == []
+    wrong = replace(subject, uploaded=replace(uploaded, has_aborted=not has_aborted))
+    assert len(manifest_fits_row(wrong, replace(PLAIN, indexes=places))) == 1
 
 
 def owned(stored_bytes: int) -> Segment:

@@ -22,6 +22,7 @@ COMMANDS = [
     "segments import",
     "segments export",
     "segments list",
+    "segments find",
     "segments own",
     "topic migrate",
     "topic describe",
@@ -57,10 +58,13 @@ def test_every_option_says_what_it_is_for(command: str) -> None:
         ["import", "t", "--objects", "file:x", "--kafka-bootstrap", "h:1", "--partitions", "3"],
         ["import", "t", "--objects", "file:x", "--kafka-bootstrap", "h:1", "--log-start", "0=3"],
         ["import", "t", "--objects", "file:x", "--kafka-bootstrap", "h:1", "--topic-id", "x"],
+        ["import", "t", "--objects", "file:x", "--kafka-bootstrap", "h:1", "--sealed"],
         ["import", "t", "--objects", "file:x", "--dump", "d", "--partitions", "0"],
         ["export", "t", "--output", "x", "--kafka-bootstrap", "h:1"],
         ["list"],
         ["list", "t", "--partition", "-1"],
+        ["find", "t", "0"],
+        ["find", "t", "0", "-1"],
         ["own"],
     ],
 )
@@ -68,11 +72,18 @@ def test_wrong_usage_ends_with_exit_code_2(arguments: list[str]) -> None:
     assert invoke("segments", *arguments).exit_code == 2
 
 
+def test_a_word_that_a_running_source_is_sealed_is_refused() -> None:
+    where = ["--objects", "file:x", "--kafka-bootstrap", "h:1"]
+    said = invoke("segments", "import", "t", *where, "--sealed").stderr
+    assert "--sealed goes with --dump: the cluster tells it itself" in said
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["segments", "list", "t"],
         ["segments", "export", "t"],
+        ["segments", "find", "t", "0", "5"],
         ["segments", "own", "t", "--yes"],
         ["segments", "import", "t", "--objects", "file:x", "--dump", "d", "--sealed"],
         ["topic", "migrate", "t"],

@@ -141,9 +141,12 @@ class FakeControl:
         self.expired[partition] = self.expired.get(partition, 0) - removed
         return removed
 
-    async def marked_objects(self, *, grace_ms: int, limit: int) -> list[StoredObjectRow]:
+    async def marked_objects(
+        self, *, grace_ms: int, limit: int, after: StoredObjectRow | None = None
+    ) -> list[StoredObjectRow]:
         self._called("marked_objects")
-        return self.marked[:limit]
+        first = UUID(int=0) if after is None else UUID(int=after.object_id.int + 1)
+        return [row for row in self.marked if row.object_id >= first][:limit]
 
     async def forget_objects(self, ids: Sequence[ObjectId]) -> None:
         self._called("forget_objects")
@@ -166,9 +169,12 @@ class FakeControl:
         self.idle_producers -= removed
         return removed
 
-    async def doomed_segments(self, *, grace_ms: int, limit: int) -> list[Segment]:
+    async def doomed_segments(
+        self, *, grace_ms: int, limit: int, after: Segment | None = None
+    ) -> list[Segment]:
         self._called("doomed_segments")
-        return self.doomed[:limit]
+        first = UUID(int=0) if after is None else UUID(int=after.segment_id.int + 1)
+        return [row for row in self.doomed if row.segment_id >= first][:limit]
 
     async def forget_segments(self, ids: Sequence[SegmentId]) -> None:
         self._called("forget_segments")

@@ -90,14 +90,32 @@ async def test_an_object_that_cannot_be_deleted_keeps_no_other_segment(held: str
     assert store.keys <= keys(1)
 
 
-@pytest.mark.parametrize(("count", "tried"), [(99, 99), (100, 100), (150, 100)])
-async def test_a_lost_permission_is_not_tried_on_every_segment(count: int, tried: int) -> None:
-    control, store = doomed(count)
+async def test_nothing_starves_behind_segments_that_cannot_be_deleted() -> None:
+    control, store = doomed(20)
+    store.held = {f"s{number}.log" for number in range(7)}
+    with pytest.raises(DeletionRefusedError, match="7 segments could not be deleted"):
+        await delete(control, store)
+    assert [row.key_base for row in control.doomed] == [f"s{number}" for number in range(7)]
+    assert store.keys == store.held | {f"s{number}.indexes" for number in range(7)} & store.keys
+
+
+async def test_a_store_that_cannot_be_asked_is_asked_once_in_a_run() -> None:
+    control = FakeControl(doomed=[segment(n, store_url="other:" * (n % 2)) for n in range(20)])
+    own, other = FakeStore(keys(*range(20))), FakeStore()
+    other.failure = StoreUnavailableError("slow down")
+    with pytest.raises(DeletionRefusedError, match=r"10 segments .* s1: slow down"):
+        await delete(control, own, other)
+    assert other.requests == 1
+    assert own.keys == keys(*range(1, 20, 2))
+
+
+async def test_a_lost_permission_is_not_tried_on_every_segment() -> None:
+    control, store = doomed(2000)
     store.failure = StoreAccessError("no")
-    with pytest.raises(DeletionRefusedError):
+    with pytest.raises(DeletionRefusedError, match="2000 segments"):
         await delete(control, store, chunk_rows=1000)
-    assert store.requests == 1 + tried
-    assert len(control.doomed) == count
+    assert store.requests < 160
+    assert len(control.doomed) == 2000
 
 
 async def test_objects_of_somebody_else_are_never_deleted() -> None:

@@ -26,6 +26,8 @@ from stratalog.segment.errors import (
     SegmentMismatchError,
 )
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.manifest import parse_manifest
+from stratalog.segment.model import IndexKind
 from stratalog.segment.reader import SegmentReader, SegmentsWanted
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import RemoteSettings
@@ -110,6 +112,16 @@ async def test_of_a_log_that_is_cut_short_the_first_part_is_read(mode: str) -> N
     assert isinstance(error, DamagedError)
     assert f"{segment.key_base}.log" in str(error)
     await reader.close()
+
+
+@pytest.mark.parametrize("kind", [IndexKind.PRODUCER_SNAPSHOT, IndexKind.LEADER_EPOCH])
+async def test_a_damaged_snapshot_or_checkpoint_is_named_with_its_object(kind: IndexKind) -> None:
+    shelf, segment = await shelf_of()
+    assert segment.uploaded is not None
+    place = parse_manifest(segment.uploaded.manifest, "").indexes[kind]
+    await shelf.damage(f"{segment.key_base}.indexes", place.position)
+    with pytest.raises(IndexDamagedError, match=f"object {re.escape(segment.key_base)}.indexes: "):
+        await shelf.reader().index(segment, kind)
 
 
 async def test_a_log_that_is_gone_is_looked_for_again_by_the_caller() -> None:

@@ -99,7 +99,9 @@ class TopicRig:
         self.reader = TopicReader(
             control=self.control.plane,
             tiers=Tiers(blocks=self.blocks, segments=segments, remote_reads=on),
-            aborted=AbortedTransactions(control=self.control.plane, segments=segments),
+            aborted=AbortedTransactions(
+                metadata=self.control.plane, segments=segments, clock=self._clock
+            ),
             watermarks=self.watermarks,
             clock=self._clock,
             max_bytes=1 << 20,

@@ -1,12 +1,14 @@
+from dataclasses import replace
 from typing import Any, cast
 
 from tests.contract.control.segment_building import UPLOADED, segment
 
-from stratalog.control.plane import ControlPlane
 from stratalog.control.segment_model import Segment, SegmentState
 from stratalog.ids import Offset, PartitionIndex, ProducerId, TopicPartition, new_topic_id
+from stratalog.segment.metadata import SegmentMetadata
 from stratalog.segment.model import AbortedTransaction
 from stratalog.segment.reader import SegmentReader
+from stratalog.testing.clock import ManualClock
 from stratalog.topic.aborted import AbortedTransactions
 
 KEY = TopicPartition(new_topic_id(), PartitionIndex(0))
@@ -43,13 +45,17 @@ def _segment(base: int, last: int, *, added_ms: int = 0, has_aborted: bool = Tru
     )
 
 
-async def test_a_transaction_is_told_once_although_two_segments_note_it() -> None:
-    both = Overlapping()
-    transactions = AbortedTransactions(
-        control=cast(ControlPlane, both), segments=cast(SegmentReader, both)
+def transactions_of(source: Overlapping, clock: ManualClock | None = None) -> AbortedTransactions:
+    return AbortedTransactions(
+        metadata=cast(SegmentMetadata, source),
+        segments=cast(SegmentReader, source),
+        clock=clock or ManualClock(),
     )
-    found = await transactions.between(
-        _segment(0, 19), Offset(0), Offset(30), remote_end=Offset(30)
+
+
+async def test_a_transaction_is_told_once_although_two_segments_note_it() -> None:
+    found = await transactions_of(Overlapping()).between(
+        _segment(0, 19), Offset(0), Offset(30), log_start=Offset(0), remote_end=Offset(30)
     )
     assert found == [aborted(1, 5), aborted(1, 11), aborted(2, 12)]
 
@@ -67,16 +73,69 @@ class AdoptedAnew(Overlapping):
 
 async def test_nothing_is_remembered_of_a_topic_that_was_deleted_and_adopted_anew() -> None:
     source = AdoptedAnew()
-    transactions = AbortedTransactions(
-        control=cast(ControlPlane, source), segments=cast(SegmentReader, source)
-    )
+    transactions = transactions_of(source)
 
     async def found(segment: Segment) -> list[int]:
         noted = await transactions.between(
-            segment, segment.base_offset, segment.end_offset, remote_end=Offset(40)
+            segment,
+            segment.base_offset,
+            segment.end_offset,
+            log_start=Offset(0),
+            remote_end=Offset(40),
         )
         return [one.producer_id for one in noted]
 
     assert [await found(one) for one in source.known] == [[], []]
     source.known = [_segment(0, 19, added_ms=5), _segment(20, 39, added_ms=5)]
     assert [await found(one) for one in source.known] == [[1, 1, 2], [1, 1, 2]]
+
+
+class Chain(Overlapping):
+    """Consecutive segments with a note each, and which of them were asked for it last."""
+
+    def __init__(self, count: int) -> None:
+        self.known = [_segment(10 * place, 10 * place + 9) for place in range(count)]
+        self.pages = 0
+        self.asked: list[Segment] = []
+
+    async def segments(self, *_: Any, after: int, limit: int) -> list[Segment]:
+        self.pages += 1
+        return [one for one in self.known if one.last_offset > after][:limit]
+
+    async def aborted(self, segments: list[Segment], *_: Any) -> list[AbortedTransaction]:
+        self.asked = segments
+        return []
+
+    async def read(self, transactions: AbortedTransactions, first: int, log_start: int = 0) -> None:
+        end = Offset(len(self.known) * 10)
+        holder = next(one for one in self.known if one.last_offset >= first)
+        await transactions.between(
+            holder, Offset(first), end, log_start=Offset(log_start), remote_end=end
+        )
+
+
+async def test_an_index_that_was_repaired_is_noticed_before_long() -> None:
+    clock, source = ManualClock(), Chain(2)
+    transactions = transactions_of(source, clock)
+    await source.read(transactions, 0)
+    repaired = type(UPLOADED)(manifest="{repaired}", stored_bytes=1, has_aborted=True)
+    source.known[0] = replace(source.known[0], uploaded=repaired)
+    await clock.advance(29)
+    await source.read(transactions, 0)
+    assert source.pages == 1
+    await clock.advance(1)
+    await source.read(transactions, 0)
+    assert (source.pages, source.asked) == (2, source.known)
+
+
+async def test_nothing_is_remembered_of_segments_that_were_deleted() -> None:
+    source = Chain(5)
+    transactions = transactions_of(source)
+    await source.read(transactions, 0)
+    await source.read(transactions, 35, log_start=35)
+    assert source.asked == source.known[3:]
+    [noted] = transactions._noted.values()
+    assert noted.segments == source.known[3:]
+    # Who looked before the deletion is not told less than there was.
+    await source.read(transactions, 0)
+    assert source.asked == source.known

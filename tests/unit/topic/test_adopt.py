@@ -1,5 +1,6 @@
 """What is adopted of a topic, from records and objects made for the occasion."""
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from stratalog.segment.custom_metadata import CustomMetadata, encode_custom_meta
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.errors import (
     DataKeyError,
+    IndexDamagedError,
     KeyMissingError,
     LineageGapError,
     ManifestDamagedError,
@@ -37,8 +39,9 @@ from stratalog.segment.errors import (
 )
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, segment_key_base
+from stratalog.segment.manifest import parse_manifest
 from stratalog.segment.metadata_fold import FoldedPartition, FoldedTopics, fold_records
-from stratalog.segment.model import SegmentIndexes
+from stratalog.segment.model import IndexKind, SegmentIndexes
 from stratalog.segment.producer_snapshot import ProducerEntry, encode_snapshot
 from stratalog.segment.remote_log_metadata import (
     PartitionDeleted,
@@ -442,6 +445,20 @@ async def test_a_manifest_of_another_segment_or_of_none_is_refused(
         await store.put(key, [text])
         with pytest.raises(error, match=key):
             await kafka.plan()
+
+
+@pytest.mark.parametrize("kind", [IndexKind.PRODUCER_SNAPSHOT, IndexKind.LEADER_EPOCH])
+async def test_a_damaged_snapshot_or_checkpoint_is_named_with_its_object(
+    kafka: Kafka, store: ObjectStore, kind: IndexKind
+) -> None:
+    await kafka.tier(0, 9)
+    [adopted] = (await kafka.plan()).to_adopt.segments
+    key = adopted.segment.key_base + INDEXES_SUFFIX
+    data = bytearray((await store.get(key)).data)
+    data[parse_manifest(adopted.uploaded.manifest, "").indexes[kind].position] ^= 0xFF
+    await store.put(key, [data])
+    with pytest.raises(IndexDamagedError, match=f"object {re.escape(key)}: "):
+        await kafka.plan()
 
 
 async def test_the_keys_of_encrypted_segments_must_be_there(kafka: Kafka) -> None:

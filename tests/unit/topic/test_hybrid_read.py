@@ -11,12 +11,12 @@ from tests.unit.topic.rig import TopicRig, batch, records
 from stratalog.control.model import FoundBatches
 from stratalog.control.plane import OffsetOutOfRangeError
 from stratalog.control.segment_model import Segment
+from stratalog.errors import StratalogError
 from stratalog.ids import Offset, ProducerId, SegmentId
 from stratalog.objects.faulty import Fault
 from stratalog.objects.store import ObjectNotFoundError, StoreUnavailableError
-from stratalog.segment.errors import IndexDamagedError
+from stratalog.segment.errors import IndexDamagedError, IndexObjectDamagedError
 from stratalog.segment.model import AbortedTransaction
-from stratalog.segment.reader import SegmentsRead, SegmentsWanted
 from stratalog.topic.errors import RemoteReadsOffError, RowMissingError
 from stratalog.topic.model import PartitionRead
 
@@ -219,6 +219,45 @@ async def test_rows_that_were_converted_after_the_look_are_found_again_as_segmen
     assert records(await read_from(rig, 0)) == [(0, b"a"), (1, b"b")]
 
 
+@pytest.mark.parametrize("error", [IndexObjectDamagedError, IndexDamagedError])
+async def test_indexes_that_do_not_fit_their_row_are_resolved_once_more(
+    rig: TopicRig, error: type[StratalogError]
+) -> None:
+    """A repair puts new indexes before it replaces what the row says of them."""
+    await fill(rig, 0, b"a")
+    await rig.convert(0)
+    rig.segments.failure = error("not what the manifest says")
+
+    async def nothing(found: list[FoundBatches]) -> list[FoundBatches]:
+        return found
+
+    async def repaired(found: list[FoundBatches]) -> list[FoundBatches]:
+        rig.segments.failure = None
+        return found
+
+    rig.control.after_look += [nothing, repaired]
+    assert records(await read_from(rig, 0)) == [(0, b"a")]
+    rig.segments.failure = error("not what the manifest says")
+    assert isinstance((await read_from(rig, 0)).error, error)
+    assert rig.control.looks == 4
+
+
+async def test_what_is_resolved_once_more_gets_no_more_than_what_is_left(rig: TopicRig) -> None:
+    for partition in range(2):
+        await fill(rig, partition, *(b"%d" % value for value in range(10)))
+    segment = await rig.convert(0)
+
+    async def said_to_be_another(found: list[FoundBatches]) -> list[FoundBatches]:
+        gone = replace(segment, segment_id=SegmentId(uuid4()))
+        return [replace(found[0], segments=[gone]), *found[1:]]
+
+    rig.control.after_look.append(said_to_be_another)
+    size = len(batch(b"0"))
+    answers = await rig.read(rig.span(0, 0), rig.span(1, 0), max_bytes=10 * size)
+    # Whatever is left, there is a first row for whom the others left nothing.
+    assert [len(records(answer)) for answer in answers] == [1, 10]
+
+
 # Waiting.
 
 
@@ -273,61 +312,6 @@ async def test_a_refused_reader_is_answered_when_its_wait_is_over(rig: TopicRig)
     rig.reader.stop()
     [answer] = await reading
     assert isinstance(answer.error, RemoteReadsOffError)
-
-
-# Segments of Kafka may end in a gap.
-
-
-def end_in_a_gap(rig: TopicRig, monkeypatch: pytest.MonkeyPatch, end: int) -> None:
-    """Let segments hold nothing from offset 1 to this one, as compacted ones of Kafka may."""
-    read = rig.segments.read
-
-    async def without_the_last(wanted: list[SegmentsWanted]) -> list[SegmentsRead]:
-        answers = await read(wanted)
-        return [
-            SegmentsRead(next_offset=Offset(end), ended=True) if 1 <= want.offset < end else answer
-            for want, answer in zip(wanted, answers, strict=True)
-        ]
-
-    monkeypatch.setattr(rig.segments, "read", without_the_last)
-
-
-@pytest.mark.parametrize("committed", [False, True])
-async def test_a_gap_at_the_end_of_segments_leads_on_however_few_bytes_are_asked_for(
-    rig: TopicRig, monkeypatch: pytest.MonkeyPatch, committed: bool
-) -> None:
-    await fill(rig, 0, b"a", b"b", b"c", b"d")
-    await rig.convert(0, up_to=2, aborted=[FIRST])
-    end_in_a_gap(rig, monkeypatch, 2)
-    [answer] = await rig.read(rig.span(0, 1, max_bytes=1), committed=committed)
-    assert records(answer) == [(2, b"c")]
-    assert answer.aborted == (), "none has records in the answer"
-
-
-async def test_a_gap_at_the_end_of_segments_leads_into_the_next_one_that_overlaps(
-    rig: TopicRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The one that overlaps is not found with the one before it."""
-    await fill(rig, 0, b"a", b"b", b"c", b"d")
-    await rig.convert(0, up_to=2)
-    await rig.convert(0, up_to=4)
-    end_in_a_gap(rig, monkeypatch, 2)
-
-    async def the_first_only(found: list[FoundBatches]) -> list[FoundBatches]:
-        return [replace(one, segments=one.segments[:1]) for one in found]
-
-    rig.control.after_look.append(the_first_only)
-    assert records(await read_from(rig, 1)) == [(2, b"c"), (3, b"d")]
-
-
-async def test_a_gap_at_the_end_of_the_partition_is_answered_with_nothing(
-    rig: TopicRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await fill(rig, 0, b"a", b"b")
-    await rig.convert(0)
-    end_in_a_gap(rig, monkeypatch, 2)
-    answer = await read_from(rig, 1)
-    assert (answer.error, list(answer.parts), answer.high_watermark) == (None, [], 2)
 
 
 # Committed records only.

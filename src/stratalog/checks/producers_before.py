@@ -1,0 +1,51 @@
+"""What a partition knew of its producers where a segment begins: the segment before it tells."""
+
+from stratalog.checks.remote import RemoteTier
+from stratalog.checks.segment_audit import open_whole
+from stratalog.control.segment_model import Segment
+from stratalog.errors import CallError, DamagedError
+from stratalog.ids import NO_OFFSET, Offset
+from stratalog.objects.store import Buffer, ObjectNotFoundError, Range
+from stratalog.segment.index_object import read_index
+from stratalog.segment.manifest import IndexPlace
+from stratalog.segment.metadata import SegmentMetadata
+from stratalog.segment.model import IndexKind
+from stratalog.segment.producer_state import PartitionTail
+
+
+async def segment_before(metadata: SegmentMetadata, segment: Segment) -> Segment | None:
+    """The chained segment that ends where this one begins."""
+    after = Offset(segment.base_offset - 2)
+    found = await metadata.segments(segment.topic_partition, after=after, limit=1)
+    return found[0] if found and found[0].end_offset == segment.base_offset else None
+
+
+async def tail_before(
+    metadata: SegmentMetadata, segment: Segment, tier: RemoteTier
+) -> PartitionTail | None:
+    """The state at the segment's start. None if no segment is before it, or that does not tell."""
+    before = await segment_before(metadata, segment)
+    return None if before is None else await tail_of(before, tier)
+
+
+async def tail_of(segment: Segment, tier: RemoteTier) -> PartitionTail | None:
+    """What its producer snapshot says. None if that cannot be read, or cannot be true."""
+    if segment.uploaded is None:
+        return None
+    try:
+        tail = PartitionTail.from_snapshot(await _snapshot(segment, tier))
+    except (ObjectNotFoundError, DamagedError, CallError):
+        return None
+    newest = max((entry.last_offset for entry in tail.producers.values()), default=NO_OFFSET)
+    return tail if newest <= segment.last_offset else None
+
+
+async def _snapshot(segment: Segment, tier: RemoteTier) -> bytes:
+    opened = await open_whole(segment, tier)
+    kind = IndexKind.PRODUCER_SNAPSHOT
+    place = opened.manifest.indexes.get(kind, IndexPlace(0, 0))
+    stored: Buffer = b""
+    if place.size_bytes:
+        wanted = [Range(place.position, place.end)]
+        [stored] = await opened.store.get_ranges(opened.indexes_key, wanted)
+    return read_index(opened.manifest, kind, stored, opened.cipher, f"object {opened.indexes_key}")
