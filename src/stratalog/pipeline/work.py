@@ -83,12 +83,16 @@ class Work:
             yield
         finally:
             renewing.cancel()
-            with suppress(asyncio.CancelledError):
-                await renewing
-            left = [unit.claim.token for unit in self._units.unsettled(self._settled)]
-            if left:
-                with suppress(StratalogError):
-                    await self._control.release_claims(left, succeeded=False)
+            try:
+                await asyncio.wait([renewing])
+            finally:
+                await self._release_the_rest()
+
+    async def _release_the_rest(self) -> None:
+        left = _tokens(self._units.unsettled(self._settled))
+        if left:
+            with suppress(StratalogError):
+                await self._control.release_claims(left, succeeded=False)
 
     async def _renew_forever(self) -> None:
         duration_ms = self._settings.splitter_claim_duration_ms
@@ -96,8 +100,14 @@ class Work:
             await self._clock.sleep(duration_ms / 1000 / _RENEWALS_PER_CLAIM)
             try:
                 kept = await self._control.renew_claims(self._run.run_id, duration_ms=duration_ms)
-            except StratalogError as error:
-                log.warning("The claims of this run could not be renewed: %s", error)
+            except Exception as error:
+                # Whatever it was: without claims all that is under way would be in vain.
+                known = isinstance(error, StratalogError)
+                log.warning(
+                    "The claims of this run could not be renewed: %s",
+                    error if known else repr(error),
+                    exc_info=None if known else error,
+                )
                 continue
             for unit in self._units.unsettled(self._settled | kept):
                 # The control plane would refuse what we do for it: stop now.
@@ -261,6 +271,11 @@ class Work:
         self._settled |= tokens
         try:
             parked = await self._give_back(units)
+        except (RetriableError, OutcomeUnknownError) as error:
+            # Not worth the work of others: the claims are released with those left in the end.
+            log.warning("%d claims could not be given back: %s", len(tokens), error)
+            self._settled -= tokens
+            parked = set()
         except BaseException:
             self._settled -= tokens
             raise
