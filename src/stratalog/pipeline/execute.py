@@ -44,6 +44,11 @@ class JobRunner:
         self._listener = listener or NoListener()
         self._watched = listener is not None
         self._parallel_jobs = parallel_jobs
+        self.is_distrusted = False
+
+    def distrust(self) -> None:
+        """Take the session for broken, so that no other work is tried with it."""
+        self.is_distrusted = True
 
     async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
         """All bins, each as soon as it is done or has failed. Use it in `contextlib.aclosing`."""

@@ -47,6 +47,10 @@ from stratalog.pipeline.spark_conf import (
 log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 20.0
+_ANY_SETTING = "spark.sql.session.timeZone"
+"""To be asked for where any answer will do: unlike the version, it is asked of the server."""
+_ANSWER_SECONDS = 30.0
+"""A JVM that collects garbage for that long is of no use either."""
 _SAID_LINES = 8
 _TELLING = re.compile(r"error|exception", re.I)
 _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
@@ -74,6 +78,31 @@ class OpenSpark:
     def log_file(self) -> Path | None:
         """What the JVM and its workers printed. It goes when the session is closed."""
         return _log_file(self.folder) if self.folder is not None else None
+
+    def is_alive(self) -> bool:
+        """Whether it answers, and soon. One that is gone does not come back: see `drop`."""
+        if self.process is not None and self.process.poll() is not None:
+            return False
+        answered = threading.Event()
+        # A daemon: a call to a server that is gone may be repeated for minutes.
+        threading.Thread(target=self._ask, args=[answered], daemon=True).start()
+        return answered.wait(_ANSWER_SECONDS)
+
+    def _ask(self, answered: threading.Event) -> None:
+        with suppress(Exception):
+            if self.place is Place.CONNECT:
+                self.session.conf.get(_ANY_SETTING)
+            elif cast(Any, self.session.sparkContext)._jsc.sc().isStopped():
+                return
+            answered.set()
+
+    def drop(self) -> None:
+        """Close it without asking anything of it: it may never answer."""
+        if self.process is not None:
+            self.process.kill()
+        elif self.place is Place.CONNECT:
+            cast(Any, self.session).release_session_on_close = False
+        self.close()
 
     def close(self) -> None:
         """End the session, and the JVM if it is ours. Closing twice is no error."""
@@ -238,9 +267,11 @@ def _start_context(
 
 def _stop_context(context: SparkContext) -> None:
     """Stop it as Spark does; if the JVM is gone already, that is what was wanted."""
-    with warnings.catch_warnings(), suppress(Exception):
-        warnings.simplefilter("ignore")
-        context.stop()
+    # Twice: where nobody answers it breaks off, and the second time does what is left.
+    for _ in range(2):
+        with warnings.catch_warnings(), suppress(Exception):
+            warnings.simplefilter("ignore")
+            context.stop()
     SparkSession._instantiatedSession = None
     SparkSession._activeSession = None
 

@@ -46,6 +46,9 @@ _FINISHED_AT_ONCE = 16
 class Jobs(Protocol):
     def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]: ...
 
+    def distrust(self) -> None:
+        """Whoever opens jobs next needs another Spark."""
+
 
 OpenJobs = Callable[[], AbstractAsyncContextManager[Jobs]]
 """Starts Spark. Called only when there is work."""
@@ -162,6 +165,8 @@ class Work:
         """Give up those about which there is no doubt; return the others in smaller bins."""
         spark_works = not await self._run_bins(jobs, [probe()])
         log.info("%d jobs failed; Spark %s.", len(failed), "works" if spark_works else "does not")
+        if not spark_works:
+            jobs.distrust()
         bins: list[Bin] = []
         for one in failed:
             pieces = halves(one) if spark_works else []

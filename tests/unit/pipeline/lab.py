@@ -79,11 +79,15 @@ class LocalJobs:
     fail: Callable[[Bin], BinOutcome | None] = lambda work: None
     bins: list[Bin] = field(default_factory=list)
     opened: int = 0
+    distrusted: int = 0
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["LocalJobs"]:
         self.opened += 1
         yield self
+
+    def distrust(self) -> None:
+        self.distrusted += 1
 
     async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
         for work in bins:

@@ -276,6 +276,7 @@ async def test_nobody_is_to_blame_if_spark_works_no_more(lab: Lab) -> None:
     report = await lab.run(jobs)
     assert 0 < report.segments < 6
     assert (report.segments + len(report.failed), report.parked) == (6, [])
+    assert jobs.distrusted > 0, "the next run gets another session"
 
 
 async def test_claims_are_given_back_if_spark_does_not_start(lab: Lab) -> None:
