@@ -23,14 +23,14 @@ from stratalog.control.pipeline_model import (
 from stratalog.control.plane import BarredObjectError, ControlPlane
 from stratalog.control.segment_model import ChainOutcome
 from stratalog.errors import OutcomeUnknownError, RetriableError, StaleError, StratalogError
-from stratalog.ids import TopicPartition
+from stratalog.ids import ObjectId, TopicPartition
 from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
 from stratalog.pipeline.finish import SegmentFinisher
-from stratalog.pipeline.loading import has_moved
+from stratalog.pipeline.loading import has_changed, has_moved
 from stratalog.pipeline.merge_plan import ClaimedRows, HoleError, check_rows
 from stratalog.pipeline.report import Report
 from stratalog.pipeline.suspects import MOST_REPEATS, halves, is_alone, probe
-from stratalog.pipeline.tasks import MergeTask, SplitMade, Task, TaskDone
+from stratalog.pipeline.tasks import MergeTask, SplitMade, Task, TaskDone, UnitFailed
 from stratalog.pipeline.units import Unit, Units, tokens_of
 from stratalog.settings import TieringSettings
 
@@ -65,7 +65,10 @@ class Work:
         run: Run,
         units: Sequence[Unit],
         report: Report,
+        rewrites: bool = False,
     ) -> None:
+        """`rewrites`: rows are only moved out of objects that are mostly dead. What can be moved
+        is; what cannot says something about its object and nothing about its partition."""
         self._control = control
         self._finisher = finisher
         self._settings = settings
@@ -73,6 +76,9 @@ class Work:
         self._run = run
         self._report = report
         self._units = Units(units)
+        self._rewrites = rewrites
+        self.stuck: set[ObjectId] = set()
+        """Objects out of which something cannot be moved."""
         self._settled: set[ClaimToken] = set()
         self._finishing = asyncio.Semaphore(_FINISHED_AT_ONCE)
 
@@ -194,13 +200,30 @@ class Work:
     async def _commit(self, done: TaskDone) -> None:
         self._report.add(done.effort)
         for failed in done.failed:
-            self._units[failed.token].fail(failed.error, counts=not failed.retriable)
+            await self._note_failed(failed)
         for made in done.logs:
             self._units[made.token].made[made.built.base_offset] = made
         tokens = dict.fromkeys(made.token for made in done.logs)
         await asyncio.gather(*(self._finish_ready(self._units[token]) for token in tokens))
         for split in done.splits:
             await self._commit_split(split)
+
+    async def _note_failed(self, failed: UnitFailed) -> None:
+        unit = self._units[failed.token]
+        try:
+            changed = failed.lost and await has_changed(self._control, failed.row)
+        except (RetriableError, OutcomeUnknownError):
+            # The data may be gone, or deleted. The next run will find out.
+            unit.fail(failed.error, counts=False)
+            return
+        if changed:
+            log.info("%s was overtaken: %s", unit.name, failed.error)
+            unit.overtaken = True
+            return
+        is_bad = failed.lost or not failed.retriable
+        if is_bad and failed.row is not None and self._rewrites:
+            self.stuck.add(failed.row.object_id)
+        unit.fail(failed.error, counts=is_bad and not self._rewrites)
 
     async def _finish_ready(self, unit: Unit) -> None:
         """One segment of a unit after another, also if several tasks have brought some."""
@@ -295,7 +318,8 @@ class Work:
         done = {unit.claim.token for unit in (*good, *failed)}
         others = [unit for unit in units if unit.claim.token not in done]
         if good:
-            await self._control.release_claims(_tokens(good))
+            # A rewrite says nothing about what failed before, when the partition was converted.
+            await self._control.release_claims(_tokens(good), succeeded=not self._rewrites)
         if others:
             await self._control.release_claims(_tokens(others), succeeded=False)
         if not failed:

@@ -144,6 +144,10 @@ class Lab:
         await store.close()
         await control.close()
 
+    def number_from(self, first: int) -> None:
+        """Let the next record's value be this one."""
+        self._numbers = count(first)
+
     async def topic(self, partitions: int = 2, name: str = "orders", **configs: str) -> Topic:
         given = {name.replace("_", "."): value for name, value in configs.items()}
         return await self.control.create_topic(name, partition_count=partitions, configs=given)

@@ -168,7 +168,8 @@ async def test_a_plan_claims_and_changes_nothing(lab: Lab) -> None:
     async with lab.driver(control=watched.as_control()) as driver:
         plan = await driver.plan()
     assert sum(len(task.segments) for task in plan.tasks if isinstance(task, MergeTask)) == 2
-    assert set(watched.calls) == {"topics", "aged_partitions", "partitions", "find_batches"}
+    looks = {"topics", "aged_partitions", "partitions", "find_batches", "mostly_dead_objects"}
+    assert set(watched.calls) == looks
 
 
 @pytest.mark.parametrize("tiering", [EAGER, PATIENT])

@@ -614,21 +614,3 @@ async def test_a_log_that_was_swept_before_its_segment_was_added_is_given_up(lab
     assert (await lab.run()).segments == 1
     await lab.check_clean()
     await lab.check(topic)
-
-
-# Dead weight.
-
-
-async def test_what_a_paused_topic_keeps_in_mostly_dead_blocks_is_moved_together(
-    lab: Lab,
-) -> None:
-    kept, gone = await lab.topic(1), await lab.topic(1, "gone")
-    for _ in range(3):
-        await lab.write_both([(kept, {0: [1]}), (gone, {0: [40]})])
-    await lab.control.pause_pipeline(kept.id)
-    await lab.run()
-    await lab.check_clean()
-    assert len(await lab.keys("blocks/")) == 0
-    assert len(await lab.keys("splits/")) == 1
-    await lab.check(kept)
-    await lab.check(gone)
