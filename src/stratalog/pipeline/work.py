@@ -334,6 +334,8 @@ class Work:
             report.merged_partitions += 1
         elif unit.commits:
             report.split_partitions += 1
+        if unit.commits and not unit.is_broken:
+            report.done.add(unit.name)
         report.overtaken += unit.overtaken
         if unit.error is not None:
             report.failed[unit.name] = unit.error

@@ -120,6 +120,26 @@ async def test_a_control_plane_that_fails_once_parks_nobody(lab: Lab, method: st
     await lab.check(topic)
 
 
+async def test_until_idle_what_a_later_run_converts_is_no_failure(lab: Lab) -> None:
+    topic = await lab.topic(6)
+    await lab.fill(topic)
+    watched = Interposed(lab.control)
+    watched.errors["add_segment"] = ControlUnavailableError("made to fail")
+    async with lab.driver(control=watched.as_control()) as driver:
+        report = await driver.run_until_idle()
+    assert (report.segments, report.failed) == (6, {})
+    assert "done" not in report.to_json()
+
+
+async def test_until_idle_what_no_run_converts_is_a_failure(lab: Lab) -> None:
+    topic = await lab.topic(2, segment_bytes="400")
+    await lab.fill(topic)
+    spoil(lab, await lab.write(topic, {0: [1], 1: [1]}), 1)
+    async with lab.driver() as driver:
+        report = await driver.run_until_idle()
+    assert list(report.failed) == ["orders-1"]
+
+
 @pytest.mark.parametrize("method", ["chain_segment", "commit_split"])
 async def test_doubt_about_a_commit_is_settled_by_repeating_it(lab: Lab, method: str) -> None:
     using(lab, EAGER if method == "chain_segment" else PATIENT)
