@@ -11,7 +11,7 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from stratalog.clock import Clock
-from stratalog.control.model import Topic
+from stratalog.control.model import Coordinates, Topic
 from stratalog.control.pipeline_model import (
     AgedPartition,
     Claim,
@@ -39,7 +39,7 @@ from stratalog.pipeline.rewrites import (
 )
 from stratalog.pipeline.selection import Selection, TopicFacts, select, with_triggers
 from stratalog.pipeline.split_plan import plan_rewrites, plan_splits
-from stratalog.pipeline.tasks import Effort, Task
+from stratalog.pipeline.tasks import Effort, SplitTask, Task, row_lists
 from stratalog.pipeline.units import Unit
 from stratalog.pipeline.work import OpenJobs, Work
 from stratalog.settings import Settings
@@ -53,7 +53,7 @@ _MOST_VAIN_RUNS = 3
 class Plan(NamedTuple):
     selection: Selection
     tasks: Sequence[Task]
-    rewrites: Sequence[Task]
+    rewrites: Sequence[SplitTask]
     """Out of objects that are mostly dead."""
 
 
@@ -129,20 +129,22 @@ class Driver:
         claims = [_pretended(wish) for wish in _wishes(selection)]
         known = with_triggers(facts, selection.merges)
         tasks = self._tasks(await self._load(claims), known, now_ms)
-        return Plan(selection, tasks, await self._plan_rewrites(selection, kinds, facts))
+        return Plan(selection, tasks, await self._plan_rewrites(selection, tasks, kinds, facts))
 
     async def _plan_rewrites(
         self,
         selection: Selection,
+        tasks: Sequence[Task],
         kinds: Sequence[UnitKind],
         facts: Mapping[TopicId, TopicFacts],
-    ) -> list[Task]:
+    ) -> list[SplitTask]:
         if UnitKind.SPLIT not in kinds:
             return []
         spared = converted_soon(selection) | converted_now(selection)
-        rewrites = await self._find_rewrites(selection, facts, spared)
+        converted = [row for task in tasks for rows in row_lists(task) for row in rows]
+        rewrites = await self._find_rewrites(selection, facts, spared, converted)
         claims = [_pretended(wish) for wish in rewrite_wishes(rewrites)]
-        return [*plan_rewrites(_with_rows(claims, rewrites), facts, self._tiering)]
+        return plan_rewrites(_with_rows(claims, rewrites), facts, self._tiering)
 
     async def _work(
         self,
@@ -265,6 +267,7 @@ class Driver:
         selection: Selection,
         facts: Mapping[TopicId, TopicFacts],
         spared: set[TopicPartition],
+        converted: Sequence[Coordinates] = (),
     ) -> Rewrites:
         return await find_rewrites(
             self._control,
@@ -272,6 +275,7 @@ class Driver:
             self._tiering,
             left_bytes=left_bytes(selection, self._tiering),
             spared=spared,
+            converted=converted,
         )
 
     async def _claim(

@@ -35,9 +35,20 @@ async def find_rewrites(
     *,
     left_bytes: int,
     spared: Collection[TopicPartition],
+    converted: Sequence[Coordinates] = (),
 ) -> Rewrites:
-    """What may be rewritten with what is left of a run's bytes, the oldest objects first."""
+    """What may be rewritten with what is left of a run's bytes, the oldest objects first.
+
+    `converted` are rows that are there still, and will not be.
+    """
     chosen = _Chosen(settings, left_bytes)
+
+    def offer(one: DeadObject, alive: Sequence[Coordinates]) -> None:
+        if frees_enough(one, alive, facts):
+            chosen.add(_movable(alive, facts, spared))
+
+    for one, alive in await _left_behind(control, converted):
+        offer(one, alive)
     after: DeadObject | None = None
     while not chosen.is_full:
         page = await control.mostly_dead_objects(
@@ -47,11 +58,9 @@ async def find_rewrites(
             limit=_PAGE,
             after=after,
         )
-        rows = await _rows_by_object(control, page)
+        rows = await _rows_by_object(control, [one.object_id for one in page])
         for one in page:
-            alive = rows[one.object_id]
-            if frees_enough(one, alive, facts):
-                chosen.add(_movable(alive, facts, spared))
+            offer(one, rows[one.object_id])
         if len(page) < _PAGE:
             break
         after = page[-1]
@@ -138,11 +147,29 @@ class _Chosen:
         return found
 
 
+async def _left_behind(
+    control: ControlPlane, converted: Sequence[Coordinates]
+) -> list[tuple[DeadObject, Sequence[Coordinates]]]:
+    """What will be left in the objects of these rows. They are at least as large as what is alive
+    in them now."""
+    gone = {(*_partition(row), row.base_offset) for row in converted}
+    # A split file may be younger than its rows, and so not be rewritten yet.
+    ids = {row.object_id for row in converted if not row.stamped}
+    rows = await _rows_by_object(control, ids)
+    return [
+        (
+            DeadObject(object_id, _bytes(alive), alive[0].committed_ms),
+            [row for row in alive if (*_partition(row), row.base_offset) not in gone],
+        )
+        for object_id, alive in rows.items()
+    ]
+
+
 async def _rows_by_object(
-    control: ControlPlane, page: Sequence[DeadObject]
+    control: ControlPlane, ids: Collection[ObjectId]
 ) -> Mapping[ObjectId, Sequence[Coordinates]]:
     found: dict[ObjectId, list[Coordinates]] = defaultdict(list)
-    for row in await control.coordinates_in([one.object_id for one in page]) if page else []:
+    for row in await control.coordinates_in([*ids]) if ids else []:
         found[row.object_id].append(row)
     return found
 

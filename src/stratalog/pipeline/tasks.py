@@ -79,6 +79,13 @@ class SplitTask:
 Task: TypeAlias = MergeTask | SplitTask
 
 
+def row_lists(task: Task) -> list[Sequence[Coordinates]]:
+    """The rows of each segment, or of each part."""
+    if isinstance(task, MergeTask):
+        return [segment.rows for segment in task.segments]
+    return [part.rows for part in task.parts]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFailed:
     """Why a unit could not be done. The text names objects and offsets, never a secret."""
