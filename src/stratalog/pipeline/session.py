@@ -9,10 +9,8 @@ JVM has ended; the Python workers, which the JVM tells to end first, follow with
 import logging
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -43,6 +41,7 @@ from stratalog.pipeline.spark_conf import (
     place_of,
     runtime_conf,
 )
+from stratalog.pipeline.spark_folder import SparkFolder
 
 log = logging.getLogger(__name__)
 
@@ -70,14 +69,14 @@ class OpenSpark:
     session: SparkSession
     jobs: Jobs
     place: Place
-    folder: Path | None = None
+    folder: SparkFolder | None = None
     """Of the JVM's own files. None if the JVM is not ours."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def log_file(self) -> Path | None:
         """What the JVM and its workers printed. It goes when the session is closed."""
-        return _log_file(self.folder) if self.folder is not None else None
+        return _log_file(self.folder.path) if self.folder is not None else None
 
     def is_alive(self) -> bool:
         """Whether it answers, and soon. One that is gone does not come back: see `drop`."""
@@ -112,7 +111,7 @@ class OpenSpark:
         _stop_context(self.session.sparkContext)
         if self.process is not None and self.folder is not None:
             _end_jvm(self.process)
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.remove()
             self.process = self.folder = None
 
     def __enter__(self) -> Self:
@@ -169,21 +168,21 @@ def _start(options: SparkOptions, place: Place) -> OpenSpark:
         if place is Place.SUBMITTED:
             session = _start_context(_submitted_conf(options), None, None)
             return OpenSpark(session=session, jobs=ClassicJobs(session), place=place)
-        return _start_jvm(options, place, Path(tempfile.mkdtemp(prefix="stratalog-spark-")))
+        return _start_jvm(options, place, SparkFolder())
 
 
-def _start_jvm(options: SparkOptions, place: Place, folder: Path) -> OpenSpark:
+def _start_jvm(options: SparkOptions, place: Place, folder: SparkFolder) -> OpenSpark:
     try:
-        log4j = folder / "log4j2.properties"
+        log4j = folder.path / "log4j2.properties"
         log4j.write_text(LOG4J)
         settings = classic_conf(options) | jvm_conf(options, log4j)
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         # In a thread that ends with it: whoever comes from one that stepped back does, too.
         with ThreadPoolExecutor(1) as thread:
-            process = thread.submit(_launch_jvm, conf, folder, yields=options.yields).result()
-        session = _start_context(conf, process, folder)
+            process = thread.submit(_launch_jvm, conf, folder.path, yields=options.yields).result()
+        session = _start_context(conf, process, folder.path)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
         raise
     return OpenSpark(
         session=session, jobs=ClassicJobs(session), place=place, folder=folder, process=process
