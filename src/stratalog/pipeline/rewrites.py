@@ -127,14 +127,18 @@ class _Chosen:
         # What is larger than a whole run may read is read alone, or it would wait for ever.
         self._untouched = left_bytes == settings.max_bytes_per_run
         self._rows: list[Coordinates] = []
+        self._objects: set[ObjectId] = set()
 
     @property
     def is_full(self) -> bool:
         return self._left_bytes <= 0 or self._left_objects <= 0
 
     def add(self, rows: Sequence[Coordinates]) -> None:
+        """All rows of one object that are to be moved, if it is not here yet."""
         fits = _bytes(rows) <= self._left_bytes and self._left_objects > 0
-        if rows and (fits or self._untouched):
+        is_new = bool(rows) and rows[0].object_id not in self._objects
+        if is_new and (fits or self._untouched):
+            self._objects.add(rows[0].object_id)
             self._untouched = False
             self._left_bytes -= _bytes(rows)
             self._left_objects -= 1

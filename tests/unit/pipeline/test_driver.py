@@ -219,6 +219,19 @@ async def test_the_cost_of_a_plan_tells_of_rewrites_and_of_every_topic(lab: Lab)
     assert f"  kept: rewrite 1 partition, {report.split_bytes / 1e6:.1f} MB" in cost.lines()
 
 
+async def test_a_plan_rewrites_an_object_once_that_dies_further_by_it(lab: Lab) -> None:
+    kept, gone, rest = [await lab.topic(1, name) for name in ("kept", "gone", "rest")]
+    await lab.write_both([(kept, {0: [1]}), (gone, {0: [400]}), (rest, {0: [40]})])
+    await lab.control.pause_pipeline(kept.id)
+    async with lab.driver() as driver:
+        await driver.run(MERGE, ["gone"])
+        plan = await driver.plan()
+        report = await driver.run()
+    cost = cost_of(plan.tasks, plan.rewrites)
+    assert cost.bytes == report.merged_bytes + report.split_bytes
+    assert (cost.rewritten_files, report.split_files) == (1, 1)
+
+
 async def test_a_run_without_brokers_deletes_what_nobody_needs_any_more(lab: Lab) -> None:
     topic = await lab.topic()
     await lab.fill(topic)
