@@ -146,6 +146,9 @@ class Watched:
         """From the end of the last job on, in which the driver only committed."""
         self.efforts: list[Effort] = []
 
+    def distrust(self) -> None:
+        self._runner.distrust()
+
     @asynccontextmanager
     async def open(self) -> "AsyncIterator[Watched]":
         started = self._ended = time.perf_counter()

@@ -1,6 +1,7 @@
 """Spark Connect: a session without a JVM, without RDDs and without a Spark context."""
 
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tests.integration.spark_jobs import attempts, cancel_hanging, error_of, run
 from tests.spark import SharedSpark
 from tests.unit.pipeline.spark_tasks import task
 
+from stratalog.pipeline import session
 from stratalog.pipeline.bins import Bin, BinDone
 from stratalog.pipeline.session import OpenSpark, SparkStartError, open_session
 from stratalog.pipeline.spark_conf import SparkOptions
@@ -71,3 +73,19 @@ def test_a_setting_that_only_the_server_can_make_is_refused(
     conf = {"spark.sql.warehouse.dir": "x"}
     with pytest.raises(SparkStartError, match=r"spark\.sql\.warehouse\.dir"):
         open_session(SparkOptions(master=shared_spark.connect_url, conf=conf))
+
+
+def test_a_session_whose_server_is_gone_is_known_to_be_dead_and_dropped_at_once(
+    local_spark: OpenSpark, shared_spark: SharedSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Comes last: it ends the server that the others share."""
+    spark = open_session(SparkOptions(master=shared_spark.connect_url))
+    assert spark.is_alive()
+    assert local_spark.process is not None
+    local_spark.process.kill()
+    local_spark.process.wait()
+    monkeypatch.setattr(session, "_ANSWER_SECONDS", 2.0)
+    assert not spark.is_alive()
+    began_s = time.monotonic()
+    spark.drop()
+    assert time.monotonic() - began_s < 30

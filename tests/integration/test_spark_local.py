@@ -1,6 +1,8 @@
 """Spark in a JVM of our own. The Java is the one from PyPI, whatever the machine has."""
 
 import os
+import signal
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,9 +18,11 @@ from tests.integration.spark_jobs import (
 from tests.spark import SharedSpark, await_end_of, descendants
 from tests.unit.pipeline.spark_tasks import SECRET, WORKPLACE, task
 
+from stratalog.clock import SystemClock
 from stratalog.pipeline.bins import Bin, BinDone
 from stratalog.pipeline.session import OpenSpark, SparkStartError, open_session
 from stratalog.pipeline.spark_conf import SparkOptions
+from stratalog.pipeline.spark_jobs import SparkJobs
 from stratalog.pipeline.task_rows import ROW_SCHEMA, plan_table, row_function
 from stratalog.pipeline.tasks import Effort, Task, TaskDone, Workplace
 
@@ -159,3 +163,20 @@ def test_a_jvm_that_cannot_start_is_told_with_its_own_words() -> None:
     with pytest.raises(SparkStartError, match="Not allowed to specify max heap"):
         open_session(options)
     assert descendants(os.getpid()) <= before
+
+
+async def test_a_jvm_that_was_killed_is_replaced_for_the_next_jobs(
+    shared_spark: SharedSpark,
+) -> None:
+    shared_spark.close()
+    spark = SparkJobs(SparkOptions(master="local[1]"), WORKPLACE, clock=SystemClock())
+    before = descendants(os.getpid())
+    for _ in range(2):
+        async with spark.open() as jobs:
+            [outcome] = [each async for each in jobs.run([Bin(name="none", tasks=[])])]
+        assert isinstance(outcome, BinDone)
+        for pid in descendants(os.getpid()) - before:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    await spark.close()
+    await_end_of(descendants(os.getpid()) - before)

@@ -18,7 +18,7 @@ the object, so that a reader that knows nothing starts at the end.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from uuid import UUID
@@ -107,6 +107,18 @@ def encode_footer(footer: BlockFooter) -> bytes:
     assert problem is None, problem
     payload = b"".join(_encode_payload(footer))
     return payload + _TRAILER.pack(len(payload), crc32c(payload), FOOTER_MAGIC)
+
+
+def stamped_footer_bytes(parts: Iterable[tuple[str, int]]) -> int:
+    """The size of a split file's footer, from its partitions' topic names and numbers of ranges."""
+    return (
+        _PREAMBLE.size
+        + TRAILER_BYTES
+        + sum(
+            _TOPIC.size + len(name.encode()) + _PARTITION.size + ranges * _RANGE.size
+            for name, ranges in parts
+        )
+    )
 
 
 def parse_trailer(last16: bytes | bytearray | memoryview) -> tuple[int, int]:

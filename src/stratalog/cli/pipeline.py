@@ -235,7 +235,7 @@ async def _show_plan(
             await topic_named(control, topic)
         async with opened_driver(settings, spark.open, control=control) as driver:
             plan = await driver.plan(kinds, topics)
-    cost = cost_of(plan.tasks)
+    cost = cost_of(plan.tasks, plan.rewrites)
     waiting = {reason.value: len(found) for reason, found in plan.selection.waiting.items()}
     if json:
         print_json({**cost.to_json(), "waiting": waiting})

@@ -96,6 +96,9 @@ class _Announced:
         self._bars.plan(bins)
         return self._jobs.run(bins)
 
+    def distrust(self) -> None:
+        self._jobs.distrust()
+
 
 def _stage(work: Bin) -> str:
     return work.name.partition(" ")[0]

@@ -121,6 +121,15 @@ class Run:
     """What was planned, read, written, committed; see `pipeline/report.py`."""
 
 
+class DeadObject(NamedTuple):
+    """An object of which little is still referred to."""
+
+    object_id: ObjectId
+    size_bytes: int
+    """With all that nobody refers to any more, its footer included."""
+    committed_ms: int
+
+
 class ParkedUnit(NamedTuple):
     partition: TopicPartition
     attempts: int

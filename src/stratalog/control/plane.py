@@ -38,6 +38,7 @@ from stratalog.control.pipeline_model import (
     Claim,
     ClaimToken,
     ClaimWish,
+    DeadObject,
     Run,
     RunId,
     SplitOutcome,
@@ -515,10 +516,20 @@ class ControlPlane(Protocol):
         """
 
     async def mostly_dead_objects(
-        self, *, older_than_ms: int, max_live_part: float, limit: int
-    ) -> list[ObjectId]:
+        self,
+        *,
+        older_than_ms: int,
+        max_live_part: float,
+        stuck_for_ms: int,
+        limit: int,
+        after: DeadObject | None = None,
+    ) -> list[DeadObject]:
         """Live objects of which no more than this part is still referred to by rows, the oldest
-        first."""
+        first, from the one after `after` on. Those that were noted as stuck are left out for
+        `stuck_for_ms`."""
+
+    async def note_stuck(self, ids: Sequence[ObjectId]) -> None:
+        """Remember that what is alive in these objects could not be moved out of them now."""
 
     async def coordinates_in(self, ids: Sequence[ObjectId]) -> list[Coordinates]:
         """All rows that refer to these objects, by partition and offset. Rows that wait for their

@@ -23,23 +23,29 @@ from stratalog.control.pipeline_model import (
 )
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
-from stratalog.ids import Offset, TopicId, TopicPartition
+from stratalog.ids import TopicId, TopicPartition
 from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.loading import load_rows
 from stratalog.pipeline.merge_plan import ClaimedRows, plan_merges
 from stratalog.pipeline.report import Report
-from stratalog.pipeline.selection import Reason, Selection, TopicFacts, select, with_triggers
+from stratalog.pipeline.rewrites import (
+    Rewrites,
+    converted_now,
+    converted_soon,
+    find_rewrites,
+    left_bytes,
+    objects_given_up,
+    rewrite_wishes,
+)
+from stratalog.pipeline.selection import Selection, TopicFacts, select, with_triggers
 from stratalog.pipeline.split_plan import plan_rewrites, plan_splits
-from stratalog.pipeline.tasks import Effort, Task
+from stratalog.pipeline.tasks import Effort, SplitTask, Task, row_lists
 from stratalog.pipeline.units import Unit
 from stratalog.pipeline.work import OpenJobs, Work
 from stratalog.settings import Settings
 from stratalog.topic.configs import effective
 
 BOTH = tuple(UnitKind)
-_DEAD_PART = 0.25
-"""Objects of which no more than this part is alive are rewritten."""
-_DEAD_OBJECTS = 200
 _MOST_VAIN_RUNS = 3
 """In a row, of runs that others overtook in all they did. What seems to be that may last."""
 
@@ -47,6 +53,8 @@ _MOST_VAIN_RUNS = 3
 class Plan(NamedTuple):
     selection: Selection
     tasks: Sequence[Task]
+    rewrites: Sequence[SplitTask]
+    """Out of objects that are mostly dead."""
 
 
 class Driver:
@@ -120,7 +128,23 @@ class Driver:
         selection = await self._select(facts, now_ms, kinds)
         claims = [_pretended(wish) for wish in _wishes(selection)]
         known = with_triggers(facts, selection.merges)
-        return Plan(selection, self._tasks(await self._load(claims), known, now_ms))
+        tasks = self._tasks(await self._load(claims), known, now_ms)
+        return Plan(selection, tasks, await self._plan_rewrites(selection, tasks, kinds, facts))
+
+    async def _plan_rewrites(
+        self,
+        selection: Selection,
+        tasks: Sequence[Task],
+        kinds: Sequence[UnitKind],
+        facts: Mapping[TopicId, TopicFacts],
+    ) -> list[SplitTask]:
+        if UnitKind.SPLIT not in kinds:
+            return []
+        spared = converted_soon(selection) | converted_now(selection)
+        converted = [row for task in tasks for rows in row_lists(task) for row in rows]
+        rewrites = await self._find_rewrites(selection, facts, spared, converted)
+        claims = [_pretended(wish) for wish in rewrite_wishes(rewrites)]
+        return plan_rewrites(_with_rows(claims, rewrites), facts, self._tiering)
 
     async def _work(
         self,
@@ -133,7 +157,7 @@ class Driver:
         report.waiting = {reason.value: len(found) for reason, found in selection.waiting.items()}
         await self._convert(run, selection, claims, facts, report)
         if UnitKind.SPLIT in kinds:
-            await self._rewrite_dead(run, facts, report, _soon(selection))
+            await self._rewrite_dead(run, selection, facts, report)
         if self._clean is not None:
             report.objects_deleted = await self._clean()
 
@@ -210,39 +234,49 @@ class Driver:
     async def _rewrite_dead(
         self,
         run: Run,
+        selection: Selection,
         facts: Mapping[TopicId, TopicFacts],
         report: Report,
-        spared: set[TopicPartition],
     ) -> None:
         """Move the last rows out of objects that are mostly dead, whoever keeps them there.
 
         Spared are those that are converted soon, or have just failed.
         """
-        ids = await self._control.mostly_dead_objects(
-            older_than_ms=self._tiering.age_ms, max_live_part=_DEAD_PART, limit=_DEAD_OBJECTS
-        )
-        by_partition: dict[TopicPartition, list[Coordinates]] = {}
-        for row in await self._control.coordinates_in(ids) if ids else []:
-            key = TopicPartition(row.topic_id, row.partition)
-            if (
-                key.topic_id in facts
-                and key not in spared
-                and _name(key, facts) not in report.failed
-            ):
-                by_partition.setdefault(key, []).append(row)
-        if not by_partition:
+        failed = {
+            one.topic_partition
+            for one in (*selection.merges, *selection.splits)
+            if _name(one.topic_partition, facts) in report.failed
+        }
+        rewrites = await self._find_rewrites(selection, facts, converted_soon(selection) | failed)
+        if not rewrites:
             return
-        wishes = [_wish_for_rows(key, rows) for key, rows in by_partition.items()]
-        claims = await self._claim(run, wishes, also_parked=True)
-        work = self._work_on(run, claims, facts, report)
+        claims = await self._claim(run, rewrite_wishes(rewrites), also_parked=True)
+        work = self._work_on(run, claims, facts, report, rewrites=True)
         async with work.claims_kept():
-            claimed = [
-                ClaimedRows(
-                    claim=claim, rows=by_partition[claim.partition], end_offset=claim.end_offset
-                )
-                for claim in claims
-            ]
+            claimed = _with_rows(claims, rewrites)
             await work.execute(plan_rewrites(claimed, facts, self._tiering), self._open_jobs)
+        granted = {claim.partition for claim in claims}
+        stuck = work.stuck | objects_given_up(rewrites, granted, selection)
+        if stuck:
+            # What is not noted is found out again by the next run.
+            with suppress(StratalogError):
+                await self._control.note_stuck(sorted(stuck))
+
+    async def _find_rewrites(
+        self,
+        selection: Selection,
+        facts: Mapping[TopicId, TopicFacts],
+        spared: set[TopicPartition],
+        converted: Sequence[Coordinates] = (),
+    ) -> Rewrites:
+        return await find_rewrites(
+            self._control,
+            facts,
+            self._tiering,
+            left_bytes=left_bytes(selection, self._tiering),
+            spared=spared,
+            converted=converted,
+        )
 
     async def _claim(
         self, run: Run, wishes: Sequence[ClaimWish], *, also_parked: bool = False
@@ -261,6 +295,8 @@ class Driver:
         claims: Sequence[Claim],
         facts: Mapping[TopicId, TopicFacts],
         report: Report,
+        *,
+        rewrites: bool = False,
     ) -> Work:
         return Work(
             control=self._control,
@@ -270,6 +306,7 @@ class Driver:
             run=run,
             units=[Unit(claim=claim, name=_name(claim.partition, facts)) for claim in claims],
             report=report,
+            rewrites=rewrites,
         )
 
 
@@ -283,11 +320,6 @@ def topic_facts(topic: Topic, settings: Settings) -> TopicFacts:
         index_interval_bytes=config.index_interval_bytes,
         age_ms=settings.tiering.age_ms if age_ms is None else age_ms,
     )
-
-
-def _soon(selection: Selection) -> set[TopicPartition]:
-    reasons = (Reason.BUDGET, Reason.OTHER_KIND)
-    return {one.topic_partition for why in reasons for one in selection.waiting.get(why, ())}
 
 
 def _wishes(selection: Selection) -> list[ClaimWish]:
@@ -306,13 +338,11 @@ def _wish(partition: AgedPartition, kind: UnitKind) -> ClaimWish:
     )
 
 
-def _wish_for_rows(partition: TopicPartition, rows: Sequence[Coordinates]) -> ClaimWish:
-    return ClaimWish(
-        partition=partition,
-        kind=UnitKind.SPLIT,
-        first_offset=rows[0].base_offset,
-        end_offset=Offset(rows[-1].last_offset + 1),
-    )
+def _with_rows(claims: Sequence[Claim], rewrites: Rewrites) -> list[ClaimedRows]:
+    return [
+        ClaimedRows(claim=claim, rows=rewrites[claim.partition], end_offset=claim.end_offset)
+        for claim in claims
+    ]
 
 
 def _pretended(wish: ClaimWish) -> Claim:

@@ -6,6 +6,7 @@ iteration early, or cancelling the task that iterates, cancels the Spark jobs an
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -25,6 +26,9 @@ PARALLEL_JOBS = 3
 """Enough that the last tasks of one bin leave no core idle."""
 _LOOK_SECONDS = 0.25
 _CANCEL_SECONDS = 0.25
+_MOST_CANCELS = 40
+"""Ten seconds. Whoever asked for the end waits, and beside a broker is killed after thirty: by then
+the claims should be given back."""
 
 
 class JobRunner:
@@ -44,6 +48,11 @@ class JobRunner:
         self._listener = listener or NoListener()
         self._watched = listener is not None
         self._parallel_jobs = parallel_jobs
+        self.is_distrusted = False
+
+    def distrust(self) -> None:
+        """Take the session for broken, so that no other work is tried with it."""
+        self.is_distrusted = True
 
     async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
         """All bins, each as soon as it is done or has failed. Use it in `contextlib.aclosing`."""
@@ -83,13 +92,28 @@ class JobRunner:
     async def _cancel(
         self, waiting: Iterable[asyncio.Future[BinOutcome]], running: Mapping[str, Bin]
     ) -> None:
-        """Again and again until all threads are back: a job cannot be cancelled before it began."""
+        """Again and again until all threads are back: a job cannot be cancelled before it began.
+
+        Not for ever: a Spark that does not answer ends its threads when it is closed."""
         pending = {future for future in waiting if not future.done()}
-        while pending:
+        for _ in range(_MOST_CANCELS):
+            if not pending:
+                return
             for tag in list(running):
-                with suppress(Exception):
-                    await asyncio.to_thread(self._spark.jobs.cancel, tag)
+                self._ask_to_cancel(tag)
             _, pending = await asyncio.wait(pending, timeout=_CANCEL_SECONDS)
+        if pending:
+            log.warning("%d Spark jobs do not end; they are left alone.", len(pending))
+            self.distrust()
+
+    def _ask_to_cancel(self, tag: str) -> None:
+        """In a thread that nobody waits for: Spark may not answer."""
+
+        def ask() -> None:
+            with suppress(Exception):
+                self._spark.jobs.cancel(tag)
+
+        threading.Thread(target=ask, name="spark-cancel", daemon=True).start()
 
     async def _watch(self, running: Mapping[str, Bin]) -> None:
         seen: dict[str, TaskCounts] = {}

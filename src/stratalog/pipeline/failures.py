@@ -3,7 +3,7 @@
 from stratalog.control.model import Coordinates
 from stratalog.control.pipeline_model import ClaimToken
 from stratalog.errors import DamagedError, RetriableError, StaleError, StratalogError
-from stratalog.objects.store import StoreAccessError
+from stratalog.objects.store import ObjectNotFoundError, StoreAccessError
 from stratalog.pipeline.tasks import UnitFailed
 
 
@@ -14,6 +14,7 @@ class RowFailedError(DamagedError):
         end = row.byte_offset + row.byte_size
         where = f"object {row.object_key}, bytes {row.byte_offset} to {end}"
         super().__init__(f"{where}, offset {row.base_offset}: {cause}")
+        self.row = row
         self.__cause__ = cause
 
 
@@ -22,11 +23,15 @@ class UnitMismatchError(DamagedError):
 
 
 def unit_failed(token: ClaimToken, error: Exception) -> UnitFailed:
-    """An object that is gone is no damage: the plan is stale. Nor is a store that refuses us."""
+    """A store that refuses us is no damage. Nor is an object that is gone, as far as is known
+    here: the plan may be stale."""
+    row = error.row if isinstance(error, RowFailedError) else None
     cause = error.__cause__ if isinstance(error, RowFailedError) else error
     expected = isinstance(error, StratalogError)
     return UnitFailed(
         token=token,
         error=str(error) if expected else f"{type(error).__name__}: {error}",
         retriable=isinstance(cause, RetriableError | StaleError | StoreAccessError),
+        row=row,
+        lost=row is not None and isinstance(cause, ObjectNotFoundError),
     )

@@ -84,3 +84,8 @@ async def has_moved(control: ControlPlane, claimed: ClaimedRows) -> bool:
     if state is None or state.block_start > claim.first_offset:
         return True
     return not claimed.rows and state.log_start > claim.first_offset
+
+
+async def has_changed(control: ControlPlane, row: Coordinates | None) -> bool:
+    """Whether somebody deleted, converted or moved what the row stands for."""
+    return row is None or row not in await control.coordinates_in([row.object_id])

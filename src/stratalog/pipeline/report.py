@@ -47,6 +47,8 @@ class Report:
     """What went wrong, by partition."""
     parked: list[str] = field(default_factory=list)
     objects_deleted: int = 0
+    done: set[str] = field(default_factory=set)
+    """Partitions with which nothing went wrong. For `include` only, they may be very many."""
 
     def add(self, effort: Effort) -> None:
         self.bytes_read += effort.bytes_read
@@ -54,15 +56,21 @@ class Report:
         self.requests += effort.requests
 
     def include(self, later: "Report") -> None:
-        """Add what a later run did. What waits is what waited then."""
+        """Add what a later run did. What waits is what waited then, and what it could do is no
+        failure any more."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(later, name))
         self.waiting = later.waiting
-        self.failed |= later.failed
+        cured = later.done - later.failed.keys()
+        self.failed = {
+            name: error for name, error in self.failed.items() if name not in cured
+        } | later.failed
         self.parked += later.parked
 
     def to_json(self) -> dict[str, object]:
-        return asdict(self)
+        told = asdict(self)
+        del told["done"]
+        return told
 
     @property
     def did_nothing(self) -> bool:

@@ -5,6 +5,10 @@ every byte is read once and written once. So is one whose oldest record is older
 `segment.ms`, however little it has, so that everything is converted in the end; and one whose
 oldest record was there when somebody triggered the topic.
 
+Not yet merged is one with enough bytes, all of them in crumbs that are scattered over very many
+objects, as after a time without a pipeline. It would be read by a request per crumb. Split first,
+together with the others whose crumbs lie beside its own, it takes a request per object.
+
 The others wait for more, and meanwhile must not have too many rows. As soon as one has, all that
 are in small pieces are split together: their rows lie in the same blocks, which are then read
 once, for all of them, and need not be kept for any of them. That is one more copy of bytes that
@@ -26,6 +30,13 @@ from stratalog.settings import TieringSettings
 
 SMALL_PART = 2
 """Pieces are small if they could be so many times larger."""
+CRUMB_BYTES = 32 * 1024
+"""Below that, what a partition has in an object is a crumb. A request takes as long as a megabyte
+does (see `objects/ranges.py`), so that reading crumbs one by one is thirty times as slow as reading
+them along with their neighbours, and a second copy costs little beside it. Pieces of 100 KiB and
+more are merged from where they are."""
+MANY_OBJECTS = 1024
+"""Crumbs out of fewer objects are read in seconds, whatever they cost."""
 
 
 class TopicFacts(NamedTuple):
@@ -122,14 +133,28 @@ def is_in_pieces(rows: int, size_bytes: int) -> bool:
     return rows * MAX_ROW_BYTES >= SMALL_PART * size_bytes
 
 
+def is_scattered(partition: AgedPartition, settings: TieringSettings) -> bool:
+    """Whether the rows are crumbs in so many objects that they are better brought together first.
+
+    They have too many rows then, so that they are split, again and again until they do not.
+    """
+    objects = partition.objects
+    return (
+        objects > MANY_OBJECTS
+        and _has_too_many(partition, settings)
+        and partition.bytes < objects * CRUMB_BYTES
+    )
+
+
 def _is_mergeable(
     partition: AgedPartition, facts: TopicFacts, settings: TieringSettings, now_ms: int
 ) -> bool:
     if partition.remote_end != partition.first_offset:
         return False
-    if partition.triggered or partition.bytes >= least_segment_bytes(facts, settings):
+    if partition.triggered or now_ms - partition.oldest_ms >= facts.segment_ms:
         return True
-    return now_ms - partition.oldest_ms >= facts.segment_ms
+    enough = partition.bytes >= least_segment_bytes(facts, settings)
+    return enough and not is_scattered(partition, settings)
 
 
 def _has_too_many(partition: AgedPartition, settings: TieringSettings) -> bool:

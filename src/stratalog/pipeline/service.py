@@ -18,11 +18,12 @@ from stratalog.control.open import open_control_plane
 from stratalog.control.pipeline_model import UnitKind
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
-from stratalog.ids import Entropy
+from stratalog.ids import Entropy, TopicId
 from stratalog.pipeline.child import WORKER, Child
 from stratalog.pipeline.driver import topic_facts
-from stratalog.pipeline.selection import select
-from stratalog.settings import Settings
+from stratalog.pipeline.rewrites import converted_now, converted_soon, find_rewrites
+from stratalog.pipeline.selection import Selection, TopicFacts, select
+from stratalog.settings import Settings, TieringSettings
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +41,26 @@ async def kinds_of_work(control: ControlPlane, settings: Settings) -> Sequence[U
     facts = {topic.id: topic_facts(topic, settings) for topic in await control.topics()}
     aged = await control.aged_partitions({topic: each.age_ms for topic, each in facts.items()})
     selection = select(aged, facts, settings.tiering, SystemClock().now_ms())
-    found = {UnitKind.MERGE: selection.merges, UnitKind.SPLIT: selection.splits}
-    return [kind for kind, partitions in found.items() if partitions]
+    kinds = [UnitKind.MERGE] if selection.merges else []
+    if selection.splits or await _has_rewrites(control, selection, facts, settings.tiering):
+        kinds.append(UnitKind.SPLIT)
+    return kinds
+
+
+async def _has_rewrites(
+    control: ControlPlane,
+    selection: Selection,
+    facts: Mapping[TopicId, TopicFacts],
+    settings: TieringSettings,
+) -> bool:
+    found = await find_rewrites(
+        control,
+        facts,
+        settings,
+        left_bytes=settings.max_bytes_per_run,
+        spared=converted_soon(selection) | converted_now(selection),
+    )
+    return bool(found)
 
 
 @dataclass(slots=True)

@@ -9,10 +9,8 @@ JVM has ended; the Python workers, which the JVM tells to end first, follow with
 import logging
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -43,10 +41,15 @@ from stratalog.pipeline.spark_conf import (
     place_of,
     runtime_conf,
 )
+from stratalog.pipeline.spark_folder import SparkFolder
 
 log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 20.0
+_ANY_SETTING = "spark.sql.session.timeZone"
+"""To be asked for where any answer will do: unlike the version, it is asked of the server."""
+_ANSWER_SECONDS = 30.0
+"""A JVM that collects garbage for that long is of no use either."""
 _SAID_LINES = 8
 _TELLING = re.compile(r"error|exception", re.I)
 _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
@@ -66,14 +69,39 @@ class OpenSpark:
     session: SparkSession
     jobs: Jobs
     place: Place
-    folder: Path | None = None
+    folder: SparkFolder | None = None
     """Of the JVM's own files. None if the JVM is not ours."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def log_file(self) -> Path | None:
         """What the JVM and its workers printed. It goes when the session is closed."""
-        return _log_file(self.folder) if self.folder is not None else None
+        return _log_file(self.folder.path) if self.folder is not None else None
+
+    def is_alive(self) -> bool:
+        """Whether it answers, and soon. One that is gone does not come back: see `drop`."""
+        if self.process is not None and self.process.poll() is not None:
+            return False
+        answered = threading.Event()
+        # A daemon: a call to a server that is gone may be repeated for minutes.
+        threading.Thread(target=self._ask, args=[answered], daemon=True).start()
+        return answered.wait(_ANSWER_SECONDS)
+
+    def _ask(self, answered: threading.Event) -> None:
+        with suppress(Exception):
+            if self.place is Place.CONNECT:
+                self.session.conf.get(_ANY_SETTING)
+            elif cast(Any, self.session.sparkContext)._jsc.sc().isStopped():
+                return
+            answered.set()
+
+    def drop(self) -> None:
+        """Close it without asking anything of it: it may never answer."""
+        if self.process is not None:
+            self.process.kill()
+        elif self.place is Place.CONNECT:
+            cast(Any, self.session).release_session_on_close = False
+        self.close()
 
     def close(self) -> None:
         """End the session, and the JVM if it is ours. Closing twice is no error."""
@@ -83,7 +111,7 @@ class OpenSpark:
         _stop_context(self.session.sparkContext)
         if self.process is not None and self.folder is not None:
             _end_jvm(self.process)
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.remove()
             self.process = self.folder = None
 
     def __enter__(self) -> Self:
@@ -140,21 +168,21 @@ def _start(options: SparkOptions, place: Place) -> OpenSpark:
         if place is Place.SUBMITTED:
             session = _start_context(_submitted_conf(options), None, None)
             return OpenSpark(session=session, jobs=ClassicJobs(session), place=place)
-        return _start_jvm(options, place, Path(tempfile.mkdtemp(prefix="stratalog-spark-")))
+        return _start_jvm(options, place, SparkFolder())
 
 
-def _start_jvm(options: SparkOptions, place: Place, folder: Path) -> OpenSpark:
+def _start_jvm(options: SparkOptions, place: Place, folder: SparkFolder) -> OpenSpark:
     try:
-        log4j = folder / "log4j2.properties"
+        log4j = folder.path / "log4j2.properties"
         log4j.write_text(LOG4J)
         settings = classic_conf(options) | jvm_conf(options, log4j)
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         # In a thread that ends with it: whoever comes from one that stepped back does, too.
         with ThreadPoolExecutor(1) as thread:
-            process = thread.submit(_launch_jvm, conf, folder, yields=options.yields).result()
-        session = _start_context(conf, process, folder)
+            process = thread.submit(_launch_jvm, conf, folder.path, yields=options.yields).result()
+        session = _start_context(conf, process, folder.path)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
         raise
     return OpenSpark(
         session=session, jobs=ClassicJobs(session), place=place, folder=folder, process=process
@@ -238,9 +266,11 @@ def _start_context(
 
 def _stop_context(context: SparkContext) -> None:
     """Stop it as Spark does; if the JVM is gone already, that is what was wanted."""
-    with warnings.catch_warnings(), suppress(Exception):
-        warnings.simplefilter("ignore")
-        context.stop()
+    # Twice: where nobody answers it breaks off, and the second time does what is left.
+    for _ in range(2):
+        with warnings.catch_warnings(), suppress(Exception):
+            warnings.simplefilter("ignore")
+            context.stop()
     SparkSession._instantiatedSession = None
     SparkSession._activeSession = None
 

@@ -1,6 +1,10 @@
-"""Spark for a driver that may or may not need it: started by the first job, kept for the next."""
+"""Spark for a driver that may or may not need it: started by the first job, kept for the next.
+
+A session that has died, or with which nothing can be done, is replaced by another one.
+"""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -13,6 +17,8 @@ from stratalog.pipeline.tasks import Workplace
 if TYPE_CHECKING:
     from stratalog.pipeline.execute import JobRunner
     from stratalog.pipeline.session import OpenSpark
+
+log = logging.getLogger(__name__)
 
 
 class SparkJobs:
@@ -36,20 +42,33 @@ class SparkJobs:
 
     @asynccontextmanager
     async def open(self) -> "AsyncIterator[JobRunner]":
-        """A runner of jobs. The session outlives it."""
+        """A runner of jobs. The session outlives it, unless the runner is distrusted."""
         # Imported late: Spark alone takes a second, and most looks for work find none.
         from stratalog.pipeline.execute import JobRunner
         from stratalog.pipeline.run_task import run_task
         from stratalog.pipeline.session import open_session
 
+        if self._spark is not None and not await asyncio.to_thread(self._spark.is_alive):
+            log.warning("Spark has ended, or does not answer: another session is started.")
+            await self._drop()
         if self._spark is None:
             self._spark = await asyncio.to_thread(open_session, self._options)
-        yield JobRunner(
+        runner = JobRunner(
             self._spark, run_task, self._workplace, clock=self._clock, listener=self._listener
         )
+        try:
+            yield runner
+        finally:
+            if runner.is_distrusted:
+                await self._drop()
 
     async def close(self) -> None:
         """End the session, if there is one. The next job starts another."""
         spark, self._spark = self._spark, None
         if spark is not None:
             await asyncio.to_thread(spark.close)
+
+    async def _drop(self) -> None:
+        spark, self._spark = self._spark, None
+        if spark is not None:
+            await asyncio.to_thread(spark.drop)

@@ -17,6 +17,7 @@ ones, so the passes come to an end.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from stratalog.control.commit import MAX_ROW_BYTES
@@ -71,7 +72,8 @@ def plan_rewrites(
 ) -> list[SplitTask]:
     """Move rows out of objects that are mostly dead, so that those can go: all of them."""
     objects, parts = _by_object(claimed, topics)
-    return [_task(rows, parts) for rows in _files(objects, settings.split_file_bytes)]
+    files = _files(objects, settings.split_file_bytes)
+    return [replace(_task(rows, parts), salvages=True) for rows in files]
 
 
 def rows_needed(rows: Sequence[Coordinates]) -> int:
@@ -142,7 +144,7 @@ def _scattered(
 def _newest_pieces(rows: Iterable[Coordinates]) -> list[Coordinates]:
     """Of a partition's rows those that are worth another copy: without the full ones at their
     front, and those behind which there is not enough yet."""
-    run = _longest_run(rows)
+    run = longest_run(rows)
     full = [at for at, row in enumerate(run) if row.byte_size * SMALL_PART > MAX_ROW_BYTES]
     pieces = _outgrown([[row] for row in run[full[-1] + 1 if full else 0 :]])
     return [row for [row] in pieces]
@@ -166,7 +168,7 @@ def _task(rows: Iterable[Coordinates], parts: _Parts) -> SplitTask:
     return SplitTask(
         parts=[
             SplitPlan(
-                token=parts[key].token, topic_name=parts[key].topic_name, rows=_longest_run(found)
+                token=parts[key].token, topic_name=parts[key].topic_name, rows=longest_run(found)
             )
             for key, found in sorted(_by_partition(rows).items())
         ]
@@ -180,7 +182,7 @@ def _by_partition(rows: Iterable[Coordinates]) -> _ByPartition:
     return by_partition
 
 
-def _longest_run(rows: Iterable[Coordinates]) -> list[Coordinates]:
+def longest_run(rows: Iterable[Coordinates]) -> list[Coordinates]:
     """Rows without a hole between them. What is left out stays where it is, until the next run."""
     best: list[Coordinates] = []
     run: list[Coordinates] = []

@@ -16,6 +16,7 @@ from stratalog.ids import NO_BROKER, ObjectId, TopicPartition, uuid7
 from stratalog.objects.store import Buffer
 from stratalog.pipeline.failures import RowFailedError, unit_failed
 from stratalog.pipeline.reading import READ_AHEAD_BYTES, Budget, Reader
+from stratalog.pipeline.split_plan import longest_run
 from stratalog.pipeline.split_rows import PartRows, SplitObject
 from stratalog.pipeline.tasks import (
     SplitMade,
@@ -35,7 +36,10 @@ _JOINED_BYTES = 256 * 1024
 async def run_split(
     task: SplitTask, place: OpenWorkplace, *, read_ahead_bytes: int = READ_AHEAD_BYTES
 ) -> TaskDone:
-    parts = sorted((_Part(plan) for plan in task.parts), key=lambda part: part.partition)
+    parts = sorted(
+        (_Part(plan, salvages=task.salvages) for plan in task.parts),
+        key=lambda part: part.partition,
+    )
     split = _Split(parts, Budget(read_ahead_bytes))
     await Reader(place.objects, split.budget, split, place.pace).read(
         plan_visits([part.plan.rows for part in parts])
@@ -46,25 +50,52 @@ async def run_split(
 class _Part:
     """One partition's rows while they are being read, in the order of the plan."""
 
-    def __init__(self, plan: SplitPlan) -> None:
+    def __init__(self, plan: SplitPlan, *, salvages: bool) -> None:
         self.plan = plan
+        self._salvages = salvages
         self.partition = TopicPartition(plan.rows[0].topic_id, plan.rows[0].partition)
         self.read: list[tuple[Coordinates, memoryview]] = []
-        self.error: StratalogError | None = None
+        self.errors: list[StratalogError] = []
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can come of it any more."""
+        return bool(self.errors) and not self._salvages
 
     def fail(self, error: StratalogError) -> None:
-        self.error = self.error or error
+        self._note(error)
         self.read = []
+
+    def miss(self, row: Coordinates, error: StratalogError) -> None:
+        """Go on without a row, if that is to be done."""
+        self._note(error)
+        good = [(each, data) for each, data in self.read if each is not row]
+        self.read = good if self._salvages else []
 
     def lay_out(self, byte_offset: int) -> PartRows | None:
         """Check and stamp what was read, to lie in the file from this byte on."""
-        rows = PartRows(self.partition, byte_offset)
-        try:
-            for row, data in self.read:
-                rows.add(row, data)
-        except StratalogError as error:
-            self.fail(error)
-        return None if self.error else rows
+        while self.read:
+            if self.errors:
+                self._leave_the_longest_run()
+            rows = PartRows(self.partition, byte_offset)
+            try:
+                for row, data in self.read:
+                    rows.add(row, data)
+            except RowFailedError as error:
+                # To stamp the others once more changes nothing.
+                self.miss(error.row, error)
+            else:
+                return rows
+        return None
+
+    def _note(self, error: StratalogError) -> None:
+        """What comes after the end of it tells nothing new."""
+        if not self.is_lost:
+            self.errors.append(error)
+
+    def _leave_the_longest_run(self) -> None:
+        run = {row.base_offset for row in longest_run(row for row, _ in self.read)}
+        self.read = [(row, data) for row, data in self.read if row.base_offset in run]
 
 
 class _Split:
@@ -75,16 +106,16 @@ class _Split:
         self.budget = budget
 
     def wants(self, piece: Piece) -> bool:
-        return self._parts[piece.unit].error is None
+        return not self._parts[piece.unit].is_lost
 
     def take(self, piece: Piece, data: memoryview) -> None:
         self.budget.give_back(len(data))
         part = self._parts[piece.unit]
-        if part.error is None:
+        if not part.is_lost:
             part.read.append((piece.row, data))
 
     def fail(self, piece: Piece, error: StratalogError) -> None:
-        self._parts[piece.unit].fail(RowFailedError(piece.row, error))
+        self._parts[piece.unit].miss(piece.row, RowFailedError(piece.row, error))
 
     async def write(self, place: OpenWorkplace) -> TaskDone:
         """Store what is good. An error of the store is every remaining part's."""
@@ -95,6 +126,7 @@ class _Split:
         if not laid_out:
             return TaskDone(failed=self._failed())
         footer = encode_footer(_footer(file, laid_out, now_ms))
+        moved = [[row for row, _ in part.read] for part, _ in laid_out]
         data = deque(data for part, _ in laid_out for _, data in part.read)
         for part, _ in laid_out:
             part.read = []
@@ -111,10 +143,10 @@ class _Split:
             parts=[
                 SplitPartMade(
                     token=part.plan.token,
-                    old_rows=part.plan.rows,
+                    old_rows=old_rows,
                     new_rows=rows.coordinates(file),
                 )
-                for part, rows in laid_out
+                for (part, rows), old_rows in zip(laid_out, moved, strict=True)
             ],
         )
         return TaskDone(splits=[made], failed=self._failed())
@@ -131,9 +163,7 @@ class _Split:
 
     def _failed(self) -> list[UnitFailed]:
         return [
-            unit_failed(part.plan.token, part.error)
-            for part in self._parts
-            if part.error is not None
+            unit_failed(part.plan.token, error) for part in self._parts for error in part.errors
         ]
 
 

@@ -7,10 +7,11 @@ asked with a job in which there is nothing to do: where that fails, nobody is to
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from stratalog.pipeline.bins import Bin, BinFailed
 from stratalog.pipeline.job_errors import JobCancelledError
-from stratalog.pipeline.tasks import MergeTask, SplitTask, Task
+from stratalog.pipeline.tasks import MergeTask, Task
 
 MOST_REPEATS = 64
 """Jobs of a run that are repeats. What is still in doubt after them is left to the next run: where
@@ -46,7 +47,7 @@ def _cut(task: Task) -> list[Task]:
     half = _size(task) // 2
     if isinstance(task, MergeTask):
         return [MergeTask(segments=each) for each in (task.segments[:half], task.segments[half:])]
-    return [SplitTask(parts=each) for each in (task.parts[:half], task.parts[half:])]
+    return [replace(task, parts=each) for each in (task.parts[:half], task.parts[half:])]
 
 
 def _size(task: Task) -> int:

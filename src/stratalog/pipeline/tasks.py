@@ -72,9 +72,18 @@ class SplitTask:
     """One split file to be written, its partitions in key order."""
 
     parts: Sequence[SplitPlan]
+    salvages: bool = False
+    """Whether a row that cannot be moved leaves its part with the longest run that can."""
 
 
 Task: TypeAlias = MergeTask | SplitTask
+
+
+def row_lists(task: Task) -> list[Sequence[Coordinates]]:
+    """The rows of each segment, or of each part."""
+    if isinstance(task, MergeTask):
+        return [segment.rows for segment in task.segments]
+    return [part.rows for part in task.parts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +94,10 @@ class UnitFailed:
     error: str
     retriable: bool
     """Whether waiting may help (the store did not answer), or the data is bad."""
+    row: Coordinates | None = None
+    """The one that could not be moved, if it is that."""
+    lost: bool = False
+    """The row's object is not there: either the row is out of date, or the data is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

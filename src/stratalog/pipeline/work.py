@@ -23,14 +23,14 @@ from stratalog.control.pipeline_model import (
 from stratalog.control.plane import BarredObjectError, ControlPlane
 from stratalog.control.segment_model import ChainOutcome
 from stratalog.errors import OutcomeUnknownError, RetriableError, StaleError, StratalogError
-from stratalog.ids import TopicPartition
+from stratalog.ids import ObjectId, TopicPartition
 from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
 from stratalog.pipeline.finish import SegmentFinisher
-from stratalog.pipeline.loading import has_moved
+from stratalog.pipeline.loading import has_changed, has_moved
 from stratalog.pipeline.merge_plan import ClaimedRows, HoleError, check_rows
 from stratalog.pipeline.report import Report
 from stratalog.pipeline.suspects import MOST_REPEATS, halves, is_alone, probe
-from stratalog.pipeline.tasks import MergeTask, SplitMade, Task, TaskDone
+from stratalog.pipeline.tasks import MergeTask, SplitMade, Task, TaskDone, UnitFailed
 from stratalog.pipeline.units import Unit, Units, tokens_of
 from stratalog.settings import TieringSettings
 
@@ -45,6 +45,9 @@ _FINISHED_AT_ONCE = 16
 
 class Jobs(Protocol):
     def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]: ...
+
+    def distrust(self) -> None:
+        """Whoever opens jobs next needs another Spark."""
 
 
 OpenJobs = Callable[[], AbstractAsyncContextManager[Jobs]]
@@ -62,7 +65,10 @@ class Work:
         run: Run,
         units: Sequence[Unit],
         report: Report,
+        rewrites: bool = False,
     ) -> None:
+        """`rewrites`: rows are only moved out of objects that are mostly dead. What can be moved
+        is; what cannot says something about its object and nothing about its partition."""
         self._control = control
         self._finisher = finisher
         self._settings = settings
@@ -70,6 +76,9 @@ class Work:
         self._run = run
         self._report = report
         self._units = Units(units)
+        self._rewrites = rewrites
+        self.stuck: set[ObjectId] = set()
+        """Objects out of which something cannot be moved."""
         self._settled: set[ClaimToken] = set()
         self._finishing = asyncio.Semaphore(_FINISHED_AT_ONCE)
 
@@ -83,12 +92,16 @@ class Work:
             yield
         finally:
             renewing.cancel()
-            with suppress(asyncio.CancelledError):
-                await renewing
-            left = [unit.claim.token for unit in self._units.unsettled(self._settled)]
-            if left:
-                with suppress(StratalogError):
-                    await self._control.release_claims(left, succeeded=False)
+            try:
+                await asyncio.wait([renewing])
+            finally:
+                await self._release_the_rest()
+
+    async def _release_the_rest(self) -> None:
+        left = _tokens(self._units.unsettled(self._settled))
+        if left:
+            with suppress(StratalogError):
+                await self._control.release_claims(left, succeeded=False)
 
     async def _renew_forever(self) -> None:
         duration_ms = self._settings.splitter_claim_duration_ms
@@ -96,8 +109,14 @@ class Work:
             await self._clock.sleep(duration_ms / 1000 / _RENEWALS_PER_CLAIM)
             try:
                 kept = await self._control.renew_claims(self._run.run_id, duration_ms=duration_ms)
-            except StratalogError as error:
-                log.warning("The claims of this run could not be renewed: %s", error)
+            except Exception as error:
+                # Whatever it was: without claims all that is under way would be in vain.
+                known = isinstance(error, StratalogError)
+                log.warning(
+                    "The claims of this run could not be renewed: %s",
+                    error if known else repr(error),
+                    exc_info=None if known else error,
+                )
                 continue
             for unit in self._units.unsettled(self._settled | kept):
                 # The control plane would refuse what we do for it: stop now.
@@ -152,6 +171,8 @@ class Work:
         """Give up those about which there is no doubt; return the others in smaller bins."""
         spark_works = not await self._run_bins(jobs, [probe()])
         log.info("%d jobs failed; Spark %s.", len(failed), "works" if spark_works else "does not")
+        if not spark_works:
+            jobs.distrust()
         bins: list[Bin] = []
         for one in failed:
             pieces = halves(one) if spark_works else []
@@ -179,13 +200,30 @@ class Work:
     async def _commit(self, done: TaskDone) -> None:
         self._report.add(done.effort)
         for failed in done.failed:
-            self._units[failed.token].fail(failed.error, counts=not failed.retriable)
+            await self._note_failed(failed)
         for made in done.logs:
             self._units[made.token].made[made.built.base_offset] = made
         tokens = dict.fromkeys(made.token for made in done.logs)
         await asyncio.gather(*(self._finish_ready(self._units[token]) for token in tokens))
         for split in done.splits:
             await self._commit_split(split)
+
+    async def _note_failed(self, failed: UnitFailed) -> None:
+        unit = self._units[failed.token]
+        try:
+            changed = failed.lost and await has_changed(self._control, failed.row)
+        except (RetriableError, OutcomeUnknownError):
+            # The data may be gone, or deleted. The next run will find out.
+            unit.fail(failed.error, counts=False)
+            return
+        if changed:
+            log.info("%s was overtaken: %s", unit.name, failed.error)
+            unit.overtaken = True
+            return
+        is_bad = failed.lost or not failed.retriable
+        if is_bad and failed.row is not None and self._rewrites:
+            self.stuck.add(failed.row.object_id)
+        unit.fail(failed.error, counts=is_bad and not self._rewrites)
 
     async def _finish_ready(self, unit: Unit) -> None:
         """One segment of a unit after another, also if several tasks have brought some."""
@@ -261,6 +299,11 @@ class Work:
         self._settled |= tokens
         try:
             parked = await self._give_back(units)
+        except (RetriableError, OutcomeUnknownError) as error:
+            # Not worth the work of others: the claims are released with those left in the end.
+            log.warning("%d claims could not be given back: %s", len(tokens), error)
+            self._settled -= tokens
+            parked = set()
         except BaseException:
             self._settled -= tokens
             raise
@@ -275,7 +318,8 @@ class Work:
         done = {unit.claim.token for unit in (*good, *failed)}
         others = [unit for unit in units if unit.claim.token not in done]
         if good:
-            await self._control.release_claims(_tokens(good))
+            # A rewrite says nothing about what failed before, when the partition was converted.
+            await self._control.release_claims(_tokens(good), succeeded=not self._rewrites)
         if others:
             await self._control.release_claims(_tokens(others), succeeded=False)
         if not failed:
@@ -290,6 +334,8 @@ class Work:
             report.merged_partitions += 1
         elif unit.commits:
             report.split_partitions += 1
+        if unit.commits and not unit.is_broken:
+            report.done.add(unit.name)
         report.overtaken += unit.overtaken
         if unit.error is not None:
             report.failed[unit.name] = unit.error

@@ -16,6 +16,7 @@ from stratalog.block.footer import (
     decode_footer,
     encode_footer,
     parse_trailer,
+    stamped_footer_bytes,
 )
 from stratalog.ids import NO_BROKER, BrokerId, ObjectId, Offset, PartitionIndex, TopicId
 
@@ -169,6 +170,15 @@ def test_a_split_files_footer_comes_back_as_it_was_written() -> None:
     assert decode_footer(encode_footer(footer)) == footer
     assert [each.batch_count for each in footer.partitions] == [5, 1]
     assert [each.batch_count for each in FOOTER.partitions] == [2, 1, 1]
+
+
+def test_the_size_of_a_split_files_footer_is_known_before_it_is_made() -> None:
+    footer = stamped_footer(
+        entry(TOPIC_A, 0, stretch(0, 0, 3), stretch(150, 4, 9, batches=3)),
+        entry(TOPIC_B, 2, stretch(300, 1000, 1000, batches=1)),
+    )
+    parts = [(each.topic_name, len(each.batches)) for each in footer.partitions]
+    assert stamped_footer_bytes(parts) == len(encode_footer(footer))
 
 
 def test_the_bytes_of_a_split_files_footer_are_those_of_the_documented_layout() -> None:

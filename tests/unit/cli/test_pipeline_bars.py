@@ -77,6 +77,9 @@ class _Jobs:
         for _ in ():
             yield _
 
+    def distrust(self) -> None:
+        raise AssertionError("nothing has failed")
+
 
 async def test_spark_is_seen_to_start_and_its_jobs_are_announced(terminal: Terminal) -> None:
     @asynccontextmanager

@@ -79,11 +79,15 @@ class LocalJobs:
     fail: Callable[[Bin], BinOutcome | None] = lambda work: None
     bins: list[Bin] = field(default_factory=list)
     opened: int = 0
+    distrusted: int = 0
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["LocalJobs"]:
         self.opened += 1
         yield self
+
+    def distrust(self) -> None:
+        self.distrusted += 1
 
     async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
         for work in bins:
@@ -139,6 +143,10 @@ class Lab:
         yield cls(settings, control, store)
         await store.close()
         await control.close()
+
+    def number_from(self, first: int) -> None:
+        """Let the next record's value be this one."""
+        self._numbers = count(first)
 
     async def topic(self, partitions: int = 2, name: str = "orders", **configs: str) -> Topic:
         given = {name.replace("_", "."): value for name, value in configs.items()}

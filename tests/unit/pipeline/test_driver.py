@@ -17,7 +17,7 @@ from tests.unit.pipeline.lab import (
 
 from stratalog.control.plane import ControlUnavailableError
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.pipeline.cost import cost_of
+from stratalog.pipeline.cost import Kind, cost_of
 from stratalog.pipeline.open import PrivateStoreError
 from stratalog.pipeline.tasks import MergeTask
 from stratalog.segment.epoch_checkpoint import decode_checkpoint
@@ -168,7 +168,14 @@ async def test_a_plan_claims_and_changes_nothing(lab: Lab) -> None:
     async with lab.driver(control=watched.as_control()) as driver:
         plan = await driver.plan()
     assert sum(len(task.segments) for task in plan.tasks if isinstance(task, MergeTask)) == 2
-    assert set(watched.calls) == {"topics", "aged_partitions", "partitions", "find_batches"}
+    assert set(watched.calls) == {
+        "topics",
+        "aged_partitions",
+        "partitions",
+        "find_batches",
+        "mostly_dead_objects",
+        "coordinates_in",
+    }
 
 
 @pytest.mark.parametrize("tiering", [EAGER, PATIENT])
@@ -187,6 +194,42 @@ async def test_the_cost_of_a_plan_is_what_the_run_then_costs(
     assert cost.read_requests + cost.write_requests == report.requests
     assert cost.merged_partitions == report.merged_partitions
     assert cost.split_partitions == report.split_partitions
+
+
+async def test_the_cost_of_a_plan_tells_of_rewrites_and_of_every_topic(lab: Lab) -> None:
+    kept, gone, rest = [await lab.topic(1, name) for name in ("kept", "gone", "rest")]
+    for _ in range(2):
+        await lab.write_both([(kept, {0: [1]}), (gone, {0: [40]}), (rest, {0: [1]})])
+    await lab.control.pause_pipeline(kept.id)
+    await lab.run(kinds=MERGE)
+    for _ in range(2):
+        await lab.write_both([(kept, {0: [1]}), (gone, {0: [40]})])
+    async with lab.driver() as driver:
+        plan = await driver.plan()
+        cost = cost_of(plan.tasks, plan.rewrites)
+        report = await driver.run()
+    assert (cost.merged_partitions, cost.rewritten_partitions) == (1, 1)
+    assert (cost.rewritten_files, cost.split_files) == (report.split_files, 0)
+    assert cost.bytes == report.merged_bytes + report.split_bytes
+    assert cost.topics == [
+        ("gone", Kind.MERGE, 1, report.merged_bytes),
+        ("kept", Kind.REWRITE, 1, report.split_bytes),
+    ]
+    assert cost.to_json()["topics"] == [share._asdict() for share in cost.topics]
+    assert f"  kept: rewrite 1 partition, {report.split_bytes / 1e6:.1f} MB" in cost.lines()
+
+
+async def test_a_plan_rewrites_an_object_once_that_dies_further_by_it(lab: Lab) -> None:
+    kept, gone, rest = [await lab.topic(1, name) for name in ("kept", "gone", "rest")]
+    await lab.write_both([(kept, {0: [1]}), (gone, {0: [400]}), (rest, {0: [40]})])
+    await lab.control.pause_pipeline(kept.id)
+    async with lab.driver() as driver:
+        await driver.run(MERGE, ["gone"])
+        plan = await driver.plan()
+        report = await driver.run()
+    cost = cost_of(plan.tasks, plan.rewrites)
+    assert cost.bytes == report.merged_bytes + report.split_bytes
+    assert (cost.rewritten_files, report.split_files) == (1, 1)
 
 
 async def test_a_run_without_brokers_deletes_what_nobody_needs_any_more(lab: Lab) -> None:

@@ -120,6 +120,26 @@ async def test_a_control_plane_that_fails_once_parks_nobody(lab: Lab, method: st
     await lab.check(topic)
 
 
+async def test_until_idle_what_a_later_run_converts_is_no_failure(lab: Lab) -> None:
+    topic = await lab.topic(6)
+    await lab.fill(topic)
+    watched = Interposed(lab.control)
+    watched.errors["add_segment"] = ControlUnavailableError("made to fail")
+    async with lab.driver(control=watched.as_control()) as driver:
+        report = await driver.run_until_idle()
+    assert (report.segments, report.failed) == (6, {})
+    assert "done" not in report.to_json()
+
+
+async def test_until_idle_what_no_run_converts_is_a_failure(lab: Lab) -> None:
+    topic = await lab.topic(2, segment_bytes="400")
+    await lab.fill(topic)
+    spoil(lab, await lab.write(topic, {0: [1], 1: [1]}), 1)
+    async with lab.driver() as driver:
+        report = await driver.run_until_idle()
+    assert list(report.failed) == ["orders-1"]
+
+
 @pytest.mark.parametrize("method", ["chain_segment", "commit_split"])
 async def test_doubt_about_a_commit_is_settled_by_repeating_it(lab: Lab, method: str) -> None:
     using(lab, EAGER if method == "chain_segment" else PATIENT)
@@ -276,6 +296,7 @@ async def test_nobody_is_to_blame_if_spark_works_no_more(lab: Lab) -> None:
     report = await lab.run(jobs)
     assert 0 < report.segments < 6
     assert (report.segments + len(report.failed), report.parked) == (6, [])
+    assert jobs.distrusted > 0, "the next run gets another session"
 
 
 async def test_claims_are_given_back_if_spark_does_not_start(lab: Lab) -> None:
@@ -613,21 +634,3 @@ async def test_a_log_that_was_swept_before_its_segment_was_added_is_given_up(lab
     assert (await lab.run()).segments == 1
     await lab.check_clean()
     await lab.check(topic)
-
-
-# Dead weight.
-
-
-async def test_what_a_paused_topic_keeps_in_mostly_dead_blocks_is_moved_together(
-    lab: Lab,
-) -> None:
-    kept, gone = await lab.topic(1), await lab.topic(1, "gone")
-    for _ in range(3):
-        await lab.write_both([(kept, {0: [1]}), (gone, {0: [40]})])
-    await lab.control.pause_pipeline(kept.id)
-    await lab.run()
-    await lab.check_clean()
-    assert len(await lab.keys("blocks/")) == 0
-    assert len(await lab.keys("splits/")) == 1
-    await lab.check(kept)
-    await lab.check(gone)

@@ -212,6 +212,33 @@ async def test_cancelling_the_consumer_cancels_the_jobs() -> None:
     assert ended.is_set(), "the thread was left behind"
 
 
+async def test_a_spark_that_does_not_answer_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stratalog.pipeline.execute._MOST_CANCELS", 2)
+    begun, closed = threading.Event(), threading.Event()
+
+    class Hanging(FakeSpark):
+        def cancel(self, tag: str) -> None:
+            assert closed.wait(30)
+
+    def held(given: Task, workplace: Workplace) -> TaskDone:
+        if words_of(given) == ("first",):
+            assert begun.wait(30)
+        else:
+            begun.set()
+            assert closed.wait(30)
+        return TaskDone()
+
+    jobs = runner(held, Hanging())
+    bins = [Bin(name=name, tasks=[task(name)]) for name in ("first", "second")]
+    async with asyncio.timeout(10), aclosing(jobs.run(bins)) as outcomes:
+        async for _ in outcomes:
+            break
+    assert jobs.is_distrusted
+    closed.set()
+
+
 async def test_a_job_cancelled_by_others_is_a_failed_bin() -> None:
     def stopped(given: Task, workplace: Workplace) -> TaskDone:
         raise RuntimeError("Job 4 cancelled because it was killed in the UI")

@@ -6,7 +6,13 @@ from tests.unit.pipeline.rows import FACTS, TOPIC, TOPICS, aged
 from stratalog.control.commit import MAX_ROW_BYTES
 from stratalog.control.pipeline_model import AgedPartition, UnitKind
 from stratalog.ids import Offset
-from stratalog.pipeline.selection import Reason, Selection, select
+from stratalog.pipeline.selection import (
+    CRUMB_BYTES,
+    MANY_OBJECTS,
+    Reason,
+    Selection,
+    select,
+)
 from stratalog.settings import DAY_MS, MIB, TieringSettings
 
 SETTINGS = TieringSettings()
@@ -24,6 +30,29 @@ def indexes(partitions: list[AgedPartition]) -> list[int]:
 @pytest.mark.parametrize(("size", "merged"), [(LEAST - 1, False), (LEAST, True)])
 def test_enough_bytes_are_merged(size: int, merged: bool) -> None:
     assert bool(chosen(aged(size=size, rows=64)).merges) is merged
+
+
+@pytest.mark.parametrize(
+    ("objects", "size", "merged"),
+    [
+        (65_536, 64 * MIB, False),
+        (4096, 4096 * CRUMB_BYTES - 1, False),
+        (4096, 4096 * CRUMB_BYTES, True),
+        (1000, 100 * 1024 * 1000, True),
+        (MANY_OBJECTS, LEAST, True),
+    ],
+)
+def test_enough_bytes_in_crumbs_all_over_the_store_are_split_first(
+    objects: int, size: int, merged: bool
+) -> None:
+    crumbs = aged(rows=max(objects, 5000), objects=objects, size=size)
+    changes = {"min_segment_bytes": 1}
+    assert [bool(chosen(crumbs, **changes).merges), bool(chosen(crumbs, **changes).splits)] == [
+        merged,
+        not merged,
+    ]
+    assert chosen(crumbs, now_ms=DAY_MS, **changes).merges, "in the end, all is merged"
+    assert chosen(replace(crumbs, triggered_ms=0), **changes).merges
 
 
 @pytest.mark.parametrize(("age_ms", "merged"), [(DAY_MS - 1, False), (DAY_MS, True)])

@@ -82,7 +82,13 @@ class Model:
         now_ms = self.minute * MINUTE_MS
         old = [self._aged(index) for index in range(PARTITIONS)]
         facts = [
-            aged(index, rows=len(rows), size=sum(r.byte_size for r in rows), oldest_ms=oldest(rows))
+            aged(
+                index,
+                rows=len(rows),
+                size=sum(r.byte_size for r in rows),
+                objects=len({r.object_id for r in rows}),
+                oldest_ms=oldest(rows),
+            )
             for index, rows in enumerate(old)
             if rows
         ]

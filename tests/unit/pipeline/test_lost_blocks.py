@@ -1,0 +1,61 @@
+"""Objects that are not there: lost, or deleted since they were planned."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, path_of, using
+
+from stratalog.control.plane import ControlPlane, ControlUnavailableError
+from stratalog.pipeline.tasks import Task
+from stratalog.settings import TieringSettings
+
+
+@pytest.mark.parametrize("tiering", [EAGER, PATIENT])
+async def test_a_lost_block_parks_its_partition_and_is_named(
+    lab: Lab, tiering: TieringSettings
+) -> None:
+    using(lab, replace(tiering, max_attempts=2))
+    topic = await lab.topic(1)
+    lost = await lab.write(topic, {0: [1]})
+    await lab.fill(topic)
+    path_of(lab, lost.commit.key).unlink()
+    reports = [await lab.run() for _ in range(3)]
+    assert [report.parked for report in reports] == [[], ["orders-0"], []]
+    assert reports[-1].waiting == {"parked": 1}
+    [status] = await lab.control.tier_status({topic.id: 0})
+    assert lost.commit.key in status.parked[0].error
+
+
+@pytest.mark.parametrize("tiering", [EAGER, PATIENT])
+async def test_a_block_that_was_deleted_since_it_was_planned_is_nobodys_failure(
+    lab: Lab, tiering: TieringSettings
+) -> None:
+    using(lab, replace(tiering, max_attempts=1))
+    topic = await lab.topic(1)
+    await lab.fill(topic)
+
+    async def delete(_: Task) -> None:
+        await lab.delete_records(topic, 0, 20)
+        await lab.clean()
+
+    jobs = lab.jobs()
+    jobs.before = delete
+    report = await lab.run(jobs)
+    assert (report.failed, report.parked, report.overtaken) == ({}, [], 1)
+    await lab.check(topic)
+
+
+async def test_a_block_that_may_be_lost_is_not_counted_while_nobody_can_tell(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    using(lab, replace(EAGER, max_attempts=1))
+    topic = await lab.topic(1)
+    path_of(lab, (await lab.write(topic, {0: [1]})).commit.key).unlink()
+
+    async def unavailable(*_: object) -> ControlPlane:
+        raise ControlUnavailableError("made to fail")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(lab.control, "coordinates_in", unavailable)
+        report = await lab.run()
+    assert (list(report.failed), report.parked) == (["orders-0"], [])

@@ -1,0 +1,161 @@
+"""Objects that are mostly dead: whoever keeps their last rows, they go."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, Lab, path_of, using
+
+from stratalog.block.block import SealedBlock
+from stratalog.control.model import Topic
+from stratalog.control.pipeline_model import UnitKind
+from stratalog.ids import PartitionIndex, TopicPartition
+from stratalog.pipeline.service import kinds_of_work
+from stratalog.settings import TieringSettings
+
+
+def spoil_of(lab: Lab, sealed: SealedBlock, topic: Topic) -> None:
+    """Change a byte of a topic's batch in a block."""
+    path = path_of(lab, sealed.commit.key)
+    data = bytearray(path.read_bytes())
+    batch = next(each for each in sealed.commit.batches if each.topic_id == topic.id)
+    data[batch.byte_offset + batch.byte_size - 2] ^= 0xFF
+    path.chmod(0o644)
+    path.write_bytes(data)
+
+
+async def write_dying(lab: Lab, kept: Topic, gone: Topic) -> SealedBlock:
+    return await lab.write_both([(kept, {0: [1]}), (gone, {0: [40]})])
+
+
+@pytest.fixture
+async def kept(lab: Lab) -> Topic:
+    return await lab.topic(1, "kept")
+
+
+@pytest.fixture
+async def gone(lab: Lab) -> Topic:
+    return await lab.topic(1, "gone")
+
+
+async def test_what_a_paused_topic_keeps_in_mostly_dead_blocks_is_moved_together(
+    any_lab: Lab,
+) -> None:
+    lab = any_lab
+    kept, gone = await lab.topic(1, "kept"), await lab.topic(1, "gone")
+    for _ in range(3):
+        await write_dying(lab, kept, gone)
+    await lab.control.pause_pipeline(kept.id)
+    await lab.run()
+    await lab.check_clean()
+    assert len(await lab.keys("blocks/")) == 0
+    assert len(await lab.keys("splits/")) == 1
+    await lab.check(kept)
+    await lab.check(gone)
+
+
+@pytest.mark.parametrize("name_length", [1, 150, 249])
+async def test_what_was_rewritten_is_not_rewritten_again(lab: Lab, name_length: int) -> None:
+    """However small it is: a footer with a long name is larger than a small record."""
+    using(lab, PATIENT)
+    topic = await lab.topic(1, "t" * name_length)
+    await lab.write(topic, {0: [1]})
+    reports = [await lab.run() for _ in range(3)]
+    assert reports[-1].did_nothing
+    assert sum(report.split_files for report in reports) <= 1
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+async def test_beside_a_broker_mostly_dead_blocks_are_work(
+    lab: Lab, kept: Topic, gone: Topic
+) -> None:
+    await lab.control.pause_pipeline(kept.id)
+    for _ in range(3):
+        await write_dying(lab, kept, gone)
+    while kinds := await kinds_of_work(lab.control, lab.settings):
+        await lab.run(kinds=kinds)
+    await lab.check_clean()
+    assert await lab.keys("blocks/") == []
+    await lab.check(kept)
+
+
+async def test_a_damaged_block_that_parks_its_partition_pins_no_other(
+    lab: Lab, kept: Topic, gone: Topic
+) -> None:
+    using(lab, replace(EAGER, max_attempts=2))
+    bad = await write_dying(lab, kept, gone)
+    spoil_of(lab, bad, kept)
+    for _ in range(12):
+        await write_dying(lab, kept, gone)
+        await lab.run()
+        await lab.clean()
+    await lab.run()
+    await lab.clean()
+    assert await lab.keys("blocks/") == [bad.commit.key]
+    assert (await lab.run()).waiting == {"parked": 1}
+    assert await kinds_of_work(lab.control, lab.settings) == []
+    await lab.check(gone)
+
+
+async def test_rows_on_both_sides_of_a_damaged_one_are_moved(
+    lab: Lab, kept: Topic, gone: Topic
+) -> None:
+    await lab.control.pause_pipeline(kept.id)
+    blocks = [await write_dying(lab, kept, gone) for _ in range(7)]
+    for bad in (blocks[2], blocks[4]):
+        spoil_of(lab, bad, kept)
+    first = await lab.run()
+    assert list(first.failed) == ["kept-0"]
+    assert bad.commit.key in str(first.failed) or blocks[2].commit.key in str(first.failed)
+    async with lab.driver() as driver:
+        report = await driver.run_until_idle()
+    assert (report.failed, report.parked) == ({}, [])
+    await lab.clean()
+    assert sorted(await lab.keys("blocks/")) == sorted([blocks[2].commit.key, blocks[4].commit.key])
+
+
+async def test_a_rewrite_forgives_no_failed_conversion(lab: Lab, kept: Topic, gone: Topic) -> None:
+    using(lab, replace(EAGER, max_attempts=2))
+    for _ in range(2):
+        await write_dying(lab, kept, gone)
+    spoil_of(lab, await lab.write(kept, {0: [1]}), kept)
+    await lab.run(kinds=MERGE)
+    await lab.control.pause_pipeline(kept.id)
+    assert (await lab.run()).split_files == 1
+    await lab.control.resume_pipeline(kept.id)
+    assert (await lab.run(kinds=MERGE)).parked == ["kept-0"]
+
+
+async def test_objects_that_cannot_be_rewritten_starve_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stratalog.pipeline.rewrites._PAGE", 2)
+    async with Lab.open(tmp_path) as lab:
+        kept, gone = await lab.topic(1, "kept"), await lab.topic(1, "gone")
+        await lab.control.pause_pipeline(kept.id)
+        for _ in range(5):
+            spoil_of(lab, await write_dying(lab, kept, gone), kept)
+        good = await write_dying(lab, kept, gone)
+        async with lab.driver() as driver:
+            await driver.run_until_idle()
+        await lab.clean()
+        assert good.commit.key not in await lab.keys("blocks/")
+
+
+async def moved_bytes(lab: Lab, tiering: TieringSettings) -> int:
+    return (await using(lab, tiering).run(kinds=[UnitKind.SPLIT])).split_bytes
+
+
+async def test_rewrites_stay_within_the_bytes_of_a_run(lab: Lab, kept: Topic, gone: Topic) -> None:
+    lab.number_from(1000)  # So that all rows are of the same size.
+    for _ in range(6):
+        await write_dying(lab, kept, gone)
+    await lab.control.pause_pipeline(kept.id)
+    await lab.run(kinds=MERGE)
+    row = (await lab.control.all_coordinates(TopicPartition(kept.id, PartitionIndex(0)), limit=1))[
+        0
+    ].byte_size
+    assert await moved_bytes(lab, replace(EAGER, max_bytes_per_run=2 * row)) == 2 * row
+    assert await moved_bytes(lab, replace(EAGER, max_bytes_per_run=row - 1)) == row
+    assert await moved_bytes(lab, EAGER) == 3 * row
