@@ -77,12 +77,7 @@ async def opened_driver(
         reader = SegmentReader(stores=stores, keys=keys, settings=settings.remote)
         closing.push_async_callback(reader.close)
         cleaner = Cleaner(
-            control=control,
-            store=place.objects,
-            segments=stores,
-            segment_prefix=settings.remote.prefix,
-            settings=settings.janitor,
-            clock=clock,
+            control=control, store=place.objects, segments=stores, settings=settings, clock=clock
         )
         yield Driver(
             control=control,
