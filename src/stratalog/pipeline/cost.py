@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from stratalog.control.model import Coordinates
-from stratalog.objects.upload import PART_BYTES
+from stratalog.objects.upload import put_requests
 from stratalog.pipeline.report import counted
 from stratalog.pipeline.split_plan import rows_needed
 from stratalog.pipeline.tasks import MergeTask, Task
@@ -25,6 +25,8 @@ class Cost:
     objects_read: int
     bytes: int
     """Read once and written once."""
+    bytes_read: int
+    """Those between two pieces that one request reads along included."""
     read_requests: int
     write_requests: int
     rows_removed: int
@@ -53,6 +55,8 @@ def cost_of(tasks: Sequence[Task]) -> Cost:
     segments = [segment for task in merges for segment in task.segments]
     parts = [part for task in splits for part in task.parts]
     rows = [row for task in tasks for unit in _row_lists(task) for row in unit]
+    visits = [visit for task in tasks for visit in plan_visits(_row_lists(task))]
+    reads = [read for visit in visits for read in visit.requests]
     files = [_bytes(row for part in task.parts for row in part.rows) for task in splits]
     return Cost(
         tasks=len(tasks),
@@ -62,9 +66,12 @@ def cost_of(tasks: Sequence[Task]) -> Cost:
         split_files=len(splits),
         objects_read=len({row.object_id for row in rows}),
         bytes=_bytes(rows),
-        read_requests=sum(len(plan_visits(_row_lists(task))) for task in tasks),
-        write_requests=sum(_puts(segment.size_bytes) + _SEGMENT_REQUESTS for segment in segments)
-        + sum(map(_puts, files)),
+        bytes_read=sum(read.end - read.start for read in reads),
+        read_requests=len(reads),
+        write_requests=sum(
+            put_requests(segment.size_bytes) + _SEGMENT_REQUESTS for segment in segments
+        )
+        + sum(map(put_requests, files)),
         rows_removed=len(rows) - sum(rows_needed(part.rows) for part in parts),
     )
 
@@ -77,11 +84,6 @@ def _row_lists(task: Task) -> list[Sequence[Coordinates]]:
     if isinstance(task, MergeTask):
         return [segment.rows for segment in task.segments]
     return [part.rows for part in task.parts]
-
-
-def _puts(size_bytes: int) -> int:
-    """Requests for an object: one if it is small, else one per part, a first and a last one."""
-    return 1 if size_bytes <= PART_BYTES else -(-size_bytes // PART_BYTES) + 2
 
 
 def _bytes(rows: Iterable[Coordinates]) -> int:

@@ -43,7 +43,7 @@ class OpenWorkplace:
     metrics: tuple[Metrics, ...] = ()
 
     def effort(self, seconds: float) -> Effort:
-        """What the stores have counted so far. A call counts once, however it is carried out."""
+        """What the stores have counted so far."""
         counted = [sample for metrics in self.metrics for sample in _samples(metrics)]
         return Effort(
             bytes_read=sum(n for name, what, n in counted if name == _BYTES and what in _READS),
