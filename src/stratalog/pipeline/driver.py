@@ -28,6 +28,7 @@ from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.loading import load_rows
 from stratalog.pipeline.merge_plan import ClaimedRows, plan_merges
 from stratalog.pipeline.report import Report
+from stratalog.pipeline.saving import saved_meanwhile
 from stratalog.pipeline.selection import Reason, Selection, TopicFacts, select, with_triggers
 from stratalog.pipeline.split_plan import plan_rewrites, plan_splits
 from stratalog.pipeline.tasks import Effort, Task
@@ -83,7 +84,8 @@ class Driver:
         run = await self._control.begin_run(self._holder)
         finished = False
         try:
-            await self._work(run, kinds, await self._facts(topics), report)
+            async with saved_meanwhile(self._control, run.run_id, report, self._clock):
+                await self._work(run, kinds, await self._facts(topics), report)
             finished = True
         finally:
             report.add(_since(before, self._effort()))
