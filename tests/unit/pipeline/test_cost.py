@@ -12,16 +12,6 @@ from stratalog.settings import TieringSettings
 SETTINGS = TieringSettings(min_segment_bytes=1)
 
 
-def test_a_plan_of_nothing_costs_nothing() -> None:
-    assert cost_of([]).lines() == [
-        "merge   0 partitions into 0 segments",
-        "split   0 partitions into 0 files",
-        "move    0.0 MB out of 0 objects in 0 tasks",
-        "ask     0 requests of the object store: 0 to read, 0 to write",
-        "free    0 rows of the control plane",
-    ]
-
-
 def test_a_segment_takes_a_request_per_part_and_five_more() -> None:
     """One before the parts, one after them, and a look, the indexes and the manifest."""
     rows = [row(0, n, size=PART_BYTES // 2, byte_offset=n * PART_BYTES // 2) for n in range(4)]
@@ -37,17 +27,19 @@ def test_pieces_that_lie_far_apart_are_asked_for_apart_and_gaps_are_read_along()
     assert (cost.read_requests, cost.bytes_read, cost.bytes) == (2, 3500, 3000)
 
 
-def test_the_cost_of_a_plan_is_told_in_five_lines() -> None:
+def test_the_lines_for_people_tell_of_bytes_requests_and_rows() -> None:
     merged = claimed([row(0, n, block=n) for n in range(3)])
     split = claimed([row(1, n, block=n) for n in range(5)], kind=UnitKind.SPLIT)
     tasks: list[Task] = [
         *plan_merges([merged], TOPICS, SETTINGS, 0),
         *plan_splits([split], TOPICS, SETTINGS),
     ]
-    assert cost_of(tasks).lines() == [
+    lines = cost_of(tasks).lines()
+    for line in (
         "merge   1 partition into 1 segment",
         "split   1 partition into 1 file",
         "move    0.0 MB out of 5 objects in 2 tasks",
         "ask     13 requests of the object store: 8 to read, 5 to write",
         "free    7 rows of the control plane",
-    ]
+    ):
+        assert line in lines
