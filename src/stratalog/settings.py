@@ -131,18 +131,26 @@ class TieringSettings:
     splitter_interval_ms: Positive = MINUTE_MS
     """How often partitions with many small pieces are looked for."""
     splitter_max_files_per_run: Positive = 1000
-    """Blocks and split files that one run re-sorts at the most."""
+    """Blocks and split files that one run re-sorts at the most. A broker with a window of 250 ms
+    writes up to 240 blocks a minute, so that ten per run would never catch up; a thousand are more
+    than a laptop needs, and bound what one run costs."""
     splitter_claim_duration_ms: Positive = 5 * MINUTE_MS
     """How long a run that went silent keeps others from its partitions. Live runs renew."""
     merger_interval_ms: Positive = 5 * MINUTE_MS
     """How often partitions with enough for a segment are looked for."""
     min_segment_bytes: Positive = 64 * MIB
     """Partitions with less than this wait for more, until their records are older than the
-    topic's `segment.ms`."""
+    topic's `segment.ms`. Smaller is sooner in segments, and makes more of them: with 1 MiB, a
+    partition that gets a megabyte every few minutes would have hundreds of segments a day, each
+    with three objects, their requests and a row of the control plane."""
     max_segment_bytes: Annotated[int, Bounds(1, INT32_MOST)] = GIB
     """No segment is made larger, whatever the topic's `segment.bytes`."""
     max_batches_per_run: Positive = 1_000_000
-    """Coordinates that one run converts at the most."""
+    """Coordinates that one run converts at the most, of all partitions together. A thousand would
+    be the rows of some fifteen thin partitions; a million are those of about 14,000 that have just
+    got too many (`tiering.max_rows`, and what comes until the next run). With more such partitions
+    a run takes the oldest, the others wait for the next one with more rows than the bound: raise
+    this with their number. The driver holds so many rows in memory."""
     max_bytes_per_run: Positive = 64 * GIB
     """Bytes that one run reads at the most: what a run costs."""
     max_rows: Positive = 64

@@ -25,6 +25,7 @@ from stratalog.batch.records import Record, iter_records
 
 _LENGTH = struct.Struct(">i")
 _ANSWER_SECONDS = 30.0
+FETCH_BYTES = 1 << 22
 
 
 class Wire:
@@ -80,17 +81,23 @@ class Wire:
         )
         return answer.responses[0].partition_responses[0]
 
-    def fetch(self, topic: str, partition: int, start: int) -> tuple[ErrorCode, list[Record]]:
+    def fetch(
+        self, topic: str, partition: int, start: int, *, max_bytes: int = FETCH_BYTES
+    ) -> tuple[ErrorCode, list[Record]]:
         """What one fetch without waiting brings, from the batch with the offset `start` on."""
-        answer: FetchResponse = self.ask(fetch_of(topic, partition, start), FetchResponse)
+        answer: FetchResponse = self.ask(
+            fetch_of(topic, partition, start, max_bytes=max_bytes), FetchResponse
+        )
         read = answer.responses[0].partitions[0]
         return read.error_code, list(iter_records(read.records or b""))
 
-    def fetch_values(self, topic: str, *, partition: int = 0, start: int = 0) -> list[bytes | None]:
+    def fetch_values(
+        self, topic: str, *, partition: int = 0, start: int = 0, max_bytes: int = FETCH_BYTES
+    ) -> list[bytes | None]:
         """All values from an offset on, read from this broker, whoever leads the partition."""
         found: list[bytes | None] = []
         while True:
-            error, records = self.fetch(topic, partition, start)
+            error, records = self.fetch(topic, partition, start, max_bytes=max_bytes)
             assert error is ErrorCode.none, error
             if not records:
                 return found
@@ -160,8 +167,8 @@ def produce_of(topic: str, records: bytes | None, *, partition: int = 0, acks: i
     )
 
 
-def fetch_of(topic: str, partition: int, offset: int) -> Any:
-    most_bytes: Any = 1 << 22
+def fetch_of(topic: str, partition: int, offset: int, *, max_bytes: int = FETCH_BYTES) -> Any:
+    most_bytes: Any = max_bytes
     place: Any = fetch_request.FetchPartition(
         partition=partition,  # type: ignore[arg-type]
         fetch_offset=offset,  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""An S3 server behind a gate: requests are held up, or answered with 503, as a test asks for."""
+"""An S3 server behind a gate: requests are counted, held up, or answered with 503, as a test asks
+for."""
 
 import asyncio
 import re
@@ -37,6 +38,10 @@ class Gate:
         self._orders: list[_Order] = []
         self._open = asyncio.Event()
         self._connections: set[asyncio.Task[None]] = set()
+        self.requests: list[str] = []
+        """The first line of each that came."""
+        self.answered_bytes = 0
+        """Headers included."""
 
     def hold(self, request: str, times: int = 1000) -> threading.Semaphore:
         """Let requests whose first line matches wait until `release`."""
@@ -116,6 +121,7 @@ class Gate:
 
     async def _back(self, up_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await up_reader.read(65536):
+            self.answered_bytes += len(data)
             writer.write(data)
             await writer.drain()
 
@@ -124,6 +130,7 @@ class Gate:
         if not data.startswith(_METHODS):
             return None
         line = data.partition(b"\r\n")[0]
+        self.requests.append(line.decode())
         for order in self._orders:
             if order.left and order.request.search(line):
                 order.left -= 1

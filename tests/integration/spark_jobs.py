@@ -5,16 +5,20 @@ they cannot import tests. It leaves a file per attempt behind, in a folder that 
 """
 
 import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.unit.pipeline.lab import LocalJobs
 from tests.unit.pipeline.spark_tasks import WORKPLACE, task
 
 from stratalog.clock import SystemClock
 from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
 from stratalog.pipeline.execute import JobRunner
 from stratalog.pipeline.progress import ProgressListener, TaskCounts
+from stratalog.pipeline.run_task import run_task
 from stratalog.pipeline.session import OpenSpark
 from stratalog.pipeline.task_rows import RunTask
 from stratalog.pipeline.tasks import Effort, Task, TaskDone, Workplace
@@ -59,6 +63,20 @@ async def run_bins(
     runner = JobRunner(spark, run_task, WORKPLACE, clock=SystemClock(), listener=listener)
     async with aclosing(runner.run(bins)) as outcomes:
         return {outcome.work.name: outcome async for outcome in outcomes}
+
+
+@dataclass
+class SparkJobs(LocalJobs):
+    """Jobs of a laboratory's driver that run where Spark says."""
+
+    spark: OpenSpark | None = None
+
+    async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
+        assert self.spark is not None
+        runner = JobRunner(self.spark, run_task, self.workplace, clock=SystemClock())
+        async with aclosing(runner.run(bins)) as outcomes:
+            async for outcome in outcomes:
+                yield outcome
 
 
 def attempts(outcome: BinOutcome) -> list[int]:

@@ -24,6 +24,8 @@ from stratalog.pipeline.child import WORKER
 pytestmark = pytest.mark.timeout(400)
 
 PATIENCE_S = 100.0
+THIN = ("--set", "tiering.min_segment_bytes=1MiB", "--set", "tiering.max_rows=4")
+"""Nothing is worth a segment, and a few pieces of a partition are too many."""
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -35,11 +37,24 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Cluster:
     return s3_cluster(tmp_path, dsn, server)
 
 
-def test_what_clients_wrote_is_converted_without_a_broker_and_read_as_before(
+def test_what_clients_wrote_is_split_and_merged_without_a_broker_and_read_as_before(
     cluster: Cluster,
 ) -> None:
     with cluster.broker("tiering.enabled=false") as bootstrap:
         written = produce(bootstrap)
+    plan = cluster.ask_json("pipeline", "run", "--dry-run", *THIN)
+    assert (plan["split_partitions"], plan["split_files"], plan["segments"]) == (PARTITIONS, 1, 0)
+    report = cluster.json("pipeline", "run", "--no-clean", *THIN)
+    assert (report["split_partitions"], report["split_files"]) == (PARTITIONS, 1)
+    assert (report["segments"], report["failed"]) == (0, {})
+    assert report["split_bytes"] == plan["bytes"]
+    assert report["bytes_read"] == plan["bytes_read"]
+    assert report["requests"] == plan["read_requests"] + plan["write_requests"]
+    status = status_of(cluster)
+    assert (status["pending_rows"], status["pending_split_files"]) == (PARTITIONS, 1)
+    with cluster.broker("tiering.enabled=false") as bootstrap:
+        assert consume(bootstrap, len(written)) == written
+        written |= produce(bootstrap, "later")
     plan = cluster.ask_json("pipeline", "run", "--dry-run")
     assert plan["segments"] == PARTITIONS
     assert status_of(cluster)["pending_rows"] > PARTITIONS
@@ -50,13 +65,13 @@ def test_what_clients_wrote_is_converted_without_a_broker_and_read_as_before(
     status = status_of(cluster)
     assert (status["segments"], status["pending_rows"]) == (PARTITIONS, 0)
     assert all(
-        each["tiered_end"] == each["high_watermark"] == RECORDS // PARTITIONS
+        each["tiered_end"] == each["high_watermark"] == 2 * RECORDS // PARTITIONS
         for each in status["partitions"]
     )
-    assert len(cluster.ask_json("pipeline", "history")) == 2
+    assert len(cluster.ask_json("pipeline", "history")) == 3
     with cluster.broker("tiering.enabled=false") as bootstrap:
         assert consume(bootstrap, len(written)) == written
-        written |= produce(bootstrap, "later")
+        written |= produce(bootstrap, "last")
         assert consume(bootstrap, len(written)) == written
     assert "ok" in cluster.ask("fsck", "--deep")
 

@@ -5,12 +5,22 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.integration.spark_jobs import attempts, cancel_hanging, error_of, run_bins, scripted
+from tests.integration.spark_jobs import (
+    SparkJobs,
+    attempts,
+    cancel_hanging,
+    error_of,
+    run_bins,
+    scripted,
+)
 from tests.spark import SharedSpark
+from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, using
 from tests.unit.pipeline.spark_tasks import task
 
+from stratalog.checks.fsck import run_fsck
 from stratalog.pipeline import session
 from stratalog.pipeline.bins import Bin, BinDone
+from stratalog.pipeline.open import workplace_of
 from stratalog.pipeline.session import OpenSpark, SparkStartError, open_session
 from stratalog.pipeline.spark_conf import SparkOptions
 from stratalog.pipeline.tasks import Effort, Task, TaskDone, Workplace
@@ -34,6 +44,23 @@ async def test_bins_are_done_fail_and_are_repeated_as_elsewhere(
     )
     assert attempts(outcomes["good, and well"]) == [1, 2, 1]
     assert error_of(outcomes["bad"]) == "bad: ValueError: d is not to be had"
+
+
+async def test_thin_partitions_are_split_and_later_merged(spark: OpenSpark, tmp_path: Path) -> None:
+    async with Lab.open(tmp_path, tiering=PATIENT) as lab:
+        topic = await lab.topic()
+        await lab.fill(topic)
+        report = await lab.run(SparkJobs(workplace_of(lab.settings), spark=spark))
+        assert (report.split_partitions, report.split_files, report.failed) == (2, 1, {})
+        assert [await lab.rows(topic, partition) for partition in (0, 1)] == [1, 1]
+        await lab.check(topic)
+        await lab.fill(topic, blocks=1)
+        using(lab, EAGER)
+        report = await lab.run(SparkJobs(workplace_of(lab.settings), spark=spark))
+        assert (report.merged_partitions, report.segments, report.failed) == (2, 2, {})
+        await lab.check(topic)
+        await lab.check_clean()
+        assert (await run_fsck(lab.control, lab.store, deep=True)).ok
 
 
 async def test_cancelling_a_run_interrupts_its_operations(spark: OpenSpark, tmp_path: Path) -> None:

@@ -39,6 +39,10 @@ class _Step:
     name: str
     run: Callable[[], Awaitable[int]]
     failure_means: str
+    takes_objects: bool = False
+    """Whether what it removes are objects and segments of the store, not rows."""
+    is_expiry: bool = False
+    """Whether it forgets what only brokers ask for, and frees nothing in the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,7 @@ class StepOutcome:
     name: str
     done: int
     """Rows or objects that the step removed."""
+    took_objects: bool = False
     error: Exception | None = None
 
 
@@ -115,6 +120,12 @@ class Janitor:
         """Run every step, in order, whatever becomes of the others."""
         return [await self._run_step(step) for step in self._steps]
 
+    async def free_store(self) -> int:
+        """Run the steps that free the store; return how many objects and segments they took."""
+        steps = [step for step in self._steps if not step.is_expiry]
+        outcomes = [await self._run_step(step) for step in steps]
+        return sum(outcome.done for outcome in outcomes if outcome.took_objects)
+
     async def _run_forever(self) -> None:
         while True:
             await self._clock.sleep(self._pause_seconds())
@@ -139,7 +150,7 @@ class Janitor:
                 exc_info=None if known else error,
             )
             return StepOutcome(name=step.name, done=0, error=error)
-        return StepOutcome(name=step.name, done=done)
+        return StepOutcome(name=step.name, done=done, took_objects=step.takes_objects)
 
     def _make_steps(self) -> list[_Step]:
         return [
@@ -157,6 +168,7 @@ class Janitor:
                 name="deletion",
                 run=self._delete_marked,
                 failure_means="objects that nobody needs keep their space",
+                takes_objects=True,
             ),
             _Step(
                 name="unfinished segments",
@@ -167,31 +179,37 @@ class Janitor:
                 name="segment deletion",
                 run=self._delete_segments,
                 failure_means="segments that nobody needs keep their space",
+                takes_objects=True,
             ),
             _Step(
                 name="sweep",
                 run=self._sweep,
                 failure_means="objects that were never committed keep their space",
+                takes_objects=True,
             ),
             _Step(
                 name="segment sweep",
                 run=self._sweep_segments,
                 failure_means="objects of segments that were given up keep their space",
+                takes_objects=True,
             ),
             _Step(
                 name="answer expiry",
                 run=self._forget_answers,
                 failure_means="the control plane keeps answers that nobody asks for",
+                is_expiry=True,
             ),
             _Step(
                 name="producer expiry",
                 run=self._expire_producers,
                 failure_means="the control plane keeps the sequences of idle producers",
+                is_expiry=True,
             ),
             _Step(
                 name="offset expiry",
                 run=self._expire_offsets,
                 failure_means="groups that are long gone keep their offsets",
+                is_expiry=True,
             ),
         ]
 

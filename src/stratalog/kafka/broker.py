@@ -23,7 +23,6 @@ from stratalog.block.writer import Advanced, BlockWriter
 from stratalog.clock import Clock, SystemClock
 from stratalog.cluster.hints import Hints
 from stratalog.cluster.membership import Membership
-from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import OutcomeUnknownError, RetriableError
@@ -32,7 +31,6 @@ from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.ids import BrokerId
 from stratalog.janitor.marker import claim_store
-from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor
 from stratalog.kafka.components import Components
 from stratalog.kafka.registry import dispatcher
@@ -47,9 +45,9 @@ from stratalog.settings import Settings
 from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
-from stratalog.topic.configs import effective
 from stratalog.topic.offsets import TopicOffsets
 from stratalog.topic.read import TopicReader
+from stratalog.topic.retention import retention_by
 from stratalog.topic.tiers import Tiers
 from stratalog.topic.times import RecordTimes
 from stratalog.topic.watch import Watermarks
@@ -285,7 +283,7 @@ class _Assembly:
         janitor = Janitor(
             control=control,
             store=store,
-            retention_of=self._retention_of,
+            retention_of=retention_by(self._settings.topic),
             settings=self._settings.janitor,
             offsets_retention_ms=self._settings.groups.offsets_retention_ms,
             clock=self._clock,
@@ -295,7 +293,3 @@ class _Assembly:
         )
         janitor.start()
         self.stopping.push_async_callback(janitor.stop)
-
-    def _retention_of(self, topic: Topic) -> Retention:
-        config = effective(self._settings.topic, topic.configs)
-        return Retention(ms=config.retention_ms, bytes=config.retention_bytes)

@@ -1,4 +1,8 @@
-"""A store that counts and times its calls."""
+"""A store that counts and times its calls.
+
+Requests and bytes are those that the inner store tells of, if it does. Otherwise a call is one
+request, and carries the bytes that it is given or answers.
+"""
 
 from collections.abc import (
     AsyncIterable,
@@ -25,6 +29,7 @@ from stratalog.objects.store import (
     Range,
     StoredObject,
 )
+from stratalog.objects.traffic import TellsTraffic
 from stratalog.objects.wrapped import WrappedStore
 
 T = TypeVar("T")
@@ -39,7 +44,7 @@ class MeteredStore(WrappedStore):
         registry = metrics.registry
         self._requests = Counter(
             "stratalog_objects_requests",
-            "Calls of the object store, repeated ones included.",
+            "Requests to the object store, repeated ones included.",
             ["operation"],
             registry=registry,
         )
@@ -51,7 +56,7 @@ class MeteredStore(WrappedStore):
         )
         self._bytes = Counter(
             "stratalog_objects_bytes",
-            "Bytes of object data written and read.",
+            "Bytes of objects written and read, gaps between ranges included.",
             ["operation"],
             registry=registry,
         )
@@ -62,6 +67,9 @@ class MeteredStore(WrappedStore):
             buckets=_SECONDS_BUCKETS,
             registry=registry,
         )
+        self._is_told = isinstance(inner, TellsTraffic)
+        if isinstance(inner, TellsTraffic):
+            inner.count_with(self._count)
 
     async def put(
         self,
@@ -72,18 +80,18 @@ class MeteredStore(WrappedStore):
         metadata: Mapping[str, str] | None = None,
     ) -> str:
         etag = await super().put(key, parts, mode=mode, metadata=metadata)
-        self._bytes.labels("put").inc(sum(len(part) for part in parts))
+        self._carried("put", sum(len(part) for part in parts))
         return etag
 
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
-        """One call, however many requests it takes. Its maker's own time is included."""
+        """Its maker's own time is included."""
         size_bytes = await super().put_stream(key, parts)
-        self._bytes.labels("put_stream").inc(size_bytes)
+        self._carried("put_stream", size_bytes)
         return size_bytes
 
     async def get(self, key: str) -> StoredObject:
         stored = await super().get(key)
-        self._bytes.labels("get").inc(len(stored.data))
+        self._carried("get", len(stored.data))
         return stored
 
     async def get_ranges(
@@ -95,7 +103,7 @@ class MeteredStore(WrappedStore):
         mapped: bool = False,
     ) -> list[Buffer]:
         answers = await super().get_ranges(key, ranges, into=into, mapped=mapped)
-        self._bytes.labels("get_ranges").inc(sum(len(answer) for answer in answers))
+        self._carried("get_ranges", sum(len(answer) for answer in answers))
         return answers
 
     async def list(
@@ -110,9 +118,19 @@ class MeteredStore(WrappedStore):
         with self._measured(operation):
             return await call()
 
+    def _count(self, operation: str, *, requests: int = 0, size_bytes: int = 0) -> None:
+        self._requests.labels(operation).inc(requests)
+        if size_bytes:
+            self._bytes.labels(operation).inc(size_bytes)
+
+    def _carried(self, operation: str, size_bytes: int) -> None:
+        if not self._is_told:
+            self._count(operation, size_bytes=size_bytes)
+
     @contextmanager
     def _measured(self, operation: str) -> Iterator[None]:
-        self._requests.labels(operation).inc()
+        if not self._is_told:
+            self._count(operation, requests=1)
         started = self._clock.monotonic()
         try:
             yield

@@ -26,8 +26,8 @@ SCHEMES = ("file", *SERVICE_OPTIONS)
 
 _TRAITS = {
     "s3": Traits(),
-    "gs": Traits(update_by_generation=True),
-    "az": Traits(underscored_metadata=True),
+    "gs": Traits(update_by_generation=True, deleted_at_once=1),
+    "az": Traits(underscored_metadata=True, deleted_at_once=256),
     "memory": Traits(keeps_buffers=True),
 }
 

@@ -34,7 +34,8 @@ from stratalog.objects.store import (
     StoredObject,
     StoreUnavailableError,
 )
-from stratalog.objects.upload import upload_stream
+from stratalog.objects.traffic import CountTraffic, uncounted
+from stratalog.objects.upload import put_requests, upload_stream
 from stratalog.objects.write_id import WRITE_ID, with_write_id, without_write_id
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class Traits:
     """Google compares generations, not ETags, so the generation serves as our ETag."""
     underscored_metadata: bool = False
     """Azure allows no dash in a metadata name."""
+    deleted_at_once: int = DELETE_CHUNK
+    """Keys that one request deletes."""
 
 
 class RemoteStore:
@@ -85,6 +88,11 @@ class RemoteStore:
         self._url = url
         self._traits = traits
         self._entropy = entropy
+        self._count: CountTraffic = uncounted
+
+    def count_with(self, count: CountTraffic) -> None:
+        """Requests that the client repeats by itself are not told of: nobody hears of them."""
+        self._count = count
 
     @property
     def url(self) -> str:
@@ -111,8 +119,10 @@ class RemoteStore:
     ) -> PutResult:
         size_bytes = sum(len(part) for part in parts)
         large = isinstance(mode, Overwrite) and size_bytes >= MULTIPART_FROM_BYTES
+        requests = put_requests(size_bytes, MULTIPART_CHUNK_BYTES) if large else 1
+        self._count("put", requests=requests)
         with explained("put", key):
-            return await obstore.put_async(
+            answer = await obstore.put_async(
                 self._client,
                 key,
                 b"".join(parts) if self._traits.keeps_buffers else parts,
@@ -121,6 +131,8 @@ class RemoteStore:
                 use_multipart=large,
                 chunk_size=MULTIPART_CHUNK_BYTES,
             )
+        self._count("put", size_bytes=size_bytes)
+        return answer
 
     def _mode(self, mode: PutMode) -> ClientMode:
         match mode:
@@ -151,12 +163,15 @@ class RemoteStore:
 
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
         check_key(key)
-        return await upload_stream(self._streaming, key, parts)
+        size_bytes = await upload_stream(self._streaming, key, parts, self._count)
+        self._count("put_stream", size_bytes=size_bytes)
+        return size_bytes
 
     async def get(self, key: str) -> StoredObject:
         found = await self._open(key)
         with explained("get", key):
             data = memoryview(await found.bytes_async())
+        self._count("get", size_bytes=len(data))
         return StoredObject(info=self._full_info(key, found), data=data)
 
     async def head(self, key: str) -> ObjectInfo:
@@ -164,7 +179,9 @@ class RemoteStore:
 
     async def _open(self, key: str, *, head: bool = False) -> GetResult:
         check_key(key)
-        with explained("head" if head else "get", key):
+        operation = "head" if head else "get"
+        self._count(operation, requests=1)
+        with explained(operation, key):
             return await obstore.get_async(self._client, key, options={"head": head})
 
     async def get_ranges(
@@ -177,7 +194,9 @@ class RemoteStore:
     ) -> list[Buffer]:
         check_key(key)
         plan = plan_reads(ranges, REMOTE_GAP_BYTES)
+        self._count("get_ranges", requests=len(plan.requests))
         answers = await self._read(key, plan.requests)
+        self._count("get_ranges", size_bytes=sum(len(answer) for answer in answers))
         cut = cut_answers(key, ranges, plan, answers)
         return cut if into is None else copied_into(cut, into)
 
@@ -215,16 +234,22 @@ class RemoteStore:
                 offset=_just_before(start_after) if start_after else None,
                 chunk_size=LIST_CHUNK,
             )
+            pages = 0
             async for page in stream:
+                pages += 1
+                self._count("list", requests=1)
                 for meta in page:
                     if meta["path"].startswith(prefix) and meta["path"] > (start_after or ""):
                         yield self._info(meta["path"], meta, {})
+            if not pages:
+                self._count("list", requests=1)
 
     async def copy(self, source: str, target: str, *, mode: PutMode = Overwrite()) -> None:  # noqa: B008
         """Conditional copies go through us: most servers ignore conditions on a copy."""
         check_key(source)
         check_key(target)
         if isinstance(mode, Overwrite):
+            self._count("copy", requests=1)
             with explained("copy", source):
                 await obstore.copy_async(self._client, source, target)
             return
@@ -239,6 +264,7 @@ class RemoteStore:
 
     async def _delete_chunk(self, keys: Sequence[str]) -> None:
         """Google and Azure complain of keys that are gone; then each is deleted by itself."""
+        self._count("delete", requests=-(-len(keys) // self._traits.deleted_at_once))
         try:
             with explained("delete", keys[0]):
                 await obstore.delete_async(self._client, [*keys])

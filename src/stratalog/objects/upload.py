@@ -16,6 +16,7 @@ import obstore
 from stratalog.objects.refusals import explained
 from stratalog.objects.store import Buffer
 from stratalog.objects.streams import ended, gathered, settled
+from stratalog.objects.traffic import CountTraffic
 
 if TYPE_CHECKING:
     from obstore import AsyncWritableFile
@@ -33,7 +34,15 @@ PIECE_BYTES = 1024 * 1024
 """Parts are handed over in pieces: smaller buffers are copied together, larger ones are cut."""
 
 
-async def upload_stream(client: Client, key: str, parts: AsyncIterable[Buffer]) -> int:
+def put_requests(size_bytes: int, part_bytes: int = PART_BYTES) -> int:
+    """What an object takes: one request if it is smaller than a part, else one for each part, one
+    before them and one after."""
+    return 1 if size_bytes < part_bytes else -(-size_bytes // part_bytes) + 2
+
+
+async def upload_stream(
+    client: Client, key: str, parts: AsyncIterable[Buffer], count: CountTraffic
+) -> int:
     """Put what `parts` yields and return its size. What is shorter than a part takes one request.
 
     The client repeats requests by its own rules. Nobody else can: what was yielded is gone.
@@ -41,10 +50,11 @@ async def upload_stream(client: Client, key: str, parts: AsyncIterable[Buffer]) 
     async with aclosing(gathered(parts, PIECE_BYTES)) as pieces:
         first = await _first_part(pieces)
         if len(first) < PART_BYTES:
+            count("put_stream", requests=1)
             with explained("put", key):
                 await obstore.put_async(client, key, first, use_multipart=False)
             return len(first)
-        return await _upload_parts(client, key, first, pieces)
+        return await _upload_parts(client, key, first, pieces, count)
 
 
 async def _first_part(pieces: AsyncIterator[list[Buffer]]) -> bytes:
@@ -59,8 +69,13 @@ async def _first_part(pieces: AsyncIterator[list[Buffer]]) -> bytes:
 
 
 async def _upload_parts(
-    client: Client, key: str, first: bytes, pieces: AsyncIterator[list[Buffer]]
+    client: Client,
+    key: str,
+    first: bytes,
+    pieces: AsyncIterator[list[Buffer]],
+    count: CountTraffic,
 ) -> int:
+    size_bytes = 0
     writer = obstore.open_writer_async(
         client, key, buffer_size=PART_BYTES, max_concurrency=PARTS_UNDER_WAY
     )
@@ -71,8 +86,11 @@ async def _upload_parts(
         async for piece in pieces:
             size_bytes += await _write(writer, key, piece)
     except BaseException as error:
+        # The last request aborts the upload.
+        count("put_stream", requests=put_requests(max(size_bytes, PART_BYTES)))
         await ended(asyncio.ensure_future(writer.__aexit__(type(error), error, None)))
         raise
+    count("put_stream", requests=put_requests(size_bytes))
     with explained("put", key):
         await settled(writer.close())
     return size_bytes

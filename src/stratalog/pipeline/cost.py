@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from stratalog.control.model import Coordinates
 from stratalog.control.pipeline_model import ClaimToken
-from stratalog.objects.upload import PART_BYTES
+from stratalog.objects.upload import put_requests
 from stratalog.pipeline.report import counted
 from stratalog.pipeline.split_plan import rows_needed
 from stratalog.pipeline.tasks import MergeTask, SegmentPlan, SplitPlan, SplitTask, Task, row_lists
@@ -53,6 +53,8 @@ class Cost:
     objects_read: int
     bytes: int
     """Read once and written once."""
+    bytes_read: int
+    """Those between two pieces that one request reads along included."""
     read_requests: int
     write_requests: int
     rows_removed: int
@@ -87,6 +89,8 @@ def cost_of(tasks: Sequence[Task], rewrites: Sequence[SplitTask] = ()) -> Cost:
     segments = [segment for task in merges for segment in task.segments]
     parts = [*_parts(splits), *_parts(rewrites)]
     rows = [row for task in everything for unit in row_lists(task) for row in unit]
+    visits = [visit for task in everything for visit in plan_visits(row_lists(task))]
+    reads = [read for visit in visits for read in visit.requests]
     return Cost(
         tasks=len(everything),
         merged_partitions=_units(merges),
@@ -97,9 +101,12 @@ def cost_of(tasks: Sequence[Task], rewrites: Sequence[SplitTask] = ()) -> Cost:
         rewritten_files=len(rewrites),
         objects_read=len({row.object_id for row in rows}),
         bytes=_bytes(rows),
-        read_requests=sum(len(plan_visits(row_lists(task))) for task in everything),
-        write_requests=sum(_puts(segment.size_bytes) + _SEGMENT_REQUESTS for segment in segments)
-        + sum(_puts(_task_bytes(task)) for task in (*splits, *rewrites)),
+        bytes_read=sum(read.end - read.start for read in reads),
+        read_requests=len(reads),
+        write_requests=sum(
+            put_requests(segment.size_bytes) + _SEGMENT_REQUESTS for segment in segments
+        )
+        + sum(put_requests(_task_bytes(task)) for task in (*splits, *rewrites)),
         rows_removed=len(rows) - sum(rows_needed(part.rows) for part in parts),
         topics=[
             *_shares(Kind.MERGE, segments),
@@ -129,11 +136,6 @@ def _task_bytes(task: Task) -> int:
 
 def _units(tasks: Iterable[Task]) -> int:
     return len({token for task in tasks for token in tokens_of(task)})
-
-
-def _puts(size_bytes: int) -> int:
-    """Requests for an object: one if it is small, else one per part, a first and a last one."""
-    return 1 if size_bytes <= PART_BYTES else -(-size_bytes // PART_BYTES) + 2
 
 
 def _bytes(rows: Iterable[Coordinates]) -> int:

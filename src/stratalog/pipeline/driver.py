@@ -37,6 +37,7 @@ from stratalog.pipeline.rewrites import (
     objects_given_up,
     rewrite_wishes,
 )
+from stratalog.pipeline.saving import saved_meanwhile
 from stratalog.pipeline.selection import Selection, TopicFacts, select, with_triggers
 from stratalog.pipeline.split_plan import plan_rewrites, plan_splits
 from stratalog.pipeline.tasks import Effort, SplitTask, Task, row_lists
@@ -91,7 +92,8 @@ class Driver:
         run = await self._control.begin_run(self._holder)
         finished = False
         try:
-            await self._work(run, kinds, await self._facts(topics), report)
+            async with saved_meanwhile(self._control, run.run_id, report, self._clock):
+                await self._work(run, kinds, await self._facts(topics), report)
             finished = True
         finally:
             report.add(_since(before, self._effort()))

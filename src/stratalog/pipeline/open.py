@@ -17,7 +17,7 @@ from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.tasks import Workplace
 from stratalog.pipeline.work import OpenJobs
-from stratalog.pipeline.workplace import OpenWorkplace, opened
+from stratalog.pipeline.workplace import OpenWorkplace, Wrap, opened, unwrapped
 from stratalog.segment.errors import KeyFileError, KeyMissingError
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
@@ -54,6 +54,7 @@ async def opened_driver(
     control: ControlPlane | None = None,
     holder: str | None = None,
     clean: bool = False,
+    wrap: Wrap = unwrapped,
 ) -> AsyncIterator[Driver]:
     """A driver, ready to run. A control plane that is given is used instead of opened; `clean`
     is for those beside whom no broker's janitor runs."""
@@ -67,19 +68,16 @@ async def opened_driver(
         if control is None:
             control = await open_existing(settings.storage.control)
             closing.push_async_callback(control.close)
-        place = await closing.enter_async_context(opened(workplace_of(settings), clock=clock))
+        place = await closing.enter_async_context(
+            opened(workplace_of(settings), clock=clock, wrap=wrap)
+        )
         stores = _segment_stores(settings, place)
         closing.push_async_callback(stores.close)
         keys = _key_ring(settings.remote)
         reader = SegmentReader(stores=stores, keys=keys, settings=settings.remote)
         closing.push_async_callback(reader.close)
         cleaner = Cleaner(
-            control=control,
-            store=place.objects,
-            segments=stores,
-            segment_prefix=settings.remote.prefix,
-            settings=settings.janitor,
-            clock=clock,
+            control=control, store=place.objects, segments=stores, settings=settings, clock=clock
         )
         yield Driver(
             control=control,

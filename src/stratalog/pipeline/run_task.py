@@ -12,7 +12,7 @@ from stratalog.memory import collect_garbage_rarely, keep_freed_memory
 from stratalog.pipeline.merge_task import run_merge
 from stratalog.pipeline.split_task import run_split
 from stratalog.pipeline.tasks import MergeTask, SplitTask, Task, TaskDone, Workplace
-from stratalog.pipeline.workplace import opened
+from stratalog.pipeline.workplace import Wrap, opened, unwrapped
 
 
 def run_task(task: Task, workplace: Workplace) -> TaskDone:
@@ -33,10 +33,11 @@ async def run_in_loop(
     *,
     clock: Clock | None = None,
     entropy: Entropy = os.urandom,
+    wrap: Wrap = unwrapped,
 ) -> TaskDone:
     clock = clock or SystemClock()
     started = clock.monotonic()
-    async with opened(workplace, clock=clock, entropy=entropy) as place:
+    async with opened(workplace, clock=clock, entropy=entropy, wrap=wrap) as place:
         match task:
             case MergeTask():
                 done = await run_merge(task, place)

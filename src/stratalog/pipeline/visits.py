@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from stratalog.control.model import Coordinates
 from stratalog.ids import TopicPartition
-from stratalog.objects.ranges import MAX_REQUEST_BYTES, REMOTE_GAP_BYTES
+from stratalog.objects.ranges import MAX_REQUEST_BYTES, REMOTE_GAP_BYTES, plan_reads
+from stratalog.objects.store import Range
 
 
 class Piece(NamedTuple):
@@ -31,6 +32,13 @@ class Visit:
 
     object_key: str
     pieces: Sequence[Piece]
+
+    @property
+    def requests(self) -> list[Range]:
+        """What a store behind a network is asked for."""
+        rows = [piece.row for piece in self.pieces]
+        ranges = [Range(row.byte_offset, row.byte_offset + row.byte_size) for row in rows]
+        return plan_reads(ranges, REMOTE_GAP_BYTES).requests
 
     @property
     def cost_bytes(self) -> int:

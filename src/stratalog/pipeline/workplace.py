@@ -1,7 +1,7 @@
 """A workplace, opened: the stores and keys that a task works with, and what that has cost."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -22,6 +22,13 @@ _REQUESTS = "stratalog_objects_requests_total"
 _BYTES = "stratalog_objects_bytes_total"
 _READS = ("get", "get_ranges")
 
+Wrap = Callable[[ObjectStore], ObjectStore]
+"""What is put around a store that was opened: the door in which tests stand."""
+
+
+def unwrapped(store: ObjectStore) -> ObjectStore:
+    return store
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenWorkplace:
@@ -36,7 +43,7 @@ class OpenWorkplace:
     metrics: tuple[Metrics, ...] = ()
 
     def effort(self, seconds: float) -> Effort:
-        """What the stores have counted so far. A call counts once, however it is carried out."""
+        """What the stores have counted so far."""
         counted = [sample for metrics in self.metrics for sample in _samples(metrics)]
         return Effort(
             bytes_read=sum(n for name, what, n in counted if name == _BYTES and what in _READS),
@@ -50,17 +57,21 @@ class OpenWorkplace:
 
 @asynccontextmanager
 async def opened(
-    workplace: Workplace, *, clock: Clock | None = None, entropy: Entropy = os.urandom
+    workplace: Workplace,
+    *,
+    clock: Clock | None = None,
+    entropy: Entropy = os.urandom,
+    wrap: Wrap = unwrapped,
 ) -> AsyncIterator[OpenWorkplace]:
     clock = clock or SystemClock()
     metrics = [Metrics()]
     async with AsyncExitStack() as closing:
-        objects = _open(workplace.objects_url, workplace, clock, entropy, metrics[0])
+        objects = wrap(_open(workplace.objects_url, workplace, clock, entropy, metrics[0]))
         closing.push_async_callback(objects.close)
         segments = objects
         if workplace.segments_url:
             metrics.append(Metrics())
-            segments = _open(workplace.segments_url, workplace, clock, entropy, metrics[1])
+            segments = wrap(_open(workplace.segments_url, workplace, clock, entropy, metrics[1]))
             closing.push_async_callback(segments.close)
         yield OpenWorkplace(
             objects=objects,

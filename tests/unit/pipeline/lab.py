@@ -42,6 +42,7 @@ from stratalog.pipeline.open import opened_driver, workplace_of
 from stratalog.pipeline.report import Report
 from stratalog.pipeline.run_task import run_in_loop
 from stratalog.pipeline.tasks import Task, TaskDone, Workplace
+from stratalog.pipeline.workplace import Wrap, unwrapped
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
@@ -77,6 +78,7 @@ class LocalJobs:
     before: Hook = nothing
     after: Hook = nothing
     fail: Callable[[Bin], BinOutcome | None] = lambda work: None
+    wrap: Wrap = unwrapped
     bins: list[Bin] = field(default_factory=list)
     opened: int = 0
     distrusted: int = 0
@@ -100,9 +102,17 @@ class LocalJobs:
 
     async def _do(self, task: Task) -> TaskDone:
         await self.before(task)
-        done = await run_in_loop(task, self.workplace)
+        done = await run_in_loop(task, self.workplace, wrap=self.wrap)
         await self.after(task)
         return done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenBatch:
+    base: int
+    end: int
+    size_bytes: int
+    age_ms: int
 
 
 class Lab:
@@ -112,6 +122,7 @@ class Lab:
         self.store = store
         self.written: dict[TopicPartition, list[bytes]] = defaultdict(list)
         """The value of every record that was ever committed, by offset."""
+        self.batches: dict[TopicPartition, list[WrittenBatch]] = defaultdict(list)
         self.deleted: dict[TopicPartition, int] = defaultdict(int)
         """Below which offset records are deleted."""
         self._numbers = count()
@@ -155,36 +166,62 @@ class Lab:
     # Writing.
 
     async def write(
-        self, topic: Topic, counts: Mapping[int, Sequence[int]], *, producer: int = NO_PRODUCER
+        self,
+        topic: Topic,
+        counts: Mapping[int, Sequence[int]],
+        *,
+        producer: int = NO_PRODUCER,
+        age_ms: int = 0,
     ) -> SealedBlock:
-        """Commit a block with batches of so many records per partition."""
-        return await self.write_both([(topic, counts)], producer=producer)
+        """Commit a block with batches of so many records per partition, which say so old."""
+        return await self.write_both([(topic, counts)], producer=producer, age_ms=age_ms)
 
     async def write_both(
         self,
         wanted: Sequence[tuple[Topic, Mapping[int, Sequence[int]]]],
         *,
         producer: int = NO_PRODUCER,
+        age_ms: int = 0,
     ) -> SealedBlock:
         """Commit a block with batches of several topics."""
         values = [
-            (topic, partition, [b"value %d" % next(self._numbers) for _ in range(records)])
+            (topic, partition, self.values(records))
             for topic, counts in wanted
             for partition, batches in counts.items()
             for records in batches
         ]
         block = OpenBlock()
-        block.add([_entry(*one, producer) for one in values])
         now_ms = SystemClock().now_ms()
+        entries = [_entry(*one, producer, now_ms - age_ms) for one in values]
+        block.add(entries)
         sealed = seal(
             block, object_id=ObjectId(uuid7(now_ms)), broker_id=BrokerId(1), created_ms=now_ms
         )
         await self.store.put(sealed.commit.key, sealed.parts)
         [answers] = await self.control.commit_blocks([sealed.commit])
         assert all(answer.outcome is CommitOutcome.ACCEPTED for answer in answers)
-        for topic, partition, batch in values:
-            self.written[_key(topic, partition)].extend(batch)
+        for (topic, partition, batch), entry in zip(values, entries, strict=True):
+            self.note(topic, partition, batch, size_bytes=len(entry.data), age_ms=age_ms)
         return sealed
+
+    def values(self, records: int) -> list[bytes]:
+        return [b"value %d" % next(self._numbers) for _ in range(records)]
+
+    def note(
+        self,
+        topic: Topic,
+        partition: int,
+        values: Sequence[bytes],
+        *,
+        size_bytes: int,
+        age_ms: int = 0,
+    ) -> None:
+        """A batch was committed."""
+        written = self.written[_key(topic, partition)]
+        end = len(written) + len(values)
+        batch = WrittenBatch(base=len(written), end=end, size_bytes=size_bytes, age_ms=age_ms)
+        self.batches[_key(topic, partition)].append(batch)
+        written.extend(values)
 
     async def fill(self, topic: Topic, blocks: int = 6, records: int = 3) -> None:
         for _ in range(blocks):
@@ -209,13 +246,15 @@ class Lab:
         clock: Clock | None = None,
         clean: bool = False,
     ) -> AsyncIterator[Driver]:
+        jobs = jobs or self.jobs()
         opened = opened_driver(
             self.settings,
-            (jobs or self.jobs()).open,
+            jobs.open,
             control=control or self.control,
             clock=clock,
             holder="test",
             clean=clean,
+            wrap=jobs.wrap,
         )
         async with opened as driver:
             yield driver
@@ -230,11 +269,13 @@ class Lab:
         async with self.driver(jobs, control=control) as driver:
             return await driver.run(kinds)
 
-    async def clean(self) -> list[StepOutcome]:
+    async def clean(
+        self, *, control: ControlPlane | None = None, store: ObjectStore | None = None
+    ) -> list[StepOutcome]:
         """The janitor, to whom everything is old."""
         janitor = Janitor(
-            control=self.control,
-            store=self.store,
+            control=control or self.control,
+            store=store or self.store,
             retention_of=lambda _: Retention(ms=None, bytes=None),
             settings=self.settings.janitor,
             offsets_retention_ms=DAY_MS,
@@ -330,11 +371,12 @@ def _key(topic: Topic, partition: int) -> TopicPartition:
     return TopicPartition(topic.id, PartitionIndex(partition))
 
 
-def _entry(topic: Topic, partition: int, values: Sequence[bytes], producer: int) -> EntryBatch:
-    now_ms = SystemClock().now_ms()
+def _entry(
+    topic: Topic, partition: int, values: Sequence[bytes], producer: int, time_ms: int
+) -> EntryBatch:
     idempotent = producer != NO_PRODUCER
     data = build_batch(
-        [Record(n, now_ms, b"key", value) for n, value in enumerate(values)],
+        [Record(n, time_ms, b"key", value) for n, value in enumerate(values)],
         producer_id=producer,
         producer_epoch=0 if idempotent else -1,
         base_sequence=0 if idempotent else -1,

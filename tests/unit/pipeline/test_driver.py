@@ -24,7 +24,7 @@ from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import KeyMissingError
 from stratalog.segment.model import IndexKind
 from stratalog.segment.producer_snapshot import decode_snapshot
-from stratalog.settings import HOUR_MS, RemoteSettings, TieringSettings
+from stratalog.settings import DAY_MS, HOUR_MS, RemoteSettings, TieringSettings
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -239,6 +239,39 @@ async def test_a_run_without_brokers_deletes_what_nobody_needs_any_more(lab: Lab
         report = await driver.run()
     assert report.objects_deleted == 6
     assert await lab.keys("blocks/") == []
+    await lab.check(topic)
+
+
+async def test_a_run_without_brokers_takes_deleted_topics_and_expired_records(lab: Lab) -> None:
+    kept = await lab.topic(retention_ms="-1")
+    expiring = await lab.topic(name="expiring", retention_ms=str(HOUR_MS))
+    deleted = await lab.topic(name="deleted")
+    old = {0: [2], 1: [1]}
+    for topic in (kept, expiring, deleted):
+        await lab.write(topic, old, age_ms=DAY_MS)
+    await lab.delete_records(kept, 0, 1)
+    await lab.control.delete_topic(deleted.id)
+    lab.settings = replace(lab.settings, tiering=replace(PATIENT, age_ms=HOUR_MS))
+    async with lab.driver(clean=True) as driver:
+        reports = [await driver.run() for _ in range(2)]  # What the first marks, the second takes.
+    assert sum(report.objects_deleted for report in reports) == 2
+    assert len(await lab.keys("blocks/")) == 1
+    state = await lab.state(expiring, 0)
+    assert (state.log_start, state.high_watermark) == (2, 2)
+    await lab.check(kept)
+
+
+async def test_a_run_lets_nothing_expire_by_the_defaults_of_its_own_settings(lab: Lab) -> None:
+    topic = await lab.topic()
+    await lab.write(topic, {0: [2]}, age_ms=DAY_MS)
+    lab.settings = replace(
+        lab.settings,
+        tiering=replace(PATIENT, age_ms=HOUR_MS),
+        topic={"retention.ms": str(HOUR_MS)},
+    )
+    async with lab.driver(clean=True) as driver:
+        await driver.run()
+    assert (await lab.state(topic, 0)).log_start == 0
     await lab.check(topic)
 
 

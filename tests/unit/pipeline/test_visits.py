@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from stratalog.batch.header import TimestampType
 from stratalog.control.model import Coordinates
 from stratalog.ids import LeaderEpoch, ObjectId, Offset, PartitionIndex, TopicId
+from stratalog.objects.ranges import REMOTE_GAP_BYTES
+from stratalog.objects.store import Range
 from stratalog.pipeline.visits import Piece, Visit, plan_visits
 
 
@@ -43,6 +45,15 @@ def test_an_object_that_partitions_share_is_visited_once() -> None:
     visits = plan_visits(units)
     assert keys(visits) == ["a", "b", "c"]
     assert [piece.unit for piece in visits[2].pieces] == [0, 1, 2]
+
+
+def test_pieces_that_lie_far_apart_are_requests_of_their_own() -> None:
+    gap = REMOTE_GAP_BYTES
+    near = [row(0, 0, "a", 0), row(0, 1, "a", 10 + gap), row(0, 2, "a", 20 + gap)]
+    [visit] = plan_visits([near])
+    assert visit.requests == [Range(0, 30 + gap)]
+    [visit] = plan_visits([[row(0, 0, "a", 0), row(0, 1, "a", 10 + gap + 1)]])
+    assert visit.requests == [Range(0, 10), Range(11 + gap, 21 + gap)]
 
 
 def test_the_order_is_that_of_the_offsets_not_of_the_names() -> None:

@@ -1,0 +1,126 @@
+"""A process that dies at one of its calls, of the control plane or of the store.
+
+From then on all of its calls die, as those of a dead process have no effect.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TypeVar, cast
+
+from tests.unit.pipeline.lab import Crash
+
+from stratalog.control.plane import ControlPlane
+from stratalog.objects.store import Buffer, ObjectInfo, ObjectStore
+from stratalog.objects.wrapped import WrappedStore
+
+T = TypeVar("T")
+
+
+class When(StrEnum):
+    BEFORE = "before"
+    """The call has no effect."""
+    MIDWAY = "midway"
+    """In the middle of an upload; elsewhere like before."""
+    AFTER = "after"
+    """The call has taken effect, and nobody hears of it."""
+
+
+class Mortal:
+    """Dies at the `nth` call of the name `call`, or of any name."""
+
+    def __init__(self, call: str | None, *, nth: int = 0, when: When = When.BEFORE) -> None:
+        self._call = call
+        self._left = nth
+        self._when = when
+        self._dead = False
+
+    def control(self, inner: ControlPlane) -> ControlPlane:
+        return cast(ControlPlane, _MortalControl(self, inner))
+
+    def store(self, inner: ObjectStore) -> ObjectStore:
+        return _MortalStore(self, inner)
+
+    def due(self, name: str) -> When | None:
+        """When in this call it dies, if it does."""
+        if self._dead:
+            return When.BEFORE
+        if self._call not in (None, name):
+            return None
+        self._left -= 1
+        return self._when if self._left == -1 else None
+
+    def die(self, name: str) -> Crash:
+        self._dead = True
+        return Crash(name)
+
+    async def around(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
+        when = self.due(name)
+        if when in (When.BEFORE, When.MIDWAY):
+            raise self.die(name)
+        answer = await call()
+        if when is When.AFTER or self._dead:
+            raise self.die(name)
+        return answer
+
+
+class _MortalControl:
+    def __init__(self, mortal: Mortal, inner: ControlPlane) -> None:
+        self._mortal = mortal
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        method = getattr(self._inner, name)
+        if not callable(method):
+            return method
+
+        async def call(*args: object, **rest: object) -> object:
+            return await self._mortal.around(name, lambda: method(*args, **rest))
+
+        return call
+
+
+class _MortalStore(WrappedStore):
+    def __init__(self, mortal: Mortal, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self._mortal = mortal
+
+    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
+        when = self._mortal.due("put_stream")
+        if when is When.BEFORE:
+            raise self._mortal.die("put_stream")
+        if when is When.MIDWAY:
+            parts = self._broken_off(parts)
+        size_bytes = await self._inner.put_stream(key, parts)
+        if when is not None:
+            raise self._mortal.die("put_stream")
+        return size_bytes
+
+    async def _broken_off(self, parts: AsyncIterable[Buffer]) -> AsyncIterator[Buffer]:
+        async for part in parts:
+            yield part
+            break
+        raise self._mortal.die("put_stream")
+
+    async def list(
+        self, prefix: str, *, start_after: str | None = None
+    ) -> AsyncIterator[ObjectInfo]:
+        when = self._mortal.due("list")
+        if when in (When.BEFORE, When.MIDWAY):
+            raise self._mortal.die("list")
+        async for info in self._inner.list(prefix, start_after=start_after):
+            yield info
+            if when is When.AFTER:
+                raise self._mortal.die("list")
+
+    async def _around(self, operation: str, key: str, call: Callable[[], Awaitable[T]]) -> T:
+        return await self._mortal.around(operation, call)
+
+
+@contextmanager
+def dying() -> Iterator[None]:
+    """The process may die here, in one of its tasks or in several."""
+    try:
+        yield
+    except* Crash:
+        pass
