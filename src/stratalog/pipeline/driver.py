@@ -68,11 +68,13 @@ class Driver:
         settings: Settings,
         clock: Clock,
         holder: str,
+        check_store: Callable[[], Awaitable[None]],
         clean: Callable[[], Awaitable[int]] | None = None,
         effort: Callable[[], Effort] = Effort,
     ) -> None:
-        """`clean` deletes what nobody needs any more and answers how many objects that were;
-        `effort` tells what the driver itself has asked of the store so far."""
+        """`check_store` raises if the store is not this cluster's; `clean` deletes what nobody
+        needs any more and answers how many objects that were; `effort` tells what the driver itself
+        has asked of the store so far."""
         self._control = control
         self._finisher = finisher
         self._open_jobs = open_jobs
@@ -82,11 +84,13 @@ class Driver:
         self._holder = holder
         self._clean = clean
         self._effort = effort
+        self._check_store = check_store
 
     async def run(
         self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None
     ) -> Report:
         """Convert what has aged, within a run's budget."""
+        await self._check_store()
         started_s, before = self._clock.monotonic(), self._effort()
         report = Report()
         run = await self._control.begin_run(self._holder)

@@ -1,10 +1,12 @@
 """Objects that are not there: lost, or deleted since they were planned."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, path_of, using
 
+from stratalog.checks.marker import MarkerMissingError
 from stratalog.control.plane import ControlPlane, ControlUnavailableError
 from stratalog.pipeline.tasks import Task
 from stratalog.settings import TieringSettings
@@ -59,3 +61,19 @@ async def test_a_block_that_may_be_lost_is_not_counted_while_nobody_can_tell(
         broken.setattr(lab.control, "coordinates_in", unavailable)
         report = await lab.run()
     assert (list(report.failed), report.parked) == (["orders-0"], [])
+
+
+async def test_a_store_that_is_not_there_costs_no_partition_a_failure(
+    lab: Lab, tmp_path: Path
+) -> None:
+    using(lab, replace(EAGER, max_attempts=1))
+    topic = await lab.topic(1)
+    await lab.write(topic, {0: [1]})
+    storage = lab.settings.storage
+    elsewhere = replace(storage, objects=f"file:{tmp_path / 'not mounted'}")
+    lab.settings = replace(lab.settings, storage=elsewhere)
+    with pytest.raises(MarkerMissingError):
+        await lab.run()
+    lab.settings = replace(lab.settings, storage=storage)
+    assert (await lab.run()).segments == 1
+    await lab.check(topic)
