@@ -24,10 +24,10 @@ class DoomedControl:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._control, name)
 
-    async def commit_sink(self, *arguments: Any) -> Any:
+    async def commit_sink(self, *arguments: Any, **how: Any) -> Any:
         if self._moment == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        outcome = await self._control.commit_sink(*arguments)
+        outcome = await self._control.commit_sink(*arguments, **how)
         if self._moment == "after":
             os.kill(os.getpid(), signal.SIGKILL)
         return outcome
