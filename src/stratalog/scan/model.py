@@ -91,7 +91,9 @@ class ScanRequest:
     split_bytes: int | None = None
     """None is the settings'."""
     min_splits: int = 1
-    """Make splits smaller until there are so many, if there is enough to divide."""
+    """Make splits smaller until there are so many, if there are so many offsets."""
+    max_split_offsets: int | None = None
+    """Let no split have more offsets."""
     lease_ms: int | None = None
     holder: str = "scan"
 
@@ -123,9 +125,13 @@ class SegmentPiece:
     exact: bool
     first_offset: Offset
     """What comes before it is left out: it is in the segment before, where adopted ones overlap."""
+    end_offset: Offset | None = None
+    """If the piece was cut by offsets: then the executor also looks up, between `start` and `end`,
+    where the batches from `first_offset` to before this one lie."""
 
     @property
     def byte_size(self) -> int:
+        """What is read, or more of it if it was cut by offsets."""
         return self.end - self.start
 
 

@@ -8,7 +8,7 @@ plane, so readers keep options and find the settings again.
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,6 @@ from pathlib import Path
 from pyspark.sql.datasource import InputPartition
 
 from stratalog.control.model import Lease
-from stratalog.ids import Offset
 from stratalog.scan.errors import TopicNotFoundError
 from stratalog.scan.model import (
     Positions,
@@ -86,12 +85,6 @@ async def _plan(options: ReadOptions, request: ScanRequest, read: Sequence[Lease
     from stratalog.scan.open import opened_scanner
 
     async with opened_scanner(settings_of(options)) as scanner:
-        most = options.max_records_per_partition
-        if most is not None:
-            starts = await scanner.resolve(request, request.starting)
-            ends = await scanner.resolve(request, request.ending)
-            splits = max(request.min_splits, _splits_of(starts, ends, most))
-            request = replace(request, min_splits=splits)
         scan = await scanner.plan(request)
         for lease in read:
             await scanner.release(lease)
@@ -105,12 +98,6 @@ async def _resolve(
 
     async with opened_scanner(settings_of(options)) as scanner:
         return [await scanner.resolve(request, wanted) for wanted in positions]
-
-
-def _splits_of(
-    starts: Mapping[tuple[str, int], Offset], ends: Mapping[tuple[str, int], Offset], most: int
-) -> int:
-    return sum(-(-max(0, end - starts[key]) // most) for key, end in ends.items() if key in starts)
 
 
 def read_partition(partition: InputPartition, place: ScanPlace) -> Iterator[object]:
@@ -142,6 +129,7 @@ def scan_request(
         fail_on_data_loss=options.fail_on_data_loss,
         split_bytes=options.split_bytes,
         min_splits=options.min_partitions,
+        max_split_offsets=options.max_records_per_partition,
         lease_ms=options.lease_ms,
         holder=HOLDER,
     )

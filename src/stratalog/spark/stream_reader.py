@@ -199,6 +199,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             fail_on_data_loss=options.fail_on_data_loss,
             split_bytes=options.split_bytes,
             min_splits=options.min_partitions,
+            max_split_offsets=options.max_records_per_partition,
             lease_ms=options.lease_ms or _LEASE_MS,
             holder=HOLDER,
         )
