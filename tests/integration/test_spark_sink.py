@@ -171,7 +171,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is(
     frame = numbers(spark, 10)
     refusals: Sequence[tuple[DataFrameWriter, str]] = [
         (topics.to(spark.range(1).toDF("value"), topic), "column 'value': must be binary or"),
-        (topics.to(frame, "absent"), "there is no topic 'absent': create it first"),
+        (topics.to(frame, "absent"), "there is no topic 'absent' in sqlite:"),
         (topics.to(frame, topic).mode("overwrite"), 'only ever appended to: use mode("append")'),
     ]
     for writer, message in refusals:

@@ -6,17 +6,13 @@ plane, so readers keep options and find the settings again.
 """
 
 import asyncio
-import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
 
 from stratalog.control.model import Lease
-from stratalog.scan.errors import TopicNotFoundError
 from stratalog.scan.model import (
     Positions,
     ScanColumn,
@@ -26,10 +22,11 @@ from stratalog.scan.model import (
     ScanSplit,
 )
 from stratalog.settings import Settings
-from stratalog.settings_source import find_settings_file, load_settings
+from stratalog.settings_source import load_settings
 from stratalog.spark.filters import Wanted
 from stratalog.spark.offsets import Offsets
 from stratalog.spark.options import ReadOptions, Selection
+from stratalog.spark.settings_hint import telling_of_settings
 from stratalog.spark.telling import ToldPlainly
 
 HOLDER = "spark"
@@ -54,7 +51,7 @@ def find_place(options: ReadOptions) -> ScanPlace:
 
 def plan(options: ReadOptions, request: ScanRequest, *, read: Sequence[Lease] = ()) -> ScanPlan:
     """`read` are leases of plans that nobody reads any more."""
-    with _telling_of_settings(options):
+    with telling_of_settings(options.config):
         return asyncio.run(_plan(options, request, read))
 
 
@@ -64,21 +61,8 @@ def partitions_of(scan: ScanPlan) -> list[SplitPartition]:
 
 def resolve(options: ReadOptions, request: ScanRequest, *positions: Positions) -> list[Offsets]:
     """What each of the positions stands for, partition by partition."""
-    with _telling_of_settings(options):
+    with telling_of_settings(options.config):
         return asyncio.run(_resolve(options, request, positions))
-
-
-@contextmanager
-def _telling_of_settings(options: ReadOptions) -> Iterator[None]:
-    """Whoever misses a topic where there are no settings has most likely meant other ones."""
-    try:
-        yield
-    except TopicNotFoundError as error:
-        if find_settings_file(options.config, os.environ, Path.cwd()) is not None:
-            raise
-        raise TopicNotFoundError(
-            f'{error}; no settings file was found: name it with the option "config"'
-        ) from None
 
 
 async def _plan(options: ReadOptions, request: ScanRequest, read: Sequence[Lease]) -> ScanPlan:

@@ -54,6 +54,7 @@ from stratalog.errors import StratalogError
 from stratalog.settings import Settings
 from stratalog.settings_source import load_settings
 from stratalog.spark.errors import OptionError
+from stratalog.spark.settings_hint import telling_of_settings
 from stratalog.spark.sink_columns import check_columns
 from stratalog.spark.sink_commit import SinkCommitter
 from stratalog.spark.sink_model import SinkError, SinkMessage, SinkPlan
@@ -186,8 +187,9 @@ def _answer(message: WriterCommitMessage | None) -> SinkMessage:
 @asynccontextmanager
 async def _opened(options: SinkOptions) -> AsyncIterator[tuple[ControlPlane, Settings]]:
     settings = load_settings(options.config)
-    control = await open_existing(settings.storage.control)
-    try:
-        yield control, settings
-    finally:
-        await control.close()
+    with telling_of_settings(options.config):
+        control = await open_existing(settings.storage.control)
+        try:
+            yield control, settings
+        finally:
+            await control.close()
