@@ -8,11 +8,14 @@ plane, so readers keep options and find the settings again.
 import asyncio
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
 from stratalog.control.model import Lease
+from stratalog.errors import StratalogError
 from stratalog.scan.model import (
     Positions,
     ScanColumn,
@@ -29,7 +32,12 @@ from stratalog.spark.options import ReadOptions, Selection
 from stratalog.spark.settings_hint import telling_of_settings
 from stratalog.spark.telling import ToldPlainly
 
+if TYPE_CHECKING:
+    from stratalog.scan.planner import Scanner
+
 HOLDER = "spark"
+_RELEASE_S = 10
+"""For leases of a query that has ended: nobody waits for its process, which must not linger."""
 
 
 class SplitPartition(InputPartition):
@@ -55,6 +63,12 @@ def plan(options: ReadOptions, request: ScanRequest, *, read: Sequence[Lease] = 
         return asyncio.run(_plan(options, request, read))
 
 
+def release(options: ReadOptions, leases: Sequence[Lease]) -> None:
+    """Of plans that nobody reads any more. If it fails, they run out."""
+    with suppress(StratalogError, TimeoutError):
+        asyncio.run(_release_all(options, leases))
+
+
 def partitions_of(scan: ScanPlan) -> list[SplitPartition]:
     return [SplitPartition(split) for split in scan.splits]
 
@@ -70,9 +84,22 @@ async def _plan(options: ReadOptions, request: ScanRequest, read: Sequence[Lease
 
     async with opened_scanner(settings_of(options)) as scanner:
         scan = await scanner.plan(request)
-        for lease in read:
-            await scanner.release(lease)
+        await _release(scanner, read)
         return scan
+
+
+async def _release_all(options: ReadOptions, leases: Sequence[Lease]) -> None:
+    from stratalog.scan.open import opened_scanner
+
+    async with asyncio.timeout(_RELEASE_S), opened_scanner(settings_of(options)) as scanner:
+        await _release(scanner, leases)
+
+
+async def _release(scanner: "Scanner", leases: Sequence[Lease]) -> None:
+    """They run out by themselves. Nobody must fail because of them, with a new plan in hand."""
+    with suppress(StratalogError):
+        for lease in leases:
+            await scanner.release(lease)
 
 
 async def _resolve(

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructType
 
 from stratalog.control.open import open_control_plane
-from stratalog.control.plane import NoControlPlaneError
+from stratalog.control.plane import ControlUnavailableError, NoControlPlaneError
 from stratalog.control.scan_model import EARLIEST, LATEST
 from stratalog.ids import Offset, PartitionIndex
 from stratalog.scan.errors import TopicNotFoundError
@@ -19,7 +19,7 @@ from stratalog.scan.model import Positions, RowFilter, ScanColumn, ScanRequest
 from stratalog.spark.errors import OptionError
 from stratalog.spark.filters import Wanted
 from stratalog.spark.options import batch_options
-from stratalog.spark.planning import plan, scan_request
+from stratalog.spark.planning import plan, release, scan_request
 from stratalog.spark.sink import open_writer
 from stratalog.spark.sink_model import SinkTopicError
 from stratalog.spark.telling import ToldPlainly
@@ -168,3 +168,23 @@ def test_a_control_plane_that_is_missed_without_settings_tells_of_them(
         use()
     assert "no settings file" not in str(caught.value)
     assert [entry.name for entry in nowhere.iterdir()] == ["stratalog.toml"]
+
+
+def test_old_leases_that_cannot_be_released_do_not_fail_a_plan(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def prepare() -> None:
+        control = await open_control_plane("sqlite:stratalog-data/control.db")
+        await control.create_topic("a", partition_count=1, configs={})
+        await control.close()
+
+    async def fail(*_: object) -> None:
+        raise ControlUnavailableError("away")
+
+    asyncio.run(prepare())
+    options, wanted = batch_options({"topic": "a"}), request(topic="a")
+    assert wanted is not None
+    old = plan(options, wanted).lease
+    monkeypatch.setattr("stratalog.scan.planner.Scanner.release", fail)
+    assert plan(options, wanted, read=[old]).lease.lease_id != old.lease_id
+    release(options, [old])
