@@ -65,16 +65,19 @@ def _cuts(segments: Sequence[Segment], wanted: ScannedRange, rows: RowFilter) ->
     """The segments that hold wanted records, each from where the one before it ends."""
     cuts: list[_Cut] = []
     first_offset = wanted.start
-    first_timestamp_ms = rows.first_timestamp_ms
+    least: int | None = None
     for segment in segments:
         first = max(first_offset, segment.base_offset)
         end = min(wanted.end, segment.end_offset)
         first_offset = max(first_offset, segment.end_offset)
         if first >= end or _is_older(segment, rows):
             continue
-        cuts.append(_Cut(segment, first, end, first_timestamp_ms))
-        # Where times grow with offsets, all later segments are young enough from their beginning.
-        first_timestamp_ms = None
+        # Where times grow with offsets, segments after the first of these are young enough from
+        # their beginning. One that ends at an earlier time shows that those before it only looked
+        # as young, by a few times far ahead, and may hold the true beginning.
+        is_narrowed = least is None or segment.max_timestamp < least
+        cuts.append(_Cut(segment, first, end, rows.first_timestamp_ms if is_narrowed else None))
+        least = segment.max_timestamp if is_narrowed else least
     return cuts
 
 

@@ -367,6 +367,28 @@ async def test_inside_the_first_segment_the_indexes_tell_where_to_begin(
     assert [row["offset"] for row in rig.rows_of(plan.splits)] == list(range(31, 39))
 
 
+async def test_a_time_far_ahead_does_not_hide_where_the_real_beginning_is(
+    rig: ScanRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stratalog.scan.pieces.NARROWED_BYTES", 0)
+    topic = await rig.topic()
+    rig.written = 10_000
+    await rig.write(topic, {0: [1]})
+    rig.written = 1
+    await rig.write(topic, {0: [9]})
+    await rig.convert(topic)
+    for _ in range(2):
+        await rig.write(topic, {0: [10] * 10})
+        await rig.convert(topic)
+    whole = (await rig.plan()).splits[0].stretches[0].pieces
+    plan = await rig.plan(rows=RowFilter(first_timestamp_ms=NOW_MS + 85_000))
+    ahead, first, later = plan.splits[0].stretches[0].pieces
+    assert ahead.byte_size == whole[0].byte_size
+    assert first.byte_size < whole[1].byte_size / 2
+    assert later.byte_size == whole[2].byte_size
+    assert [row["offset"] for row in rig.rows_of(plan.splits)] == [0, *range(85, 210)]
+
+
 async def test_the_end_of_a_time_drops_rows_of_the_brokers_time_only(rig: ScanRig) -> None:
     topic = await rig.topic("own")
     await rig.write(topic, {0: [10]})
