@@ -235,7 +235,7 @@ async def begin_deletion(connection: Connection, ids: Iterable[SegmentId]) -> in
 async def _add(connection: Connection, segment: SegmentToAdd) -> None:
     inserted = await connection.execute(
         f"INSERT INTO segments ({ADDED_COLUMNS}, state, chained, owned, added_ms, changed_ms)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, false, true, {now_ms},"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, false, true, {now_ms},"
         " {now_ms}) ON CONFLICT (segment_id) DO NOTHING",
         *added_values(segment),
         SegmentState.COPY_STARTED.value,

@@ -60,8 +60,9 @@ class RowFilter:
     """Rows outside are not wanted: every row that a split gives is inside.
 
     What lies before `first_timestamp_ms` is not even read, as far as segments, rows and indexes
-    tell. Of what lies behind `end_timestamp_ms` that can only be said where times are the broker's:
-    producers' own need not grow with the offsets. Whoever knows that they do ends a scan `AtTime`.
+    tell. Of what lies behind `end_timestamp_ms` that can only be said where times are the broker's,
+    of rows and of segments whose least time is known: producers' own need not grow with the
+    offsets. Whoever knows that they do ends a scan `AtTime`.
     """
 
     partitions: frozenset[int] | None = None

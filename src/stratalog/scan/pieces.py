@@ -70,7 +70,7 @@ def _cuts(segments: Sequence[Segment], wanted: ScannedRange, rows: RowFilter) ->
         first = max(first_offset, segment.base_offset)
         end = min(wanted.end, segment.end_offset)
         first_offset = max(first_offset, segment.end_offset)
-        if first >= end or _is_older(segment, rows):
+        if first >= end or _is_older(segment, rows) or _is_younger(segment, rows):
             continue
         # Where times grow with offsets, segments after the first of these are young enough from
         # their beginning. One that ends at an earlier time shows that those before it only looked
@@ -84,6 +84,11 @@ def _cuts(segments: Sequence[Segment], wanted: ScannedRange, rows: RowFilter) ->
 def _is_older(place: Segment | Coordinates, rows: RowFilter) -> bool:
     first_ms = rows.first_timestamp_ms
     return first_ms is not None and place.max_timestamp < first_ms
+
+
+def _is_younger(segment: Segment, rows: RowFilter) -> bool:
+    end_ms, least = rows.end_timestamp_ms, segment.min_timestamp
+    return end_ms is not None and least is not None and least >= end_ms
 
 
 async def _segment_piece(reader: SegmentReader, cut: _Cut) -> SegmentPiece | None:

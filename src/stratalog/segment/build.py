@@ -20,6 +20,7 @@ from stratalog.batch.header import (
     CRC_START,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
+    TIMESTAMP_TYPE_BIT,
     Codec,
     parse_header,
 )
@@ -42,6 +43,7 @@ _OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
 _KEEP_GIL = 0
 """To let go of the interpreter's lock for some microseconds, and to wait for it again among the
 threads that read and write, takes as long as the checksum does."""
+_LAST_TIMESTAMP = (1 << 63) - 1
 _LEAST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 
@@ -53,6 +55,8 @@ class BuiltLog:
     last_offset: Offset
     size_bytes: int
     max_timestamp: int
+    min_timestamp: int | None
+    """None unless all batches have the broker's time: of others, the least is not in the header."""
     leader_epochs: Sequence[EpochStart]
     """Those of its records. The first starts at the base."""
     offset_index: bytes
@@ -85,6 +89,8 @@ class SegmentBuilder:
         self._since_entry_bytes = 0
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = int(base_offset)
+        self._min_timestamp = _LAST_TIMESTAMP
+        self._common_attributes = TIMESTAMP_TYPE_BIT
 
     def add(self, data: Writable, run: SourceRun) -> memoryview:
         """Check and stamp whole batches, the next ones of this run; return what to write.
@@ -117,6 +123,7 @@ class SegmentBuilder:
             last_offset=Offset(self._next_offset - 1),
             size_bytes=self._size_bytes,
             max_timestamp=self._max_timestamp,
+            min_timestamp=self._min_timestamp if self._common_attributes else None,
             leader_epochs=self._epochs,
             offset_index=self._offsets.to_bytes(),
             time_index=self._times.to_bytes(),
@@ -136,7 +143,10 @@ class SegmentBuilder:
         buffer_end, log_position = len(view), self._size_bytes
         position, offset, since_bytes = 0, self._next_offset, self._since_entry_bytes
         base, interval_bytes = self._base_offset, self._interval_bytes
-        max_timestamp = self._max_timestamp
+        max_timestamp, min_timestamp = self._max_timestamp, self._min_timestamp
+        common, run_attributes = self._common_attributes, 0
+        if append_time_ms is not None and not stamped:
+            run_attributes = TIMESTAMP_TYPE_BIT
         entries: list[int] = []
         while position + HEADER_BYTES <= buffer_end:
             (base_offset, length, epoch, magic, crc, attributes, delta,
@@ -160,6 +170,9 @@ class SegmentBuilder:
             last_offset = offset + delta
             if timestamp > max_timestamp:
                 max_timestamp, self._max_timestamp_offset = timestamp, last_offset
+            if timestamp < min_timestamp:
+                min_timestamp = timestamp
+            common &= attributes | run_attributes
             if since_bytes > interval_bytes:
                 entries += last_offset - base, log_position + position
                 self._times.maybe_append(max_timestamp, self._max_timestamp_offset)
@@ -177,7 +190,8 @@ class SegmentBuilder:
             self._refuse(view, position, offset)
         self._offsets.extend(entries)
         self._next_offset, self._since_entry_bytes = offset, since_bytes
-        self._max_timestamp = max_timestamp
+        self._max_timestamp, self._min_timestamp = max_timestamp, min_timestamp
+        self._common_attributes = common
 
     def _begin(self, run: SourceRun) -> None:
         self._end_run()

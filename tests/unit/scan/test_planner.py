@@ -403,6 +403,25 @@ async def test_the_end_of_a_time_drops_rows_of_the_brokers_time_only(rig: ScanRi
     assert not (await rig.plan(topics=["broker"], rows=rows)).splits
 
 
+async def test_the_end_of_a_time_drops_segments_of_the_brokers_time_only(rig: ScanRig) -> None:
+    topic = await rig.topic()
+    for append_time in (False, True, True):
+        await rig.write(topic, {0: [10]}, append_time=append_time)
+        await rig.convert(topic)
+    [own, first, last] = (await rig.plan()).splits[0].stretches[0].pieces
+    assert isinstance(first, SegmentPiece)
+    assert isinstance(last, SegmentPiece)
+    for end_ms, pieces in [
+        (first.segment.max_timestamp, [own]),
+        (last.segment.max_timestamp + 1, [own, first, last]),
+    ]:
+        plan = await rig.plan(rows=RowFilter(end_timestamp_ms=end_ms))
+        assert list(plan.splits[0].stretches[0].pieces) == pieces
+    plan = await rig.plan(rows=RowFilter(end_timestamp_ms=NOW_MS + 5000))
+    assert list(plan.splits[0].stretches[0].pieces) == [own]
+    assert [row["offset"] for row in rig.rows_of(plan.splits)] == list(range(5))
+
+
 async def test_a_filter_of_offsets_and_times_is_exact(rig: ScanRig) -> None:
     await two_tiers(rig)
     rows = RowFilter(
