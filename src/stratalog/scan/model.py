@@ -66,10 +66,19 @@ class RowFilter:
     """
 
     partitions: frozenset[int] | None = None
+    first_partition: int | None = None
+    end_partition: int | None = None
     first_offset: int | None = None
     end_offset: int | None = None
     first_timestamp_ms: int | None = None
     end_timestamp_ms: int | None = None
+
+    def has_partition(self, partition: int) -> bool:
+        return (
+            (self.partitions is None or partition in self.partitions)
+            and (self.first_partition is None or partition >= self.first_partition)
+            and (self.end_partition is None or partition < self.end_partition)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,6 +150,9 @@ async def test_topics_are_found_by_name_by_pattern_and_by_assignment(rig: ScanRi
     assert await found(assign={"orders": [1]}) == {("orders", 1)}
     rows = RowFilter(partitions=frozenset([1, 7]))
     assert await found(topics=["orders", "payments"], rows=rows) == {("orders", 1), ("payments", 1)}
+    assert await found(rows=RowFilter(first_partition=1)) == {("orders", 1)}
+    assert await found(rows=RowFilter(end_partition=1)) == {("orders", 0)}
+    assert await found(rows=RowFilter(first_partition=1, end_partition=1)) == set()
 
 
 async def test_what_does_not_exist_is_named_with_what_is_near(rig: ScanRig) -> None:
