@@ -140,6 +140,7 @@ class Converter:
             last_offset=built.last_offset,
             size_bytes=built.size_bytes,
             max_timestamp=built.max_timestamp,
+            min_timestamp=built.min_timestamp,
             leader_epochs=built.leader_epochs,
             key_base=segment_key_base(self.prefix, topic.name, *key, built.base_offset, segment_id),
         )

@@ -224,6 +224,13 @@ async def test_a_migration_that_cannot_be_under_way_is_found(cluster: SegmentClu
     assert "a switch to blocks is under way, although" in told(await cluster.fsck())
 
 
+async def test_a_wrong_least_time_is_found_by_a_deep_check(cluster: SegmentCluster) -> None:
+    cluster.cluster.damage("UPDATE segments SET min_timestamp = max_timestamp + 1")
+    report = await cluster.fsck(deep=True)
+    assert found(report) == {("orders-0", Promise.ONE_VALUE)}
+    assert "the row says that none is before" in told(report)
+
+
 async def test_a_wrong_newest_time_is_found_by_a_deep_check(cluster: SegmentCluster) -> None:
     cluster.cluster.damage("UPDATE segments SET max_timestamp = max_timestamp + 1")
     report = await cluster.fsck(deep=True)

@@ -171,7 +171,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is(
     frame = numbers(spark, 10)
     refusals: Sequence[tuple[DataFrameWriter, str]] = [
         (topics.to(spark.range(1).toDF("value"), topic), "column 'value': must be binary or"),
-        (topics.to(frame, "absent"), "there is no topic 'absent': create it first"),
+        (topics.to(frame, "absent"), "there is no topic 'absent' in sqlite:"),
         (topics.to(frame, topic).mode("overwrite"), 'only ever appended to: use mode("append")'),
     ]
     for writer, message in refusals:
@@ -197,6 +197,9 @@ class Stream:
         self._files += 1
         text = "".join(f"{line}\n" for line in lines)
         (self._lines / f"{self._files}.txt").write_text(text)
+
+    def replace_first(self, *lines: str) -> None:
+        (self._lines / "1.txt").write_text("".join(f"{line}\n" for line in lines))
 
     def run(self, topic: str, **options: Any) -> StreamingQuery:
         lines = self._spark.readStream.option("maxFilesPerTrigger", 1).text(str(self._lines))
@@ -259,3 +262,28 @@ def test_a_stream_that_starts_over_must_have_a_sink_id_of_its_own(
     with pytest.raises(PySparkException, match="needs a sinkId of its own"):
         stream.run(topic, sinkId=topic)
     assert topics.texts(topic) == ["a", "b"]
+
+
+def test_a_stream_that_starts_over_after_its_only_batch_does_not_drop_rows(
+    stream: Stream, topics: Written, tmp_path: Path
+) -> None:
+    topic = topics.topic("once")
+    stream.add("a")
+    stream.run(topic, sinkId=topic)
+    stream.checkpoint = tmp_path / "another"
+    stream.replace_first("b", "c")
+    with pytest.raises(PySparkException, match="needs a sinkId of its own"):
+        stream.run(topic, sinkId=topic)
+    assert topics.texts(topic) == ["a"]
+
+
+def test_other_rows_under_a_batch_id_that_was_used_are_refused(
+    spark: SparkSession, topics: Written
+) -> None:
+    topic = topics.topic("other-rows")
+    topics.to(numbers(spark, 3), topic, sinkId=topic).save()
+    told = refused(topics.to(numbers(spark, 2), topic, sinkId=topic))
+    assert "batch 0 already, with 3 records, and now it has 2" in told
+    assert "Other rows need a batchId above 0" in told
+    topics.to(numbers(spark, 2), topic, sinkId=topic, batchId="1").save()
+    assert topics.texts(topic) == sorted([*texts(3), *texts(2)])

@@ -1,5 +1,6 @@
 """Topics as DataFrames, read by a session that knows nothing of Stratalog, with brokers stopped."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -188,16 +189,18 @@ def test_times_stand_for_offsets(
 
 
 def test_a_hot_partition_is_read_by_many_tasks_in_order(reader: Reader) -> None:
-    def tasks(**options: str) -> int:
+    def tasks(**options: str) -> list[int]:
+        """How many rows each has."""
         frame = reader(None, assign='{"orders": [0]}', **options).load()
         by_task = frame.selectExpr("spark_partition_id() AS task", "offset").collect()
         assert [row.offset for row in by_task] == list(range(120))
-        return len({row.task for row in by_task})
+        return list(Counter(row.task for row in by_task).values())
 
-    assert tasks() == 1
-    assert tasks(minPartitions="4") >= 4
-    assert tasks(splitBytes="1500") >= 2
-    assert tasks(maxRecordsPerPartition="30") >= 4
+    assert tasks() == [120]
+    assert len(tasks(minPartitions="4")) == 4
+    assert len(tasks(minPartitions="100")) == 100
+    assert len(tasks(splitBytes="1500")) >= 2
+    assert tasks(maxRecordsPerPartition="30") == [30] * 4
 
 
 def test_nothing_is_no_error(reader: Reader) -> None:

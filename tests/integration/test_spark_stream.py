@@ -171,9 +171,10 @@ def test_a_stream_takes_limited_batches_in_proportion_to_the_lag(
     topic = place.topic(partitions=2, count=90)
     fill(place.bootstrap, topic, 30, partition=1)
     asked = query(topic, maxOffsetsPerTrigger="40")
-    leases_before = leases(place)
-    run = asked.run()
-    assert leases(place) == leases_before + 1, "a batch ends the leases of those before it"
+    during: list[int] = []
+    run = asked.run(lambda _: during.append(leases(place)))
+    assert during == [1, 1, 1], "a batch ends the leases of those before it"
+    await_no_lease(place)
     assert [len(rows) for _, rows in sorted(run.batches.items())] == [40, 40, 40]
     assert run.offsets() == [
         {topic: {"0": 30, "1": 10}},
@@ -256,6 +257,14 @@ def test_settings_that_are_not_there_are_told_and_nothing_else(query: Queries) -
         query("orders").run(config="/no/such.toml")
     assert "/no/such.toml: there is no such settings file" in str(caught.value)
     assert "UnboundLocalError" not in str(caught.value)
+
+
+def await_no_lease(place: Place) -> None:
+    """A query ends a moment before its reader is told."""
+    deadline_s = time.monotonic() + 30
+    while leases(place):
+        assert time.monotonic() < deadline_s, "a query that ended keeps its last lease"
+        time.sleep(0.05)
 
 
 def leases(place: Place) -> int:

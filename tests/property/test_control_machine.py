@@ -39,6 +39,7 @@ from stratalog.control.plane import (
     BoundaryMovedError,
     ControlUnavailableError,
     SegmentStateError,
+    SinkBehindError,
 )
 from stratalog.control.removal import remove_rows_below_starts
 from stratalog.control.scan_model import ScanWish, SinkOutcome
@@ -84,8 +85,8 @@ class ControlMachine(RuleBasedStateMachine):
         self.seen: dict[TopicPartition, PartitionState] = {}
         self.objects: set[ObjectId] = set()
         self.forgotten: set[ObjectId] = set()
-        self.sunk: set[int] = set()
-        """The batches that the sink has taken."""
+        self.sunk: dict[int, int] = {}
+        """The batches that the sink has taken, and how many records each had."""
         self.reopened = self.deleted = 0
         self.create_topic()
 
@@ -137,12 +138,16 @@ class ControlMachine(RuleBasedStateMachine):
         batch = self._batch(data, key, 0)
         block = _block(object_id, [batch])
         batch_id = max(self.sunk, default=0) + step
+        if batch_records(batch) != self.sunk.get(batch_id, batch_records(batch)):
+            with pytest.raises(SinkBehindError):
+                self.run(self.plane.commit_sink("sink", batch_id, [block]))
+            return
         outcome = self.run(self.plane.commit_sink("sink", batch_id, [block]))
         if batch_id in self.sunk:
             assert outcome is SinkOutcome.REPEATED
             return
         assert outcome is SinkOutcome.COMMITTED
-        self.sunk.add(batch_id)
+        self.sunk[batch_id] = batch_records(batch)
         self.model[key].append(
             batch_records(batch), batch.byte_size, batch.max_timestamp, object_id
         )

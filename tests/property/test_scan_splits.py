@@ -1,6 +1,7 @@
 """However a topic lies in segments and rows and is divided, every offset is read once."""
 
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
 
@@ -37,6 +38,7 @@ TOPICS = st.tuples(st.lists(st.tuples(BLOCKS, st.sampled_from(sorted(MODES))), m
     index_interval_bytes=st.integers(1, 2000),
     split_bytes=st.lists(st.integers(1, 5000), min_size=1, max_size=3),
     min_splits=st.integers(1, 9),
+    most_offsets=st.none() | st.integers(1, 20),
     cut=st.tuples(st.integers(0, 200), st.integers(0, 200)),
 )
 async def test_every_offset_is_read_once_and_in_order(
@@ -44,6 +46,7 @@ async def test_every_offset_is_read_once_and_in_order(
     index_interval_bytes: int,
     split_bytes: list[int],
     min_splits: int,
+    most_offsets: int | None,
     cut: tuple[int, int],
 ) -> None:
     segments, fresh = topic
@@ -58,13 +61,18 @@ async def test_every_offset_is_read_once_and_in_order(
                 await rig.write(made, {0: batches}, codec=codec)
             start, end = sorted(min(one, rig.written) for one in cut)
             for size_bytes in split_bytes:
-                plan = await rig.plan(split_bytes=size_bytes, min_splits=min_splits)
-                rows = rig.rows_of(plan.splits)
-                assert [row["offset"] for row in rows] == list(range(rig.written))
+                plan = await rig.plan(
+                    split_bytes=size_bytes, min_splits=min_splits, max_split_offsets=most_offsets
+                )
+                rows = [rig.rows_of([split]) for split in plan.splits]
+                assert [row["offset"] for some in rows for row in some] == list(range(rig.written))
+                assert len(rows) >= min(min_splits, rig.written)
+                assert max(map(len, rows)) <= (most_offsets or rig.written)
                 found = await rig.offsets(
                     starting=Positions(default=Offset(start) if start else EARLIEST),
                     ending=Positions(default=Offset(end) if end < rig.written else LATEST),
                     split_bytes=size_bytes,
+                    max_split_offsets=most_offsets,
                 )
                 assert found == list(range(start, end))
 
@@ -136,11 +144,11 @@ def segment_piece(offset: int, count: int, size_bytes: int) -> SegmentPiece:
 
 
 @settings(max_examples=60, deadline=None)
-@given(stretches(), st.integers(100, 20_000), st.integers(1, 40))
+@given(stretches(), st.integers(100, 20_000))
 def test_splits_cover_all_bytes_in_order_and_are_of_about_one_size(
-    given_: list[Stretch], split_bytes: int, min_splits: int
+    given_: list[Stretch], split_bytes: int
 ) -> None:
-    request = ScanRequest(topics=["orders"], columns=[ScanColumn.OFFSET], min_splits=min_splits)
+    request = ScanRequest(topics=["orders"], columns=[ScanColumn.OFFSET])
     splits = cut_into_splits(given_, request, split_bytes)
     total_bytes = sum(stretch.size_bytes for stretch in given_)
     assert sum(split.size_bytes for split in splits) == total_bytes
@@ -163,6 +171,59 @@ def test_splits_cover_all_bytes_in_order_and_are_of_about_one_size(
             check_aborted(
                 stretch, next(one for one in given_ if one.partition == stretch.partition)
             )
+
+
+@settings(max_examples=60, deadline=None)
+@given(stretches(), st.integers(100, 20_000), st.integers(1, 400), st.none() | st.integers(1, 400))
+def test_splits_are_as_many_as_asked_for_and_have_no_more_offsets_than_they_may(
+    given_: list[Stretch], split_bytes: int, min_splits: int, most_offsets: int | None
+) -> None:
+    request = ScanRequest(topics=["orders"], min_splits=min_splits, max_split_offsets=most_offsets)
+    splits = cut_into_splits(given_, request, split_bytes)
+    total_offsets = sum(stretch.end_offset for stretch in given_)
+    assert len(splits) >= min(min_splits, total_offsets)
+    if most_offsets is None or total_offsets <= most_offsets:
+        return
+    for split in splits:
+        ranges = [(one.first_offset, one.end_offset) for one in split.stretches]
+        assert 0 < sum(end - first for first, end in ranges) <= most_offsets
+    for whole in given_:
+        parts = [
+            part
+            for split in splits
+            for part in split.stretches
+            if part.partition == whole.partition
+        ]
+        assert parts[0].first_offset == 0
+        assert parts[-1].end_offset == whole.end_offset
+        assert all(one.end_offset == next_.first_offset for one, next_ in pairwise(parts))
+        for part in parts:
+            check_held(part, whole)
+
+
+def check_held(part: Stretch, whole: Stretch) -> None:
+    """Every piece with a wanted offset is there, and all that was rolled back is known."""
+
+    def overlaps(first: int, end: int) -> bool:
+        return first < part.end_offset and end > part.first_offset
+
+    pieces = [piece for piece in whole.pieces if overlaps(*held(piece))]
+    assert [place(piece) for piece in part.pieces] == [place(piece) for piece in pieces]
+    assert list(part.aborted) == [
+        one for one in whole.aborted if overlaps(one.first_offset, one.last_offset + 1)
+    ]
+
+
+def held(piece: Piece) -> tuple[int, int]:
+    if isinstance(piece, SegmentPiece):
+        return piece.segment.base_offset, piece.segment.end_offset
+    return piece.run.base_offset, piece.last_offset + 1
+
+
+def place(piece: Piece) -> tuple[str, int]:
+    if isinstance(piece, SegmentPiece):
+        return "segment", piece.segment.base_offset
+    return piece.object_key, piece.byte_offset
 
 
 Mark = tuple[int, str, int, int]

@@ -36,7 +36,7 @@ HEADERS_OUT = _record_type(
 LAYOUT = _record_type(
     "segment_offset next_offset leader_epoch stamped has_append_time append_time_ms"
     " size_bytes since_entry_bytes interval_bytes max_timestamp max_timestamp_offset"
-    " noted_timestamp offset_entries time_entries noteworthy"
+    " noted_timestamp min_append_time other_times offset_entries time_entries noteworthy"
 )
 """A segment in the making: of the run, what to stamp; of the log so far, what its indexes depend
 on; and last how many entries were made of the batches just laid out, and how many of these have

@@ -15,7 +15,7 @@ _FRAMES = from_dtype(FRAME)[::1]
 _LAYOUT = from_dtype(LAYOUT)[::1]
 _PAIRS = int64[:, ::1]
 _EPOCH_POSITION = 12
-_TRANSACTIONAL, _CONTROL = 0x10, 0x20
+_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x08, 0x10, 0x20
 
 
 @inlined
@@ -59,6 +59,9 @@ def lay_out(data: Any, frames: Any, layouts: Any, offset_entries: Any, time_entr
         timestamp = frame.max_timestamp
         if layout.has_append_time != 0:
             timestamp = layout.append_time_ms
+        elif frame.attributes & _APPEND_TIME == 0:
+            layout.other_times = 1
+        layout.min_append_time = min(layout.min_append_time, timestamp)
         last_offset = offset + delta
         if timestamp > layout.max_timestamp:
             layout.max_timestamp, layout.max_timestamp_offset = timestamp, last_offset

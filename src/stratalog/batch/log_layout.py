@@ -16,6 +16,7 @@ from stratalog.batch.run_frames import crcs_hold, frames_of
 from stratalog.batch.stamp import stamp_append_time
 
 _USUAL_BATCHES = 256
+_LAST_TIMESTAMP = (1 << 63) - 1
 _Entries = npt.NDArray[np.int64]
 
 
@@ -42,6 +43,7 @@ class LogLayout:
             "max_timestamp": max_timestamp,
             "max_timestamp_offset": base_offset,
             "noted_timestamp": max_timestamp,
+            "min_append_time": _LAST_TIMESTAMP,
         }
         self._layout = filled_record(LAYOUT, fields)
         self._append_time_ms: int | None = None
@@ -83,6 +85,12 @@ class LogLayout:
     @property
     def max_timestamp(self) -> int:
         return int(self._layout["max_timestamp"][0])
+
+    @property
+    def min_timestamp(self) -> int | None:
+        """None unless all batches have the broker's time: of others, headers do not tell it."""
+        layout = self._layout[0]
+        return None if layout["other_times"] else int(layout["min_append_time"])
 
     @property
     def max_timestamp_offset(self) -> int:

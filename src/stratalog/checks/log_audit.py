@@ -68,6 +68,9 @@ class LogAudit:
         if self._dense and header.records_count != header.last_offset_delta + 1:
             yield f"{header.records_count} records for {header.last_offset_delta + 1} offsets"
         epoch = epoch_at(self._segment.leader_epochs, Offset(base))
+        least = self._segment.min_timestamp
+        if least is not None and header.max_timestamp < least:
+            yield f"it is of {header.max_timestamp}, the row says that none is before {least}"
         if header.leader_epoch != epoch:
             yield f"the bytes say epoch {header.leader_epoch}, the row {epoch}"
 

@@ -48,6 +48,7 @@ _SEGMENT = shape(
     key_base="text",
     store_url="text",
     broker_id="integer",
+    min_timestamp="bigint",
     manifest="text",
     stored_bytes="bigint",
     has_aborted="boolean",

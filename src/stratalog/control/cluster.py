@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from stratalog.control.database import Connection, Row, as_uuid
+from stratalog.control.database import Connection, Database, Row, as_uuid
 from stratalog.control.model import Cluster
 from stratalog.control.operations import Operations
 from stratalog.ids import ProducerId
@@ -10,6 +10,18 @@ from stratalog.ids import ProducerId
 FIRST_PRODUCER_ID = ProducerId(1 << 40)
 """Kafka gives out its numbers from 0 on. Producers of an adopted topic keep theirs, and must not
 meet others here that were given the same ones before the adoption."""
+
+
+async def is_founded(database: Database) -> bool:
+    """Whether a broker has made a control plane of this database."""
+
+    async def work(connection: Connection) -> bool:
+        tables = await connection.fetch(
+            "SELECT t.name FROM {tables} WHERE t.name IN ('cluster', 'schema_migrations')"
+        )
+        return len(tables) == 2 and bool(await connection.fetch("SELECT 1 FROM cluster"))
+
+    return await database.read(work)
 
 
 class ClusterOperations(Operations):

@@ -5,6 +5,7 @@ what differs is a token in braces that the dialect fills in (see `dialect.py`):
 
 - `{rows}`: a table `r` made of the rows that were passed with the statement
 - `{now_ms}`: the database's clock in milliseconds
+- `{tables}`: a table `t` of the names of all tables
 - `{for_update}`, `{for_update_of_h}`, `{for_update_skip_locked}`: row locks
 """
 

@@ -16,6 +16,11 @@ _SOURCE_COLUMN = re.compile(r"\br\.(\w+)")
 class PostgresDialect:
     _TOKENS = (
         ("{now_ms}", "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"),
+        (
+            "{tables}",
+            "(SELECT tablename AS name FROM pg_tables"
+            " WHERE schemaname = ANY (current_schemas(false))) AS t",
+        ),
         ("{for_update}", "FOR UPDATE"),
         ("{for_update_of_h}", "FOR UPDATE OF h"),
         ("{for_update_skip_locked}", "FOR UPDATE SKIP LOCKED"),
@@ -53,6 +58,7 @@ class SqliteDialect:
     _TOKENS = (
         # julianday() keeps whole milliseconds; rounding undoes the noise of its division.
         ("{now_ms}", "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"),
+        ("{tables}", "(SELECT name FROM sqlite_master WHERE type = 'table') AS t"),
         ("{for_update}", ""),
         ("{for_update_of_h}", ""),
         ("{for_update_skip_locked}", ""),

@@ -7,6 +7,13 @@ from stratalog.control.model import Lease
 from stratalog.control.operations import Operations
 from stratalog.control.plane import LeaseExpiredError
 
+MARK_MS = (
+    "(SELECT MAX(moment) FROM"
+    " (SELECT {now_ms} AS moment UNION ALL SELECT MAX(started_ms) FROM leases) AS moments)"
+)
+"""What to mark with, under the lease lock: no lease that began before may seem younger, also after
+the database's clock was set back."""
+
 _RETURNING = " RETURNING lease_id, holder, started_ms, expires_ms"
 
 

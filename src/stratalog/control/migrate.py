@@ -35,9 +35,18 @@ def known_migrations(dialect: str) -> list[Migration]:
     ]
 
 
+async def is_current(database: Database) -> bool:
+    """Whether the schema has all that this version knows, and maybe more."""
+
+    async def work(connection: Connection) -> bool:
+        applied = {number for (number,) in await _applied(connection)}
+        return all(one.number in applied for one in _migrations_of(database))
+
+    return await database.read(work)
+
+
 async def migrate(database: Database) -> None:
-    dialect = database.url.partition(":")[0]
-    migrations = known_migrations("postgresql" if dialect.startswith("postgres") else dialect)
+    migrations = _migrations_of(database)
 
     async def work(connection: Connection) -> None:
         await connection.lock("migrations")
@@ -51,6 +60,11 @@ async def migrate(database: Database) -> None:
                 await _apply(connection, migration)
 
     await database.write(work)
+
+
+def _migrations_of(database: Database) -> list[Migration]:
+    dialect = database.url.partition(":")[0]
+    return known_migrations("postgresql" if dialect.startswith("postgres") else dialect)
 
 
 async def _applied(connection: Connection) -> list[tuple[int, ...]]:

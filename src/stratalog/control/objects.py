@@ -5,6 +5,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from stratalog.control.database import Connection, Row, Rows, as_uuid, shape
+from stratalog.control.leases import MARK_MS
 from stratalog.control.model import ObjectKind, StoredObjectRow
 from stratalog.control.operations import Operations
 from stratalog.ids import ObjectId
@@ -97,7 +98,7 @@ async def mark_unreferenced(connection: Connection, ids: Iterable[ObjectId]) -> 
     unique = set(ids)
     await lock_to_mark(connection, unique)
     await connection.execute(
-        "UPDATE objects SET state = 'marked', marked_ms = {now_ms} FROM {rows}"
+        f"UPDATE objects SET state = 'marked', marked_ms = {MARK_MS} FROM {{rows}}"
         " WHERE objects.object_id = r.object_id AND objects.state = 'live' AND NOT EXISTS"
         " (SELECT 1 FROM batches b WHERE b.object_id = r.object_id)",
         rows=_id_rows(unique),

@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
+from stratalog.control.cluster import is_founded
 from stratalog.control.database import Database
-from stratalog.control.migrate import migrate
+from stratalog.control.migrate import is_current, migrate
 from stratalog.control.plane import ControlAccessError, ControlPlane, NoControlPlaneError
 from stratalog.control.postgres import PostgresDatabase
 from stratalog.control.sql import SqlControlPlane
@@ -26,15 +27,47 @@ async def open_control_plane(url: str, *, entropy: Entropy = os.urandom) -> Cont
 
 
 async def open_existing(url: str) -> ControlPlane:
-    """Open one that a broker has made. Opening a SQLite file would make one, and nobody would look
-    for it where a mistyped path leads."""
+    """Open one that a broker has made, for those who read and write without one.
+
+    Where there is none, none is made: nobody would look for it where a mistyped address leads. An
+    older schema is brought up to date, because that only adds and a job may be newer than all
+    brokers; otherwise nothing is changed, and no right to change a schema is needed.
+    """
+    if _is_missing_file(url):
+        raise _no_control_plane(url.removeprefix("sqlite:"))
+    database = await open_database(url)
+    try:
+        if not await is_founded(database):
+            raise _no_control_plane(database.url)
+        if not await is_current(database):
+            await _update(database)
+    except BaseException:
+        await database.close()
+        raise
+    return SqlControlPlane(database, os.urandom)
+
+
+def _is_missing_file(url: str) -> bool:
+    """Opening it would make one, or a database of an empty one."""
     scheme, _, path = url.partition(":")
-    if scheme == "sqlite" and not Path(path).exists():
-        raise NoControlPlaneError(
-            f"there is no control plane at {path}: name it with --data, --control or --config, or"
-            " by storage.control in the settings, or start a broker first with `stratalog up`"
-        )
-    return await open_control_plane(url)
+    return scheme == "sqlite" and (not Path(path).exists() or Path(path).stat().st_size == 0)
+
+
+def _no_control_plane(place: str) -> NoControlPlaneError:
+    return NoControlPlaneError(
+        f"there is no control plane at {place}: name another by storage.control in the settings"
+        " (commands also take --data or --control), or start a broker first with `stratalog up`"
+    )
+
+
+async def _update(database: Database) -> None:
+    try:
+        await migrate(database)
+    except ControlAccessError as error:
+        raise ControlAccessError(
+            f"{error}; the schema is older than this version, and this user may not change it:"
+            " start a broker of this version first"
+        ) from error
 
 
 async def open_database(url: str) -> Database:

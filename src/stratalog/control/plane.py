@@ -152,7 +152,8 @@ class MigrationRefusedError(CallError):
 
 
 class SinkBehindError(CallError):
-    """The sink has taken later batches already: this one belongs to another history."""
+    """The sink has taken later batches already, or other rows as this one: it belongs to another
+    history."""
 
 
 class SinkRefusedError(CallError):
@@ -578,14 +579,21 @@ class ControlPlane(Protocol):
         """
 
     async def commit_sink(
-        self, sink_id: str, batch_id: int, blocks: Sequence[BlockToCommit]
+        self,
+        sink_id: str,
+        batch_id: int,
+        blocks: Sequence[BlockToCommit],
+        *,
+        may_have_lost: bool = False,
     ) -> SinkOutcome:
         """Commit uploaded objects once for this batch of this sink, all of them or none.
 
         One transaction with the note of the sink's last batch, which is kept for ever. May be
         repeated whenever its outcome is not known. Raises `SinkBehindError` if the sink has taken a
-        later batch, `SinkRefusedError` if a partition does not exist or is not written to in
-        blocks, and `BarredObjectError` if the sweeper has given up one of the objects.
+        later batch, or this one with another number of records (fewer now are none of its concern
+        if the source `may_have_lost` some), `SinkRefusedError` if a partition does not exist or is
+        not written to in blocks, and `BarredObjectError` if the sweeper has given up one of the
+        objects.
         """
 
     async def oldest_lease_ms(self) -> int | None:

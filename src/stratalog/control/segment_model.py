@@ -51,6 +51,8 @@ class SegmentToAdd:
     store_url: str = ""
     """Where an adopted segment lies. Empty is the cluster's own segment store."""
     broker_id: BrokerId = NO_BROKER
+    min_timestamp: int | None = None
+    """None if nobody knows: a batch tells it only if its time is the broker's."""
 
     @property
     def topic_partition(self) -> TopicPartition:

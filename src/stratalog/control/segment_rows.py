@@ -23,8 +23,8 @@ from stratalog.ids import (
 SEGMENT_COLUMNS = (
     "s.segment_id, s.topic_id, s.partition, s.base_offset, s.last_offset, s.size_bytes,"
     " s.max_timestamp, s.leader_epochs, s.key_base, s.store_url, s.broker_id, s.state, s.chained,"
-    " s.owned, s.added_ms, s.changed_ms, s.manifest, s.stored_bytes, s.has_aborted,"
-    " s.custom_metadata"
+    " s.owned, s.added_ms, s.changed_ms, s.min_timestamp, s.manifest, s.stored_bytes,"
+    " s.has_aborted, s.custom_metadata"
 )
 
 
@@ -32,7 +32,7 @@ def segment_of(row: Row) -> Segment:
     (
         segment_id, topic_id, partition, base_offset, last_offset, size_bytes, max_timestamp,
         leader_epochs, key_base, store_url, broker_id, state, chained, owned, added_ms, changed_ms,
-        *uploaded,
+        min_timestamp, *uploaded,
     ) = row  # fmt: skip
     return Segment(
         segment_id=SegmentId(as_uuid(segment_id)),
@@ -42,6 +42,7 @@ def segment_of(row: Row) -> Segment:
         last_offset=Offset(last_offset),
         size_bytes=size_bytes,
         max_timestamp=max_timestamp,
+        min_timestamp=min_timestamp,
         leader_epochs=_read_epochs(leader_epochs),
         key_base=key_base,
         store_url=store_url,
@@ -57,7 +58,7 @@ def segment_of(row: Row) -> Segment:
 
 ADDED_COLUMNS = (
     "segment_id, topic_id, partition, base_offset, last_offset, size_bytes, max_timestamp,"
-    " leader_epochs, key_base, store_url, broker_id"
+    " leader_epochs, key_base, store_url, broker_id, min_timestamp"
 )
 
 
@@ -75,6 +76,7 @@ def added_values(segment: SegmentToAdd) -> tuple[object, ...]:
         segment.key_base,
         segment.store_url,
         segment.broker_id,
+        segment.min_timestamp,
     )
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from uuid import UUID
 
 from stratalog.control.database import Connection, Database, Row, Rows, as_uuid, shape
+from stratalog.control.leases import MARK_MS
 from stratalog.control.operations import Operations
 from stratalog.control.plane import SegmentStateError, UnknownTopicError
 from stratalog.control.segment_model import (
@@ -228,7 +229,7 @@ async def begin_deletion(connection: Connection, ids: Iterable[SegmentId]) -> in
         rows=source,
     )
     begun = await connection.execute(
-        "UPDATE segments SET state = $1, changed_ms = {now_ms} FROM {rows}"
+        f"UPDATE segments SET state = $1, changed_ms = {MARK_MS} FROM {{rows}}"
         " WHERE segments.segment_id = r.segment_id AND NOT segments.chained"
         " AND segments.state <> $1",
         SegmentState.DELETE_STARTED.value,
@@ -240,7 +241,7 @@ async def begin_deletion(connection: Connection, ids: Iterable[SegmentId]) -> in
 async def _add(connection: Connection, segment: SegmentToAdd) -> None:
     inserted = await connection.execute(
         f"INSERT INTO segments ({ADDED_COLUMNS}, state, chained, owned, added_ms, changed_ms)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, false, true, {now_ms},"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, false, true, {now_ms},"
         " {now_ms}) ON CONFLICT (segment_id) DO NOTHING",
         *added_values(segment),
         SegmentState.COPY_STARTED.value,

@@ -5,10 +5,13 @@ that its lock makes committers of the same sink follow each other, and whoever c
 the batch there. That is also what settles a doubt: after an unknown outcome the commit is repeated,
 with the same objects or with others, and takes effect exactly once. Rows are never removed, because
 a stream may be restarted from an old checkpoint at any time.
+
+A repeat is told from other rows under a number that was used before by how many records there are.
 """
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from stratalog.control.commits import ObjectsKnownError, plan_blocks, write_plan
 from stratalog.control.database import Connection, Rows
@@ -30,13 +33,25 @@ _REASONS = {
 }
 
 
+class _SinkBatch(NamedTuple):
+    sink_id: str
+    batch_id: int
+    records: int
+
+
 class SinkOperations(Operations):
     async def commit_sink(
-        self, sink_id: str, batch_id: int, blocks: Sequence[BlockToCommit]
+        self,
+        sink_id: str,
+        batch_id: int,
+        blocks: Sequence[BlockToCommit],
+        *,
+        may_have_lost: bool = False,
     ) -> SinkOutcome:
+        batch = _SinkBatch(sink_id, batch_id, _count_records(blocks))
         try:
             return await self._database.write(
-                partial(_commit, sink_id=sink_id, batch_id=batch_id, blocks=blocks)
+                partial(_commit, batch=batch, blocks=blocks, may_have_lost=may_have_lost)
             )
         except ObjectsKnownError:
             error = await self._database.read(partial(_explain, blocks=blocks))
@@ -44,52 +59,67 @@ class SinkOperations(Operations):
 
 
 async def _commit(
-    connection: Connection, sink_id: str, batch_id: int, blocks: Sequence[BlockToCommit]
+    connection: Connection,
+    batch: _SinkBatch,
+    blocks: Sequence[BlockToCommit],
+    may_have_lost: bool,
 ) -> SinkOutcome:
-    if not await _advance(connection, sink_id, batch_id):
-        await _check_repeat(connection, sink_id, batch_id)
+    if not await _advance(connection, batch):
+        await _check_repeat(connection, batch, may_have_lost)
         return SinkOutcome.REPEATED
     if blocks:
         plan = await plan_blocks(connection, blocks)
         for block, answers in zip(blocks, plan.answers, strict=True):
-            for batch, answer in zip(block.batches, answers, strict=True):
+            for part, answer in zip(block.batches, answers, strict=True):
                 if answer.outcome is not CommitOutcome.ACCEPTED:
-                    raise _refusal(sink_id, batch_id, batch, answer.outcome)
+                    raise _refusal(batch, part, answer.outcome)
         await write_plan(connection, blocks, plan, keep_answers=False)
     return SinkOutcome.COMMITTED
 
 
-async def _advance(connection: Connection, sink_id: str, batch_id: int) -> bool:
+def _count_records(blocks: Sequence[BlockToCommit]) -> int:
+    return sum(part.last_offset_delta + 1 for block in blocks for part in block.batches)
+
+
+async def _advance(connection: Connection, batch: _SinkBatch) -> bool:
     """Lock the sink's row, and move it to this batch unless it is there or beyond."""
     moved = await connection.execute(
-        "INSERT INTO sinks (sink_id, batch_id, committed_ms) VALUES ($1, $2, {now_ms})"
-        " ON CONFLICT (sink_id) DO UPDATE"
-        " SET batch_id = excluded.batch_id, committed_ms = excluded.committed_ms"
+        "INSERT INTO sinks (sink_id, batch_id, committed_ms, records, counted_batch_id)"
+        " VALUES ($1, $2, {now_ms}, $3, $2) ON CONFLICT (sink_id) DO UPDATE"
+        " SET batch_id = excluded.batch_id, committed_ms = excluded.committed_ms,"
+        " records = excluded.records, counted_batch_id = excluded.counted_batch_id"
         " WHERE sinks.batch_id < excluded.batch_id",
-        sink_id,
-        batch_id,
+        *batch,
     )
     return moved > 0
 
 
-async def _check_repeat(connection: Connection, sink_id: str, batch_id: int) -> None:
-    [(last_batch,)] = await connection.fetch(
-        "SELECT batch_id FROM sinks WHERE sink_id = $1", sink_id
+async def _check_repeat(connection: Connection, batch: _SinkBatch, may_have_lost: bool) -> None:
+    [(last_batch, records, counted_batch)] = await connection.fetch(
+        "SELECT batch_id, records, counted_batch_id FROM sinks WHERE sink_id = $1", batch.sink_id
     )
-    if last_batch != batch_id:
+    if last_batch != batch.batch_id:
         raise SinkBehindError(
-            f"sink {sink_id!r} has taken batch {last_batch} already, and this is batch {batch_id}:"
-            " a stream that starts over with a new checkpoint needs a sinkId of its own"
+            f"sink {batch.sink_id!r} has taken batch {last_batch} already, and this is batch"
+            f" {batch.batch_id}: a stream that starts over with a new checkpoint needs a sinkId of"
+            " its own"
+        )
+    if counted_batch != last_batch or batch.records == records:
+        return
+    if batch.records > records or not may_have_lost:
+        raise SinkBehindError(
+            f"sink {batch.sink_id!r} has taken batch {last_batch} already, with {records} records,"
+            f" and now it has {batch.records}: nothing was written. Other rows need a batchId above"
+            f" {last_batch}, and a stream that starts over with a new checkpoint needs a sinkId of"
+            " its own"
         )
 
 
-def _refusal(
-    sink_id: str, batch_id: int, batch: BatchToCommit, outcome: CommitOutcome
-) -> SinkRefusedError:
+def _refusal(batch: _SinkBatch, part: BatchToCommit, outcome: CommitOutcome) -> SinkRefusedError:
     reason = _REASONS.get(outcome, f"the answer is {outcome.name}")
     return SinkRefusedError(
-        f"batch {batch_id} of sink {sink_id!r} was not written: partition {batch.partition} of"
-        f" topic {kafka_base64(batch.topic_id)} cannot take it: {reason}"
+        f"batch {batch.batch_id} of sink {batch.sink_id!r} was not written: partition"
+        f" {part.partition} of topic {kafka_base64(part.topic_id)} cannot take it: {reason}"
     )
 
 

@@ -161,6 +161,7 @@ def _segment_of(made: LogMade, plan: SegmentPlan) -> SegmentToAdd:
         last_offset=plan.last_offset,
         size_bytes=made.built.size_bytes,
         max_timestamp=made.built.max_timestamp,
+        min_timestamp=made.built.min_timestamp,
         leader_epochs=made.built.leader_epochs,
         key_base=made.key_base,
     )

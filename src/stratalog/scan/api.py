@@ -1,7 +1,7 @@
 """`stratalog.read`: topics as Arrow batches, for pandas, polars, DuckDB and whoever takes Arrow."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -23,6 +23,8 @@ Where: TypeAlias = Literal["earliest", "latest"] | int | datetime
 _LEASE_MS = 10 * MINUTE_MS
 """It is renewed while somebody reads. A reader that dies leaves it behind, so it is short."""
 _EVERYTHING_BYTES = 1 << 62
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 def read(
@@ -110,7 +112,8 @@ def _position(where: Where) -> Position:
             raise ScanRefusedError(
                 f"{where!r} says no time zone: add one, such as tzinfo=datetime.UTC"
             )
-        return AtTime(round(where.timestamp() * 1000))
+        # Records have whole milliseconds: the first one that is not older is the next whole one.
+        return AtTime(-((_EPOCH - where) // _MILLISECOND))
     if where == "earliest":
         return EARLIEST
     if where == "latest":

@@ -39,8 +39,7 @@ async def choose(control: ControlPlane, request: ScanRequest) -> list[ChosenPart
         for partition in _partitions(topic, request)
     ]
     _check_positions(topics, request)
-    wanted = request.rows.partitions
-    return [one for one in chosen if wanted is None or one.partition in wanted]
+    return [one for one in chosen if request.rows.has_partition(one.partition)]
 
 
 def _check(request: ScanRequest) -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from stratalog.ids import Offset
 from stratalog.objects.mapped import worth_mapping
 from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore, Range
 from stratalog.scan.errors import SnapshotGoneError
@@ -25,6 +26,7 @@ from stratalog.scan.opened_place import (
 from stratalog.segment.chunks import chunks_between
 from stratalog.segment.keys import LOG_SUFFIX
 from stratalog.segment.offload import offload
+from stratalog.segment.offset_index import OffsetIndex
 from stratalog.segment.opened import OpenSegment
 
 AHEAD_BYTES = 64 * 1024 * 1024
@@ -158,16 +160,24 @@ def _opened_ahead(sources: Iterator[Source], place: OpenPlace) -> Iterator[tuple
 async def _open(piece: SegmentPiece, place: OpenPlace) -> tuple[OpenSegment, int, int]:
     """The segment, and where in its log the piece begins and ends."""
     log = await place.segments.open(piece.segment)
-    if piece.exact:
+    if piece.exact and piece.end_offset is None:
         return log, piece.start, piece.end
     try:
         async with place.requests:
             index = await place.indexes.offset_index(piece.segment)
     except ObjectNotFoundError as error:
         raise _gone(log.indexes_key) from error
+    if piece.end_offset is not None:
+        return log, *_bytes_between(piece, index, piece.end_offset)
     size_bytes = piece.segment.size_bytes
     start = index.entry_from(piece.start, size_bytes)
     return log, start, index.entry_from(piece.end, size_bytes)
+
+
+def _bytes_between(piece: SegmentPiece, index: OffsetIndex, end: Offset) -> tuple[int, int]:
+    start_byte = max(piece.start, index.lookup(piece.first_offset))
+    end_byte = index.span(Offset(end - 1))[1]
+    return start_byte, piece.end if end_byte is None else min(piece.end, end_byte)
 
 
 def _fetch_bytes(store: ObjectStore, size_bytes: int) -> int:

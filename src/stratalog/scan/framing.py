@@ -176,8 +176,9 @@ def _end_offset(piece: RowPiece | SegmentPiece) -> int | None:
     """Where the batches must end; None, if nobody knows before they are read."""
     if isinstance(piece, RowPiece):
         return piece.last_offset + 1
-    at_end = piece.end == piece.segment.size_bytes and is_dense(piece.segment)
-    return piece.segment.end_offset if at_end else None
+    segment = piece.segment
+    is_to_end = piece.end == segment.size_bytes and piece.end_offset in (None, segment.end_offset)
+    return segment.end_offset if is_to_end and is_dense(segment) else None
 
 
 def _check_gap(source: Source, position: int, base: int, expected: int) -> None:

@@ -60,15 +60,25 @@ class RowFilter:
     """Rows outside are not wanted: every row that a split gives is inside.
 
     What lies before `first_timestamp_ms` is not even read, as far as segments, rows and indexes
-    tell. Of what lies behind `end_timestamp_ms` that can only be said where times are the broker's:
-    producers' own need not grow with the offsets. Whoever knows that they do ends a scan `AtTime`.
+    tell. Of what lies behind `end_timestamp_ms` that can only be said where times are the broker's,
+    of rows and of segments whose least time is known: producers' own need not grow with the
+    offsets. Whoever knows that they do ends a scan `AtTime`.
     """
 
     partitions: frozenset[int] | None = None
+    first_partition: int | None = None
+    end_partition: int | None = None
     first_offset: int | None = None
     end_offset: int | None = None
     first_timestamp_ms: int | None = None
     end_timestamp_ms: int | None = None
+
+    def has_partition(self, partition: int) -> bool:
+        return (
+            (self.partitions is None or partition in self.partitions)
+            and (self.first_partition is None or partition >= self.first_partition)
+            and (self.end_partition is None or partition < self.end_partition)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +101,9 @@ class ScanRequest:
     split_bytes: int | None = None
     """None is the settings'."""
     min_splits: int = 1
-    """Make splits smaller until there are so many, if there is enough to divide."""
+    """Make splits smaller until there are so many, if there are so many offsets."""
+    max_split_offsets: int | None = None
+    """Let no split have more offsets."""
     lease_ms: int | None = None
     holder: str = "scan"
 
@@ -123,9 +135,13 @@ class SegmentPiece:
     exact: bool
     first_offset: Offset
     """What comes before it is left out: it is in the segment before, where adopted ones overlap."""
+    end_offset: Offset | None = None
+    """If the piece was cut by offsets: then the executor also looks up, between `start` and `end`,
+    where the batches from `first_offset` to before this one lie."""
 
     @property
     def byte_size(self) -> int:
+        """What is read, or more of it if it was cut by offsets."""
         return self.end - self.start
 
 

@@ -65,22 +65,30 @@ def _cuts(segments: Sequence[Segment], wanted: ScannedRange, rows: RowFilter) ->
     """The segments that hold wanted records, each from where the one before it ends."""
     cuts: list[_Cut] = []
     first_offset = wanted.start
-    first_timestamp_ms = rows.first_timestamp_ms
+    least: int | None = None
     for segment in segments:
         first = max(first_offset, segment.base_offset)
         end = min(wanted.end, segment.end_offset)
         first_offset = max(first_offset, segment.end_offset)
-        if first >= end or _is_older(segment, rows):
+        if first >= end or _is_older(segment, rows) or _is_younger(segment, rows):
             continue
-        cuts.append(_Cut(segment, first, end, first_timestamp_ms))
-        # Where times grow with offsets, all later segments are young enough from their beginning.
-        first_timestamp_ms = None
+        # Where times grow with offsets, segments after the first of these are young enough from
+        # their beginning. One that ends at an earlier time shows that those before it only looked
+        # as young, by a few times far ahead, and may hold the true beginning.
+        is_narrowed = least is None or segment.max_timestamp < least
+        cuts.append(_Cut(segment, first, end, rows.first_timestamp_ms if is_narrowed else None))
+        least = segment.max_timestamp if is_narrowed else least
     return cuts
 
 
 def _is_older(place: Segment | Coordinates, rows: RowFilter) -> bool:
     first_ms = rows.first_timestamp_ms
     return first_ms is not None and place.max_timestamp < first_ms
+
+
+def _is_younger(segment: Segment, rows: RowFilter) -> bool:
+    end_ms, least = rows.end_timestamp_ms, segment.min_timestamp
+    return end_ms is not None and least is not None and least >= end_ms
 
 
 async def _segment_piece(reader: SegmentReader, cut: _Cut) -> SegmentPiece | None:

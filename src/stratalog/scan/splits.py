@@ -2,7 +2,8 @@
 
 All that is to be read is laid end to end, by topic, partition and offset, and cut into equal
 parts. A segment is cut where the part ends; a row, which cannot be, goes where its middle is. So
-a thick partition is read by many tasks, and thousands of thin ones by few.
+a thick partition is read by many tasks, and thousands of thin ones by few. Where that gives too few
+splits, or too many records in one, offsets are counted instead (see `offset_cuts.py`).
 """
 
 from collections import defaultdict
@@ -11,23 +12,47 @@ from dataclasses import replace
 
 from stratalog.batch.columns import AbortedRecords
 from stratalog.scan.model import Piece, RowPiece, ScanRequest, ScanSplit, SegmentPiece, Stretch
+from stratalog.scan.offset_cuts import count_offsets, cut_by_offsets
 
 LEAST_CUT_BYTES = 1024 * 1024
 """No less is cut off a segment, unless splits are small themselves: a cut costs a look into the
 index."""
 
 LEAST_SPLIT_BYTES = 256
-"""Whoever asks for a number of splits gets none smaller: they would hold no batch."""
+"""No smaller ones are cut by bytes: they would hold no batch."""
 
 
 def cut_into_splits(
     stretches: Sequence[Stretch], request: ScanRequest, split_bytes: int
 ) -> list[ScanSplit]:
-    """Splits of `split_bytes` at the most, but for rows that are larger, and of whole batches."""
+    """Splits of `split_bytes` at the most, but for rows that are larger.
+
+    There are as many as were asked for, if there are so many offsets, and none has more of those
+    than it may.
+    """
     total_bytes = sum(stretch.size_bytes for stretch in stretches)
     if not total_bytes:
         return []
-    asked = min(request.min_splits, total_bytes // LEAST_SPLIT_BYTES)
+    parts = _cut_by_bytes(stretches, request.min_splits, total_bytes, split_bytes)
+    offsets = count_offsets(stretches)
+    most = request.max_split_offsets or offsets
+    if offsets > most or len(parts) < min(request.min_splits, offsets):
+        cells = max(request.min_splits, -(-offsets // most))
+        parts = list(cut_by_offsets(stretches, cells, split_bytes))
+    return [
+        ScanSplit(
+            stretches=[replace(one, pieces=_joined(one.pieces)) for one in part],
+            columns=tuple(request.columns),
+            rows=request.rows,
+        )
+        for part in parts
+    ]
+
+
+def _cut_by_bytes(
+    stretches: Sequence[Stretch], min_splits: int, total_bytes: int, split_bytes: int
+) -> list[list[Stretch]]:
+    asked = min(min_splits, total_bytes // LEAST_SPLIT_BYTES)
     count = max(asked, -(-total_bytes // split_bytes), 1)
     parts: dict[int, list[Stretch]] = defaultdict(list)
     position = 0
@@ -39,10 +64,7 @@ def cut_into_splits(
             position += piece.byte_size
         for number, pieces in shares.items():
             parts[number].append(_stretch(stretch, pieces))
-    return [
-        ScanSplit(stretches=parts[number], columns=tuple(request.columns), rows=request.rows)
-        for number in sorted(parts)
-    ]
+    return [parts[number] for number in sorted(parts)]
 
 
 def _shares(
@@ -80,9 +102,7 @@ def _cut(piece: SegmentPiece, start: int, end: int) -> SegmentPiece:
 def _stretch(stretch: Stretch, pieces: Sequence[Piece]) -> Stretch:
     first = min(_first_offset(piece) for piece in pieces)
     last = max(_last_offset(piece) for piece in pieces)
-    return replace(
-        stretch, pieces=_joined(pieces), aborted=_overlapping(stretch.aborted, first, last)
-    )
+    return replace(stretch, pieces=pieces, aborted=_overlapping(stretch.aborted, first, last))
 
 
 def _overlapping(

@@ -35,6 +35,8 @@ class BuiltLog:
     last_offset: Offset
     size_bytes: int
     max_timestamp: int
+    min_timestamp: int | None
+    """None unless all batches have the broker's time: of others, the least is not in the header."""
     leader_epochs: Sequence[EpochStart]
     """Those of its records. The first starts at the base."""
     offset_index: bytes
@@ -101,6 +103,7 @@ class SegmentBuilder:
             last_offset=Offset(self._next_offset - 1),
             size_bytes=self._size_bytes,
             max_timestamp=max_timestamp,
+            min_timestamp=self._layout.min_timestamp,
             leader_epochs=self._epochs,
             offset_index=self._offsets.to_bytes(),
             time_index=self._times.to_bytes(),

@@ -45,6 +45,7 @@ class Wanted:
         return (
             self.topics == frozenset()
             or rows.partitions == frozenset()
+            or _is_empty(rows.first_partition, rows.end_partition)
             or _is_empty(rows.first_offset, rows.end_offset)
             or _is_empty(rows.first_timestamp_ms, rows.end_timestamp_ms)
         )
@@ -84,13 +85,21 @@ def _take_topic(wanted: Wanted, condition: Any) -> tuple[Wanted, bool] | None:
 
 
 def _take_partition(wanted: Wanted, condition: Any) -> tuple[Wanted, bool] | None:
-    values = _values(condition, int)
+    values = _compared(condition, int)
     if values is None:
         return None
-    partitions = frozenset(values)
-    if wanted.rows.partitions is not None:
-        partitions &= wanted.rows.partitions
-    return replace(wanted, rows=replace(wanted.rows, partitions=partitions)), True
+    if isinstance(condition, _EQUALITIES):
+        partitions = frozenset(values)
+        if wanted.rows.partitions is not None:
+            partitions &= wanted.rows.partitions
+        return replace(wanted, rows=replace(wanted.rows, partitions=partitions)), True
+    first, end = _bounds(condition, min(values), max(values))
+    rows = replace(
+        wanted.rows,
+        first_partition=_later(wanted.rows.first_partition, first),
+        end_partition=_sooner(wanted.rows.end_partition, end),
+    )
+    return replace(wanted, rows=rows), True
 
 
 def _take_offset(wanted: Wanted, condition: Any) -> tuple[Wanted, bool] | None:

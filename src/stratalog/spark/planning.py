@@ -6,18 +6,16 @@ plane, so readers keep options and find the settings again.
 """
 
 import asyncio
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
 from stratalog.control.model import Lease
-from stratalog.ids import Offset
-from stratalog.scan.errors import TopicNotFoundError
+from stratalog.errors import StratalogError
 from stratalog.scan.model import (
     Positions,
     ScanColumn,
@@ -27,13 +25,19 @@ from stratalog.scan.model import (
     ScanSplit,
 )
 from stratalog.settings import Settings
-from stratalog.settings_source import find_settings_file, load_settings
+from stratalog.settings_source import load_settings
 from stratalog.spark.filters import Wanted
 from stratalog.spark.offsets import Offsets
 from stratalog.spark.options import ReadOptions, Selection
+from stratalog.spark.settings_hint import telling_of_settings
 from stratalog.spark.telling import ToldPlainly
 
+if TYPE_CHECKING:
+    from stratalog.scan.planner import Scanner
+
 HOLDER = "spark"
+_RELEASE_S = 10
+"""For leases of a query that has ended: nobody waits for its process, which must not linger."""
 
 
 class SplitPartition(InputPartition):
@@ -55,8 +59,14 @@ def find_place(options: ReadOptions) -> ScanPlace:
 
 def plan(options: ReadOptions, request: ScanRequest, *, read: Sequence[Lease] = ()) -> ScanPlan:
     """`read` are leases of plans that nobody reads any more."""
-    with _telling_of_settings(options):
+    with telling_of_settings(options.config):
         return asyncio.run(_plan(options, request, read))
+
+
+def release(options: ReadOptions, leases: Sequence[Lease]) -> None:
+    """Of plans that nobody reads any more. If it fails, they run out."""
+    with suppress(StratalogError, TimeoutError):
+        asyncio.run(_release_all(options, leases))
 
 
 def partitions_of(scan: ScanPlan) -> list[SplitPartition]:
@@ -65,37 +75,31 @@ def partitions_of(scan: ScanPlan) -> list[SplitPartition]:
 
 def resolve(options: ReadOptions, request: ScanRequest, *positions: Positions) -> list[Offsets]:
     """What each of the positions stands for, partition by partition."""
-    with _telling_of_settings(options):
+    with telling_of_settings(options.config):
         return asyncio.run(_resolve(options, request, positions))
-
-
-@contextmanager
-def _telling_of_settings(options: ReadOptions) -> Iterator[None]:
-    """Whoever misses a topic where there are no settings has most likely meant other ones."""
-    try:
-        yield
-    except TopicNotFoundError as error:
-        if find_settings_file(options.config, os.environ, Path.cwd()) is not None:
-            raise
-        raise TopicNotFoundError(
-            f'{error}; no settings file was found: name it with the option "config"'
-        ) from None
 
 
 async def _plan(options: ReadOptions, request: ScanRequest, read: Sequence[Lease]) -> ScanPlan:
     from stratalog.scan.open import opened_scanner
 
     async with opened_scanner(settings_of(options)) as scanner:
-        most = options.max_records_per_partition
-        if most is not None:
-            starts = await scanner.resolve(request, request.starting)
-            ends = await scanner.resolve(request, request.ending)
-            splits = max(request.min_splits, _splits_of(starts, ends, most))
-            request = replace(request, min_splits=splits)
         scan = await scanner.plan(request)
-        for lease in read:
-            await scanner.release(lease)
+        await _release(scanner, read)
         return scan
+
+
+async def _release_all(options: ReadOptions, leases: Sequence[Lease]) -> None:
+    from stratalog.scan.open import opened_scanner
+
+    async with asyncio.timeout(_RELEASE_S), opened_scanner(settings_of(options)) as scanner:
+        await _release(scanner, leases)
+
+
+async def _release(scanner: "Scanner", leases: Sequence[Lease]) -> None:
+    """They run out by themselves. Nobody must fail because of them, with a new plan in hand."""
+    with suppress(StratalogError):
+        for lease in leases:
+            await scanner.release(lease)
 
 
 async def _resolve(
@@ -105,12 +109,6 @@ async def _resolve(
 
     async with opened_scanner(settings_of(options)) as scanner:
         return [await scanner.resolve(request, wanted) for wanted in positions]
-
-
-def _splits_of(
-    starts: Mapping[tuple[str, int], Offset], ends: Mapping[tuple[str, int], Offset], most: int
-) -> int:
-    return sum(-(-max(0, end - starts[key]) // most) for key, end in ends.items() if key in starts)
 
 
 def read_partition(partition: InputPartition, place: ScanPlace) -> Iterator[object]:
@@ -142,6 +140,7 @@ def scan_request(
         fail_on_data_loss=options.fail_on_data_loss,
         split_bytes=options.split_bytes,
         min_splits=options.min_partitions,
+        max_split_offsets=options.max_records_per_partition,
         lease_ms=options.lease_ms,
         holder=HOLDER,
     )

@@ -17,7 +17,7 @@ The order of steps, where each of them runs, and what a crash after it leaves:
    a stream repeat a batch that was committed. Steps 1 to 3 run, and the commit finds the note: it
    changes nothing, and the new objects are the sweeper's. Notes are kept for ever, apart from the
    objects and their rows, so that the repeat may come after the data was merged into segments, or
-   deleted by retention.
+   deleted by retention. A note has the number of records: with more, a batch is no repeat.
 6. The lease is released. If that fails, it runs out.
 
 Without a `sinkId` there is no note. The commit itself is still all or nothing and happens once in
@@ -54,6 +54,7 @@ from stratalog.errors import StratalogError
 from stratalog.settings import Settings
 from stratalog.settings_source import load_settings
 from stratalog.spark.errors import OptionError
+from stratalog.spark.settings_hint import telling_of_settings
 from stratalog.spark.sink_columns import check_columns
 from stratalog.spark.sink_commit import SinkCommitter
 from stratalog.spark.sink_model import SinkError, SinkMessage, SinkPlan
@@ -112,8 +113,9 @@ class StreamSink(DataSourceStreamArrowWriter):
             return _written(self._plan, iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
+        # A source that does not fail on data loss repeats a batch without what was deleted since.
         with ToldPlainly():
-            asyncio.run(_commit(self._options, batchId, messages, self._plan))
+            asyncio.run(_commit(self._options, batchId, messages, self._plan, may_have_lost=True))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
         del batchId
@@ -139,7 +141,14 @@ async def _plan(options: SinkOptions, *, leased: bool) -> SinkPlan:
         return await plan_sink(control, settings, options, clock=SystemClock(), lease_ms=lease_ms)
 
 
-async def _commit(options: SinkOptions, batch_id: int, messages: Messages, plan: SinkPlan) -> None:
+async def _commit(
+    options: SinkOptions,
+    batch_id: int,
+    messages: Messages,
+    plan: SinkPlan,
+    *,
+    may_have_lost: bool = False,
+) -> None:
     answers = [_answer(message) for message in messages]
     blocks = [block for answer in answers for block in answer.blocks]
     async with _opened(options) as (control, settings):
@@ -147,7 +156,9 @@ async def _commit(options: SinkOptions, batch_id: int, messages: Messages, plan:
         if options.sink_id is None:
             await committer.commit(blocks)
         else:
-            await committer.commit_once(options.sink_id, batch_id, blocks)
+            await committer.commit_once(
+                options.sink_id, batch_id, blocks, may_have_lost=may_have_lost
+            )
         await _release(control, answers, plan)
 
 
@@ -176,8 +187,9 @@ def _answer(message: WriterCommitMessage | None) -> SinkMessage:
 @asynccontextmanager
 async def _opened(options: SinkOptions) -> AsyncIterator[tuple[ControlPlane, Settings]]:
     settings = load_settings(options.config)
-    control = await open_existing(settings.storage.control)
-    try:
-        yield control, settings
-    finally:
-        await control.close()
+    with telling_of_settings(options.config):
+        control = await open_existing(settings.storage.control)
+        try:
+            yield control, settings
+        finally:
+            await control.close()

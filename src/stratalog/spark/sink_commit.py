@@ -36,12 +36,22 @@ class SinkCommitter:
         self._retry_ms = retry_ms
 
     async def commit_once(
-        self, sink_id: str, batch_id: int, blocks: Sequence[BlockToCommit]
+        self,
+        sink_id: str,
+        batch_id: int,
+        blocks: Sequence[BlockToCommit],
+        *,
+        may_have_lost: bool = False,
     ) -> None:
-        """Commit unless this batch of the sink was committed before."""
+        """Commit unless this batch of the sink was committed before.
+
+        A batch that is repeated may have lost rows meanwhile, if it is a stream's.
+        """
         try:
             outcome = await self._repeat(
-                lambda: self._control.commit_sink(sink_id, batch_id, blocks),
+                lambda: self._control.commit_sink(
+                    sink_id, batch_id, blocks, may_have_lost=may_have_lost
+                ),
                 (RetriableError, OutcomeUnknownError),
             )
         except (RetriableError, OutcomeUnknownError) as error:

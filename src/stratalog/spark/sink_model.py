@@ -17,6 +17,10 @@ class SinkError(CallError):
     """A write is refused. Nothing of it is in any topic."""
 
 
+class SinkTopicError(SinkError):
+    """There is no such topic."""
+
+
 class SinkRowError(CallError):
     """A row cannot be written, and so nothing is. The message names the row."""
 

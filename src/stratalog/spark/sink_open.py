@@ -9,7 +9,7 @@ from stratalog.control.plane import ControlPlane
 from stratalog.ids import PartitionIndex, TopicPartition
 from stratalog.objects.open import absolute_url, open_store
 from stratalog.settings import Settings
-from stratalog.spark.sink_model import SinkError, SinkPlan, SinkTopic
+from stratalog.spark.sink_model import SinkError, SinkPlan, SinkTopic, SinkTopicError
 from stratalog.spark.sink_options import SinkOptions
 from stratalog.topic.configs import effective
 
@@ -64,7 +64,7 @@ async def _topics(
         return {topic.name: _sink_topic(topic, settings) for topic in await control.topics()}
     found = await control.topics_named([name])
     if not found:
-        raise SinkError(f"there is no topic {name!r}: create it first")
+        raise SinkTopicError(f"there is no topic {name!r} in {control.url}: create it first")
     await _check_tier(control, found[0])
     return {name: _sink_topic(found[0], settings)}
 

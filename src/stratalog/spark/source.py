@@ -44,9 +44,11 @@ class StratalogSource(DataSource):
     def streamReader(  # noqa: N802
         self, schema: StructType
     ) -> "StreamReader | RefusedStream":
+        from stratalog.spark.ending import end_by_exception
         from stratalog.spark.options import stream_options
         from stratalog.spark.stream_reader import RefusedStream, StreamReader
 
+        end_by_exception()
         try:
             return StreamReader(stream_options(self.options), schema)
         except StratalogError as error:

@@ -37,6 +37,7 @@ from stratalog.spark.planning import (
     partitions_of,
     plan,
     read_partition,
+    release,
     resolve,
 )
 from stratalog.spark.telling import ToldPlainly
@@ -120,6 +121,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(partition, self._place)
 
+    def stop(self) -> None:
+        """The query is over: nobody reads its last batch any more."""
+        leases, self._leases = self._leases, []
+        if leases:
+            release(self._options, [lease for _, lease in leases])
+
     def _look(self, *wanted: Offset) -> list[Offsets]:
         """Offsets of the partitions that are there. A topic that is not there is none."""
         selection = self._options.selection
@@ -199,6 +206,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             fail_on_data_loss=options.fail_on_data_loss,
             split_bytes=options.split_bytes,
             min_splits=options.min_partitions,
+            max_split_offsets=options.max_records_per_partition,
             lease_ms=options.lease_ms or _LEASE_MS,
             holder=HOLDER,
         )

@@ -110,6 +110,18 @@ async def test_a_lease_protects_what_was_marked_after_it_began(
     assert await marked(plane) == [before.object_id, after.object_id]
 
 
+async def test_a_lease_protects_what_was_marked_after_the_clock_was_set_back(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    lease = await plane.take_lease("scan", duration_ms=60_000)
+    await change(database, "UPDATE leases SET started_ms = started_ms + 5000")
+    made = await dead_block(plane, topic)
+    assert await plane.marked_objects(grace_ms=-60_000, limit=100) == []
+    await plane.release_lease(lease.lease_id)
+    [dead] = await plane.marked_objects(grace_ms=-60_000, limit=100)
+    assert dead.object_id == made.object_id
+
+
 async def test_the_oldest_live_lease_counts_and_expired_ones_do_not(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:

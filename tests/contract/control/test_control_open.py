@@ -5,17 +5,18 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.contract.control.building import batch, commit, held_up, part
+from tests.contract.control.building import batch, change, commit, held_up, part
 
 from stratalog.control.database import Connection, Database
-from stratalog.control.migrate import known_migrations, migrate
+from stratalog.control.migrate import Migration, known_migrations, migrate
 from stratalog.control.model import Topic
-from stratalog.control.open import open_control_plane, open_database
+from stratalog.control.open import open_control_plane, open_database, open_existing
 from stratalog.control.plane import (
     ControlAccessError,
     ControlDamagedError,
     ControlPlane,
     ControlUnavailableError,
+    NoControlPlaneError,
 )
 
 
@@ -61,6 +62,91 @@ async def test_a_newer_schema_is_accepted(
     topic = await later.create_topic("events", partition_count=1, configs={})
     assert len(await commit(later, batch(part(topic)))) == 1
     await later.close()
+
+
+async def schema_of(database: Database) -> set[str]:
+    rows = await database.read(lambda connection: connection.fetch("SELECT t.name FROM {tables}"))
+    return {name for (name,) in rows}
+
+
+async def test_nothing_is_made_where_no_broker_has_made_a_control_plane(control_url: str) -> None:
+    told = r"there is no control plane at .*control\.db: name another by storage\.control"
+    if control_url.startswith("postgres"):
+        told = "there is no control plane at postgresql://"
+    with pytest.raises(NoControlPlaneError, match=told) as caught:
+        await open_existing(control_url)
+    assert "password" not in str(caught.value)
+    database = await open_database(control_url)
+    assert await schema_of(database) == set()
+    await database.close()
+
+
+async def test_an_empty_file_is_no_control_plane_and_stays_empty(tmp_path: Path) -> None:
+    path = tmp_path / "control.db"
+    path.touch()
+    with pytest.raises(NoControlPlaneError, match=r"control\.db"):
+        await open_existing(f"sqlite:{path}")
+    assert path.read_bytes() == b""
+    assert list(tmp_path.iterdir()) == [path]
+
+
+async def test_tables_without_a_cluster_are_no_control_plane(control_url: str) -> None:
+    """As a broker leaves them that ended between the two."""
+    database = await open_database(control_url)
+    await migrate(database)
+    with pytest.raises(NoControlPlaneError):
+        await open_existing(control_url)
+    await database.close()
+
+
+async def test_what_a_broker_has_made_is_opened_and_its_schema_is_left_alone(
+    control_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await open_control_plane(control_url)
+    database = await open_database(control_url)
+    newer = "INSERT INTO schema_migrations (number, name, applied_ms) VALUES (9999, 'mood', 0)"
+    await change(database, newer)
+
+    async def refuse(_: Database) -> None:
+        raise AssertionError("nobody asked for this")
+
+    monkeypatch.setattr("stratalog.control.open.migrate", refuse)
+    opened = await open_existing(control_url)
+    assert await opened.cluster() == await made.cluster()
+    await opened.close()
+    await database.close()
+    await made.close()
+
+
+@pytest.fixture
+async def outdated(control_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A control plane of the version before one that knows a migration more."""
+    await (await open_control_plane(control_url)).close()
+    known = [
+        *known_migrations("sqlite"),
+        Migration(9000, "moods", ("CREATE TABLE moods (x text)",)),
+    ]
+    monkeypatch.setattr("stratalog.control.migrate.known_migrations", lambda _: known)
+    return control_url
+
+
+async def test_an_older_schema_is_brought_up_to_date_by_whoever_opens_it(outdated: str) -> None:
+    await (await open_existing(outdated)).close()
+    database = await open_database(outdated)
+    assert "moods" in await schema_of(database)
+    assert (await applied(database))[-1] == 9000
+    await database.close()
+
+
+async def test_a_user_who_may_not_change_an_older_schema_is_told_who_may(
+    outdated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_: Database) -> None:
+        raise ControlAccessError("permission denied for schema public")
+
+    monkeypatch.setattr("stratalog.control.open.migrate", refuse)
+    with pytest.raises(ControlAccessError, match=r"denied .*start a broker of this version first"):
+        await open_existing(outdated)
 
 
 async def test_what_was_written_is_there_after_reopening(control_url: str) -> None:

@@ -56,12 +56,14 @@ async def age(database: Database, segment_id: SegmentId) -> None:
 
 
 async def test_a_segment_is_what_was_said_about_it(plane: ControlPlane, topic: Topic) -> None:
-    added = segment(part(topic, 1), 5, 9, leader_epochs=(epoch(2, 5), epoch(7, 8)), broker_id=3)
+    epochs = (epoch(2, 5), epoch(7, 8))
+    added = segment(part(topic, 1), 5, 9, leader_epochs=epochs, broker_id=3, min_timestamp=-5)
     await plane.add_segment(added)
     started = await known(plane, added.segment_id)
     assert started is not None
     assert (started.state, started.uploaded) == (SegmentState.COPY_STARTED, None)
     assert (started.chained, started.owned) == (False, True)
+    assert (started.min_timestamp, started.max_timestamp) == (-5, 1_000)
     assert started.leader_epochs == (epoch(2, 5), epoch(7, 8))
     assert (started.key_base, started.store_url, started.broker_id) == (added.key_base, "", 3)
     assert (started.base_offset, started.end_offset, started.size_bytes) == (5, 10, 1_000)

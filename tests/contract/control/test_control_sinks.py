@@ -49,9 +49,44 @@ async def test_a_batch_that_comes_again_is_not_committed_again(
     # With the same objects after a lost reply, with others when its tasks ran anew.
     assert await plane.commit_sink("s", 5, blocks) is REPEATED
     assert await plane.commit_sink("s", 5, [block(batch(key, 3))]) is REPEATED
-    assert await plane.commit_sink("s", 5, []) is REPEATED
+    assert await plane.commit_sink("s", 5, [block(batch(key, 1), batch(key, 2))]) is REPEATED
     assert await rows_of(plane, key) == [(0, 2)]
     assert await object_keys(plane) == {blocks[0].key}
+
+
+@pytest.mark.parametrize("count", [0, 2, 4])
+async def test_other_rows_under_the_number_of_the_last_batch_are_refused(
+    plane: ControlPlane, topic: Topic, count: int
+) -> None:
+    key = part(topic)
+    await plane.commit_sink("s", 0, [block(batch(key, 3))])
+    others = [block(batch(key, count))] if count else []
+    told = rf"'s' has taken batch 0 already, with 3 records, and now it has {count}: .*above 0"
+    with pytest.raises(SinkBehindError, match=told):
+        await plane.commit_sink("s", 0, others)
+    assert await end_of(plane, key) == 3
+    assert await plane.commit_sink("s", 1, others) is COMMITTED
+
+
+async def test_a_repeat_may_have_lost_records_but_not_won_any(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await plane.commit_sink("s", 0, [block(batch(key, 3))])
+    for fewer in ([block(batch(key, 2))], []):
+        assert await plane.commit_sink("s", 0, fewer, may_have_lost=True) is REPEATED
+    with pytest.raises(SinkBehindError, match="with 3 records, and now it has 4"):
+        await plane.commit_sink("s", 0, [block(batch(key, 4))], may_have_lost=True)
+    assert await end_of(plane, key) == 3
+
+
+async def test_a_batch_that_an_older_version_noted_is_known_by_its_number_alone(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    await plane.commit_sink("s", 0, [block(batch(part(topic), 3))])
+    await change(database, "UPDATE sinks SET batch_id = 1, committed_ms = 7")
+    assert await plane.commit_sink("s", 1, [block(batch(part(topic), 9))]) is REPEATED
+    assert await plane.commit_sink("s", 2, [block(batch(part(topic)))]) is COMMITTED
 
 
 async def test_objects_of_a_repeat_are_left_to_the_sweeper(
@@ -103,7 +138,9 @@ async def test_batches_may_be_left_out_and_empty_ones_count(
     plane: ControlPlane, topic: Topic
 ) -> None:
     assert await plane.commit_sink("s", 0, []) is COMMITTED
-    assert await plane.commit_sink("s", 0, [block(batch(part(topic)))]) is REPEATED
+    assert await plane.commit_sink("s", 0, []) is REPEATED
+    with pytest.raises(SinkBehindError, match="with 0 records, and now it has 1"):
+        await plane.commit_sink("s", 0, [block(batch(part(topic)))])
     assert await plane.commit_sink("s", 7, []) is COMMITTED
     with pytest.raises(SinkBehindError):
         await plane.commit_sink("s", 6, [])

@@ -118,6 +118,18 @@ async def test_a_lease_keeps_the_segments_that_go_after_it_began(
     assert [each.base_offset for each in await doomed(plane)] == [0, 20]
 
 
+async def test_a_lease_keeps_the_segments_that_go_after_the_clock_was_set_back(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    await two_tiers(plane, part(topic))
+    lease = await plane.take_lease("scan", duration_ms=60_000)
+    await change(database, "UPDATE leases SET started_ms = started_ms + 5000")
+    await plane.delete_records({part(topic): Offset(20)})
+    assert await plane.doomed_segments(grace_ms=-60_000, limit=10) == []
+    await plane.release_lease(lease.lease_id)
+    assert len(await plane.doomed_segments(grace_ms=-60_000, limit=10)) == 1
+
+
 async def test_deleters_writers_and_mergers_keep_a_partition_whole(
     plane: ControlPlane, other: ControlPlane, topic: Topic
 ) -> None:

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import struct
 from base64 import b64encode
@@ -13,6 +14,7 @@ from stratalog.cli.main import app
 from stratalog.cli.metadata_dump import DumpError, dump_line, read_dump
 from stratalog.cli.record_json import record_from_json
 from stratalog.cli.segments_import import BadOptionError, open_foreign, parse_starts
+from stratalog.control.open import open_control_plane
 from stratalog.errors import CallError
 from stratalog.ids import kafka_base64
 from stratalog.settings import Settings, StorageSettings
@@ -176,8 +178,12 @@ def test_a_line_that_is_no_record_is_told_by_its_number(tmp_path: Path) -> None:
         read_dump(tmp_path / "dump")
 
 
+async def make_control_plane(url: str) -> None:
+    await (await open_control_plane(url)).close()
+
+
 def test_a_dump_that_is_not_there_is_told(tmp_path: Path) -> None:
-    (tmp_path / "control.db").touch()
+    asyncio.run(make_control_plane(f"sqlite:{tmp_path / 'control.db'}"))
     arguments = ["--dump", str(tmp_path / "none"), "--data", str(tmp_path), "--sealed"]
     result = invoke("segments", "import", TOPIC, "--objects", "file:x", *arguments)
     assert result.exit_code == 1

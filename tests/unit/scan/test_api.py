@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,14 @@ async def test_places_are_offsets_times_and_ends(orders: ScanRig) -> None:
     assert offsets(orders, start={0: 90, 1: 15}) == EVERYTHING[90:100] + EVERYTHING[115:]
     assert offsets(orders, end={0: 3, 1: "earliest"}) == EVERYTHING[:3]
     assert offsets(orders, start=when(98), end=when(102)) == [(0, 98), (0, 99), (1, 0), (1, 1)]
+
+
+async def test_a_time_between_two_milliseconds_stands_for_the_later_one(orders: ScanRig) -> None:
+    exact = datetime.fromtimestamp(NOW_MS / 1000 + 98, UTC)
+    for microseconds, first in [(-1000, 98), (-999, 98), (0, 98), (1, 99), (400, 99), (501, 99)]:
+        moment = exact + timedelta(microseconds=microseconds)
+        assert offsets(orders, start=moment, partitions=[0])[0] == (0, first)
+        assert offsets(orders, end=moment, partitions=[0])[-1] == (0, first - 1)
 
 
 async def test_several_topics_and_patterns_are_read_by_name(orders: ScanRig) -> None:

@@ -1,5 +1,7 @@
 """What is planned for a request, and what is refused."""
 
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -22,9 +24,13 @@ from stratalog.scan.model import (
     RowFilter,
     RowPiece,
     ScanColumn,
+    ScanPlan,
     ScanRequest,
     SegmentPiece,
 )
+from stratalog.scan.opened_place import open_place
+from stratalog.scan.place import place_of
+from stratalog.scan.read import chunks_of
 
 
 def at(offset: int, **others: int) -> Positions:
@@ -116,8 +122,6 @@ async def test_committed_reads_end_at_the_last_stable_offset(
     take_snapshot = rig.control.take_snapshot
 
     async def unstable(*args: Any, **how: Any) -> Any:
-        from dataclasses import replace
-
         snapshot = await take_snapshot(*args, **how)
         [one] = snapshot.partitions
         assert one is not None
@@ -146,6 +150,9 @@ async def test_topics_are_found_by_name_by_pattern_and_by_assignment(rig: ScanRi
     assert await found(assign={"orders": [1]}) == {("orders", 1)}
     rows = RowFilter(partitions=frozenset([1, 7]))
     assert await found(topics=["orders", "payments"], rows=rows) == {("orders", 1), ("payments", 1)}
+    assert await found(rows=RowFilter(first_partition=1)) == {("orders", 1)}
+    assert await found(rows=RowFilter(end_partition=1)) == {("orders", 0)}
+    assert await found(rows=RowFilter(first_partition=1, end_partition=1)) == set()
 
 
 async def test_what_does_not_exist_is_named_with_what_is_near(rig: ScanRig) -> None:
@@ -246,6 +253,64 @@ async def test_more_splits_than_there_is_anything_to_divide_are_not_made(rig: Sc
     assert len((await rig.plan(min_splits=1000)).splits) == 1
 
 
+def offsets_by_split(rig: ScanRig, plan: ScanPlan) -> list[list[int]]:
+    return [[row["offset"] for row in rig.rows_of([split])] for split in plan.splits]
+
+
+@pytest.mark.parametrize("converted", [False, True])
+async def test_no_split_has_more_offsets_than_it_may(rig: ScanRig, converted: bool) -> None:
+    """However uneven the sizes of records are."""
+    topic = await rig.topic()
+    await rig.write(topic, {0: [10] * 5}, value_bytes=20_000)
+    await rig.write(topic, {0: [1000]}, value_bytes=10)
+    if converted:
+        await rig.convert(topic)
+    for most, count in [(100, 11), (349, 4), (1049, 2), (1050, 1)]:
+        plan = await rig.plan(max_split_offsets=most, columns=[ScanColumn.OFFSET])
+        found = offsets_by_split(rig, plan)
+        assert len(found) == count
+        assert max(map(len, found)) <= most
+        assert list(chain(*found)) == list(range(1050))
+
+
+@pytest.mark.parametrize("converted", [False, True])
+async def test_there_are_as_many_splits_as_were_asked_for(rig: ScanRig, converted: bool) -> None:
+    topic = await rig.topic()
+    await rig.write(topic, {0: [300]}, value_bytes=10)
+    if converted:
+        await rig.convert(topic)
+    for asked, made in [(4, 4), (7, 7), (300, 300), (301, 300)]:
+        plan = await rig.plan(min_splits=asked, columns=[ScanColumn.OFFSET])
+        assert len(plan.splits) == made
+        assert list(chain(*offsets_by_split(rig, plan))) == list(range(300))
+
+
+async def test_of_a_segment_a_split_reads_about_its_own_offsets(rig: ScanRig) -> None:
+    topic = await rig.topic()
+    await rig.write(topic, {0: [10] * 100})
+    await rig.convert(topic)
+    plan = await rig.plan(max_split_offsets=50, columns=[ScanColumn.OFFSET])
+    log_bytes = plan.splits[0].size_bytes
+    place = open_place(place_of(rig.settings))
+    for number, split in enumerate(plan.splits):
+        chunks = list(chunks_of(split, place))
+        assert sum(len(chunk.data) for chunk in chunks) < log_bytes / 10
+        assert offsets_by_split(rig, replace(plan, splits=[split])) == [
+            list(range(50 * number, 50 * number + 50))
+        ]
+
+
+async def test_splits_by_offsets_keep_to_their_bytes_as_well(rig: ScanRig) -> None:
+    topic = await rig.topic(partitions=2)
+    await rig.write(topic, {0: [10] * 20, 1: [1] * 3}, value_bytes=1000)
+    await rig.convert(topic)
+    await rig.write(topic, {0: [10]}, value_bytes=1000)
+    plan = await rig.plan(max_split_offsets=200, split_bytes=60_000, columns=[ScanColumn.OFFSET])
+    found = offsets_by_split(rig, plan)
+    assert max(map(len, found)) <= 60
+    assert list(chain(*found)) == [*range(210), *range(3)]
+
+
 async def test_neighbouring_rows_of_one_object_are_read_as_one(rig: ScanRig) -> None:
     topic = await rig.topic()
     await rig.write(topic, {0: [1000] * 30}, value_bytes=60)
@@ -305,6 +370,28 @@ async def test_inside_the_first_segment_the_indexes_tell_where_to_begin(
     assert [row["offset"] for row in rig.rows_of(plan.splits)] == list(range(31, 39))
 
 
+async def test_a_time_far_ahead_does_not_hide_where_the_real_beginning_is(
+    rig: ScanRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stratalog.scan.pieces.NARROWED_BYTES", 0)
+    topic = await rig.topic()
+    rig.written = 10_000
+    await rig.write(topic, {0: [1]})
+    rig.written = 1
+    await rig.write(topic, {0: [9]})
+    await rig.convert(topic)
+    for _ in range(2):
+        await rig.write(topic, {0: [10] * 10})
+        await rig.convert(topic)
+    whole = (await rig.plan()).splits[0].stretches[0].pieces
+    plan = await rig.plan(rows=RowFilter(first_timestamp_ms=NOW_MS + 85_000))
+    ahead, first, later = plan.splits[0].stretches[0].pieces
+    assert ahead.byte_size == whole[0].byte_size
+    assert first.byte_size < whole[1].byte_size / 2
+    assert later.byte_size == whole[2].byte_size
+    assert [row["offset"] for row in rig.rows_of(plan.splits)] == [0, *range(85, 210)]
+
+
 async def test_the_end_of_a_time_drops_rows_of_the_brokers_time_only(rig: ScanRig) -> None:
     topic = await rig.topic("own")
     await rig.write(topic, {0: [10]})
@@ -317,6 +404,25 @@ async def test_the_end_of_a_time_drops_rows_of_the_brokers_time_only(rig: ScanRi
     await rig.write(topic, {0: [10]}, append_time=True)
     await rig.write(topic, {0: [10]}, append_time=True)
     assert not (await rig.plan(topics=["broker"], rows=rows)).splits
+
+
+async def test_the_end_of_a_time_drops_segments_of_the_brokers_time_only(rig: ScanRig) -> None:
+    topic = await rig.topic()
+    for append_time in (False, True, True):
+        await rig.write(topic, {0: [10]}, append_time=append_time)
+        await rig.convert(topic)
+    [own, first, last] = (await rig.plan()).splits[0].stretches[0].pieces
+    assert isinstance(first, SegmentPiece)
+    assert isinstance(last, SegmentPiece)
+    for end_ms, pieces in [
+        (first.segment.max_timestamp, [own]),
+        (last.segment.max_timestamp + 1, [own, first, last]),
+    ]:
+        plan = await rig.plan(rows=RowFilter(end_timestamp_ms=end_ms))
+        assert list(plan.splits[0].stretches[0].pieces) == pieces
+    plan = await rig.plan(rows=RowFilter(end_timestamp_ms=NOW_MS + 5000))
+    assert list(plan.splits[0].stretches[0].pieces) == [own]
+    assert [row["offset"] for row in rig.rows_of(plan.splits)] == list(range(5))
 
 
 async def test_a_filter_of_offsets_and_times_is_exact(rig: ScanRig) -> None:

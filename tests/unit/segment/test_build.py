@@ -59,6 +59,28 @@ def test_append_time_is_stamped_with_a_new_crc() -> None:
     assert build.finish().max_timestamp == T0 + 9999
 
 
+def test_the_least_time_is_known_where_all_times_are_the_brokers() -> None:
+    build = builder()
+    data = bytearray(batch(2))
+    build.add(data, run(100, 101, append_time_ms=T0 + 70))
+    build.add(bytearray(batch(2)), run(102, 103, append_time_ms=T0 + 50))
+    log = build.finish()
+    assert (log.min_timestamp, log.max_timestamp) == (T0 + 50, T0 + 70)
+    build = builder()
+    build.add(data, run(100, 101, stamped=True))
+    assert build.finish().min_timestamp == T0 + 70
+
+
+@pytest.mark.parametrize("stamped", [False, True])
+def test_the_least_time_is_not_known_where_one_batch_has_a_producers(stamped: bool) -> None:
+    build = builder()
+    build.add(bytearray(batch(2)), run(100, 101, append_time_ms=T0 + 70))
+    data = bytearray(batch(1, base_offset=102, leader_epoch=0))
+    build.add(data, run(102, 102, stamped=stamped, append_time_ms=5 if stamped else None))
+    build.add(bytearray(batch(2)), run(103, 104, append_time_ms=T0 + 80))
+    assert build.finish().min_timestamp is None
+
+
 def test_a_stamped_run_is_left_as_it_is() -> None:
     stamped = batch(2, base_offset=100, leader_epoch=3) + batch(1, base_offset=102, leader_epoch=3)
     build = builder()

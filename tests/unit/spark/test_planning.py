@@ -1,12 +1,17 @@
 """From options and conditions to the request that a planner gets."""
 
+import asyncio
 import re
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import BinaryType, StructType
 
+from stratalog.control.open import open_control_plane
+from stratalog.control.plane import ControlUnavailableError, NoControlPlaneError
 from stratalog.control.scan_model import EARLIEST, LATEST
 from stratalog.ids import Offset, PartitionIndex
 from stratalog.scan.errors import TopicNotFoundError
@@ -14,7 +19,9 @@ from stratalog.scan.model import Positions, RowFilter, ScanColumn, ScanRequest
 from stratalog.spark.errors import OptionError
 from stratalog.spark.filters import Wanted
 from stratalog.spark.options import batch_options
-from stratalog.spark.planning import plan, scan_request
+from stratalog.spark.planning import plan, release, scan_request
+from stratalog.spark.sink import open_writer
+from stratalog.spark.sink_model import SinkTopicError
 from stratalog.spark.telling import ToldPlainly
 
 COLUMNS = (ScanColumn.KEY,)
@@ -110,16 +117,74 @@ def test_other_errors_are_left_as_they_are() -> None:
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_a_topic_that_is_missed_without_settings_tells_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def make_control_plane(url: str) -> None:
+    await (await open_control_plane(url)).close()
+
+
+HINT = r"; no settings file was found: name it by \.option\(\"config\", .*\$STRATALOG_CONFIG$"
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder where there is no settings file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("STRATALOG_CONFIG", raising=False)
+    return tmp_path
+
+
+def read_from_topic() -> None:
     wanted = request(topic="a")
     assert wanted is not None
+    plan(batch_options({"topic": "a"}), wanted)
+
+
+def write_to_topic() -> None:
+    open_writer({"topic": "a"}, StructType().add("value", BinaryType()), overwrite=False)
+
+
+@pytest.mark.parametrize("use", [read_from_topic, write_to_topic])
+def test_a_topic_that_is_missed_without_settings_tells_of_them(
+    nowhere: Path, use: Callable[[], None]
+) -> None:
+    asyncio.run(make_control_plane("sqlite:stratalog-data/control.db"))
     missed = r"there is no topic 'a' in sqlite:stratalog-data/control.db"
-    with pytest.raises(TopicNotFoundError, match=rf"^{missed}; no settings file .* \"config\"$"):
-        plan(batch_options({"topic": "a"}), wanted)
-    (tmp_path / "stratalog.toml").write_text("")
-    with pytest.raises(TopicNotFoundError, match=rf"^{missed}$"):
-        plan(batch_options({"topic": "a"}), wanted)
+    with pytest.raises((TopicNotFoundError, SinkTopicError), match=rf"^{missed}.*{HINT}"):
+        use()
+    (nowhere / "stratalog.toml").write_text("")
+    with pytest.raises((TopicNotFoundError, SinkTopicError), match=rf"^{missed}") as caught:
+        use()
+    assert "no settings file" not in str(caught.value)
+
+
+@pytest.mark.parametrize("use", [read_from_topic, write_to_topic])
+def test_a_control_plane_that_is_missed_without_settings_tells_of_them(
+    nowhere: Path, use: Callable[[], None]
+) -> None:
+    missed = r"there is no control plane at stratalog-data/control.db"
+    with pytest.raises(NoControlPlaneError, match=rf"^{missed}.*{HINT}"):
+        use()
+    (nowhere / "stratalog.toml").write_text("")
+    with pytest.raises(NoControlPlaneError, match=rf"^{missed}") as caught:
+        use()
+    assert "no settings file" not in str(caught.value)
+    assert [entry.name for entry in nowhere.iterdir()] == ["stratalog.toml"]
+
+
+def test_old_leases_that_cannot_be_released_do_not_fail_a_plan(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def prepare() -> None:
+        control = await open_control_plane("sqlite:stratalog-data/control.db")
+        await control.create_topic("a", partition_count=1, configs={})
+        await control.close()
+
+    async def fail(*_: object) -> None:
+        raise ControlUnavailableError("away")
+
+    asyncio.run(prepare())
+    options, wanted = batch_options({"topic": "a"}), request(topic="a")
+    assert wanted is not None
+    old = plan(options, wanted).lease
+    monkeypatch.setattr("stratalog.scan.planner.Scanner.release", fail)
+    assert plan(options, wanted, read=[old]).lease.lease_id != old.lease_id
+    release(options, [old])

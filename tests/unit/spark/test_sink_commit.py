@@ -100,7 +100,7 @@ class Scripted:
         self.calls: list[str] = []
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        async def call(*_: object) -> Any:
+        async def call(*_: object, **__: object) -> Any:
             self.calls.append(name)
             step = self._scripts[name].pop(0)
             if isinstance(step, Exception):

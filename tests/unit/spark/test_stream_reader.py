@@ -62,12 +62,16 @@ class FakePlanner:
         self.taken.append(lease)
         return ScanPlan(splits=[], ranges=[], lease=lease)
 
+    def release(self, options: ReadOptions, leases: Sequence[Lease]) -> None:
+        self.released += leases
+
 
 @pytest.fixture
 def planner(monkeypatch: pytest.MonkeyPatch) -> FakePlanner:
     fake = FakePlanner()
     monkeypatch.setattr(stream_reader, "resolve", fake.resolve)
     monkeypatch.setattr(stream_reader, "plan", fake.plan)
+    monkeypatch.setattr(stream_reader, "release", fake.release)
     monkeypatch.setattr(stream_reader, "find_place", lambda options: ScanPlace(objects_url=""))
     return fake
 
@@ -226,6 +230,17 @@ def test_a_batch_ends_the_leases_of_those_before_it(planner: FakePlanner) -> Non
     assert planner.released == planner.taken[:2]
     stream.partitions({"t": {"0": 20}}, {"t": {"0": 30}})
     assert planner.released == planner.taken[:3]
+
+
+def test_a_stream_that_is_stopped_ends_the_leases_of_its_last_batch(planner: FakePlanner) -> None:
+    stream = reader()
+    stream.stop()
+    for _ in range(2):
+        stream.partitions({"t": {"0": 0}}, {"t": {"0": 10}})
+    stream.stop()
+    assert planner.released == planner.taken
+    stream.stop()
+    assert len(planner.released) == 2
 
 
 def test_what_went_between_two_calls_is_left_out_if_losses_may_be(planner: FakePlanner) -> None:
