@@ -13,7 +13,7 @@ from unittest.mock import patch
 from tests.integration.sink_topics import SCHEMA, TOPIC, batches
 
 import stratalog.spark.sink as sink
-from stratalog.control.open import open_control_plane
+from stratalog.control.open import open_existing
 
 
 class DoomedControl:
@@ -39,9 +39,9 @@ def main(config: Path, moment: str) -> None:
     message = writer.write(iter(batches(0, 100)))
 
     async def opened(url: str) -> Any:
-        return DoomedControl(await open_control_plane(url), moment)
+        return DoomedControl(await open_existing(url), moment)
 
-    with patch.object(sink, "open_control_plane", opened):
+    with patch.object(sink, "open_existing", opened):
         writer.commit([message])
 
 

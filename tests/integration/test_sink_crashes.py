@@ -178,6 +178,7 @@ def test_a_store_of_another_cluster_is_refused(lake: SinkLake, tmp_path: Path) -
     """Blocks would lie where nobody reads them, and the other cluster's sweeper takes them."""
     other = tmp_path / "other"
     other.mkdir()
+    SinkLake.make(other)
     mixed = replace(lake.settings.storage, control=f"sqlite:{other / 'control.db'}")
     with pytest.raises(WrongStoreError, match="belongs to cluster"):
         open_at(replace(lake.settings, storage=mixed), other)

@@ -1,5 +1,6 @@
 """From options and conditions to the request that a planner gets."""
 
+import asyncio
 import re
 import traceback
 from dataclasses import replace
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.control.open import open_control_plane
 from stratalog.control.scan_model import EARLIEST, LATEST
 from stratalog.ids import Offset, PartitionIndex
 from stratalog.scan.errors import TopicNotFoundError
@@ -110,11 +112,16 @@ def test_other_errors_are_left_as_they_are() -> None:
     assert isinstance(caught.value.__cause__, ValueError)
 
 
+async def make_control_plane(url: str) -> None:
+    await (await open_control_plane(url)).close()
+
+
 def test_a_topic_that_is_missed_without_settings_tells_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("STRATALOG_CONFIG", raising=False)
+    asyncio.run(make_control_plane("sqlite:stratalog-data/control.db"))
     wanted = request(topic="a")
     assert wanted is not None
     missed = r"there is no topic 'a' in sqlite:stratalog-data/control.db"
