@@ -12,7 +12,7 @@ from uuid import uuid4
 from stratalog.batch.header import TimestampType
 from stratalog.clock import SystemClock
 from stratalog.control.model import Coordinates, PartitionState, Topic
-from stratalog.control.plane import ControlPlane
+from stratalog.control.plane import BoundaryMovedError, ControlPlane
 from stratalog.control.segment_model import Segment, SegmentState, SegmentToAdd, SegmentUploaded
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicPartition
 from stratalog.objects.store import Buffer, ObjectStore, Range
@@ -113,11 +113,18 @@ class Converter:
         for segment in await self.control.unchained_segments(older_than_ms=0, limit=_MOST):
             if segment.topic_partition != key:
                 continue
-            if _is_next(segment, state):
-                await self.control.chain_segment(segment.segment_id)
+            if _is_next(segment, state) and await self._chained(segment.segment_id):
                 state = (await self.control.partitions([key]))[key]
             else:
                 await self.control.delete_segments([segment.segment_id])
+
+    async def _chained(self, segment_id: SegmentId) -> bool:
+        try:
+            await self.control.chain_segment(segment_id)
+        except BoundaryMovedError:
+            # Its rows have been sorted into a split file, and its end lies inside of one.
+            return False
+        return True
 
     async def _build(self, rows: Sequence[Coordinates]) -> tuple[list[Buffer], BuiltLog]:
         builder = SegmentBuilder(

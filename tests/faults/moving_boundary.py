@@ -222,7 +222,8 @@ async def convert(scene: Scene, random: Random, *, crash_chance: float) -> None:
             scene.seen["segments"] += made is not None
         except CrashError as error:
             scene.seen[f"crashes after {error}"] += 1
-        except StaleError:
+        except (StaleError, ObjectNotFoundError):
+            # Records were deleted meanwhile, or rows moved into a split file.
             scene.seen["overtaken conversions"] += 1
         await asyncio.sleep(0)
 

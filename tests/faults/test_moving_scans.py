@@ -7,8 +7,10 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -21,7 +23,8 @@ from tests.faults.moving_boundary import (
 )
 from tests.faults.test_moving_boundary import quick_folder, scene, together
 from tests.tiering import Step
-from tests.unit.scan.rig import MODES, NOW_MS, Row, ScanRig, scan_rig
+from tests.unit.pipeline.lab import SPLIT, LocalJobs
+from tests.unit.scan.rig import MODES, NOW_MS, SPLITTING, Row, ScanRig, scan_rig
 
 import stratalog
 from stratalog.batch.header import Codec
@@ -31,8 +34,10 @@ from stratalog.ids import NO_OFFSET, Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked, purge_topics
 from stratalog.janitor.retention import Retention, enforce_retention
 from stratalog.janitor.segments import delete_doomed
+from stratalog.pipeline import split_plan
+from stratalog.pipeline.open import opened_driver, workplace_of
 from stratalog.scan.errors import SnapshotGoneError
-from stratalog.scan.model import ScanPlan, ScanRequest
+from stratalog.scan.model import RowPiece, ScanPlan, ScanRequest
 from stratalog.scan.open import opened_scanner
 from stratalog.scan.opened_place import close_places
 from stratalog.scan.place import place_of
@@ -46,6 +51,8 @@ __all__ = ["quick_folder", "scene"]
 SEED = int(os.environ.get("STRATALOG_SEED", "6"))
 SCANS = 60
 KEPT_RECORDS = 120
+SPLIT_PAUSE_S = 0.1
+"""Converters without claims find their rows swapped otherwise, again and again."""
 SLOW_CHANCE = 0.3
 """Of scans that wait between their plan and their reads until what they saw is deleted."""
 
@@ -74,6 +81,19 @@ async def take_away(scene: Scene) -> None:
     )
 
 
+async def split(scene: Scene) -> None:
+    """The pipeline itself, which sorts rows into split files while others convert and delete."""
+    settings = replace(settings_of(scene), tiering=replace(SPLITTING, max_attempts=1_000_000))
+    jobs = LocalJobs(workplace_of(settings))
+    with patch.object(split_plan, "_FAN_IN", 0):
+        async with opened_driver(
+            settings, jobs.open, control=scene.control, holder="splitter", clean=False
+        ) as driver:
+            while not scene.over.is_set():
+                scene.seen["split files"] += (await driver.run(SPLIT)).split_files
+                await asyncio.sleep(SPLIT_PAUSE_S)
+
+
 def settings_of(scene: Scene) -> Settings:
     storage = StorageSettings(
         objects=scene.store.url, control=f"sqlite:{scene.folder / 'control.db'}"
@@ -95,6 +115,7 @@ async def scan(scene: Scene, scanner: Scanner, random: Random) -> None:
             topics=[scene.topic.name], split_bytes=random.choice([200, 1500, 1 << 30])
         )
         plan = await scanner.plan(request)
+        scene.seen["scans of split files"] += reads_split_files(plan)
         after = [await scene.state(place) for place in range(PARTITIONS)]
         if random.random() < SLOW_CHANCE:
             await until_deleted(scene, plan)
@@ -116,6 +137,15 @@ async def scan_by_one_call(scene: Scene) -> None:
         table = await asyncio.to_thread(reader.read_all)
         check(scene, table, before, after)
         done(scene)
+
+
+def reads_split_files(plan: ScanPlan) -> bool:
+    return any(
+        isinstance(piece, RowPiece) and piece.run.stamped
+        for split in plan.splits
+        for stretch in split.stretches
+        for piece in stretch.pieces
+    )
 
 
 def read_all(settings: Settings, plan: ScanPlan) -> list[pa.RecordBatch]:
@@ -162,13 +192,16 @@ def done(scene: Scene) -> None:
 async def test_every_scan_is_a_snapshot_while_data_moves_and_is_deleted(scene: Scene) -> None:
     def enough() -> bool:
         died = all(scene.seen[f"crashes after {step}"] for step in Step)
-        return died and scene.seen["scans"] >= SCANS and scene.seen["scans of what is gone"] > 5
+        often = scene.seen["scans"] >= SCANS and scene.seen["scans of split files"] > SCANS // 10
+        gone = scene.seen["scans of what is gone"] > 5
+        return died and often and gone and scene.seen["split files"] > 10
 
     scene.enough = enough
     async with scanning(scene) as scanner:
         await together(
             write(scene, Random(SEED + 1)),
             convert(scene, Random(SEED + 2), crash_chance=0.3),
+            split(scene),
             delete_without_grace(scene),
             *(scan(scene, scanner, Random(SEED + number)) for number in range(3, 7)),
             scan_by_one_call(scene),

@@ -1,19 +1,26 @@
-"""A process that writes rows 0 to 99 and dies at its commit, just before it or just after it.
+"""A process that writes rows 0 to 99 and dies between its uploads, or at its commit, just before it
+or just after it.
 
-Run as: python -m tests.integration.doomed_sink CONFIG before|after
+Run as: python -m tests.integration.doomed_sink CONFIG uploading|before|after
 """
 
 import os
 import signal
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
 from tests.integration.sink_topics import SCHEMA, TOPIC, batches
 
 import stratalog.spark.sink as sink
+import stratalog.spark.sink_task as sink_task
+from stratalog.block.block import SealedBlock
 from stratalog.control.open import open_existing
+from stratalog.spark.sink_rows import grouped
+from stratalog.spark.sink_uploads import Uploads
 
 
 class DoomedControl:
@@ -33,10 +40,27 @@ class DoomedControl:
         return outcome
 
 
+class DoomedUploads(Uploads):
+    """Dies when it is to begin with the third block, and the second may be under way."""
+
+    def add(self, block: SealedBlock) -> None:
+        if len(self._blocks) == 2:
+            self._under_way.popleft().result()
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().add(block)
+
+
+def small_groups(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Four blocks."""
+    return grouped(rows, max_rows=25)
+
+
 def main(config: Path, moment: str) -> None:
     options = {"topic": TOPIC, "config": str(config), "sinkId": "doomed"}
     writer = sink.open_writer(options, SCHEMA, overwrite=False)
-    message = writer.write(iter(batches(0, 100)))
+    uploads = DoomedUploads if moment == "uploading" else Uploads
+    with patch.multiple(sink_task, Uploads=uploads, grouped=small_groups):
+        message = writer.write(iter(batches(0, 100)))
 
     async def opened(url: str) -> Any:
         return DoomedControl(await open_existing(url), moment)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from pyspark.sql import DataFrame
 from tests.compat.client import CODECS
 from tests.compat.confluent_client import ConfluentClient
-from tests.compat.message import CREATE_TIME, Headers, Message
+from tests.compat.message import CREATE_TIME, Headers, Message, Received
 from tests.integration.storage import run_in
 from tests.tiering import Converter
 
@@ -102,19 +102,20 @@ def consumed(
         bootstrap, topic, count=count, partition=partition, start=start
     )
     assert len(received) == count
-    return [
-        ReadRow(
-            topic,
-            partition,
-            each.offset,
-            each.key,
-            each.value,
-            each.headers,
-            each.timestamp_ms,
-            0 if each.timestamp_type == CREATE_TIME else 1,
-        )
-        for each in received
-    ]
+    return [received_row(topic, partition, each) for each in received]
+
+
+def received_row(topic: str, partition: int, each: Received) -> ReadRow:
+    return ReadRow(
+        topic,
+        partition,
+        each.offset,
+        each.key,
+        each.value,
+        each.headers,
+        each.timestamp_ms,
+        0 if each.timestamp_type == CREATE_TIME else 1,
+    )
 
 
 def rows_of(frame: DataFrame) -> list[ReadRow]:

@@ -1,10 +1,9 @@
 """Readers of committed records in an adopted topic whose segments hold aborted transactions."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -15,39 +14,18 @@ from kio.schema.fetch.v11.response import FetchResponse
 from kio.schema.metadata.v7 import request as metadata_request
 from kio.schema.metadata.v7.response import MetadataResponse
 from kio.schema.types import TopicName
-from tests.compat.clusters import folder_storage, one_broker
+from tests.compat.clusters import one_broker
 from tests.compat.confluent_client import confluent_consumer, confluent_poll
 from tests.compat.wire import Wire, connected, fetch_of
+from tests.integration.adopted_log import EPOCH, adopt_log
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.control import ControlType, EndTxnMarker, end_txn_record
 from stratalog.batch.records import Record
 from stratalog.clock import SystemClock
-from stratalog.control.open import open_control_plane
-from stratalog.control.segment_model import (
-    AdoptedSegment,
-    EpochStart,
-    PartitionToAdopt,
-    SegmentToAdd,
-    TopicToAdopt,
-)
-from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
-from stratalog.objects.open import open_store
-from stratalog.objects.store import Buffer, ObjectStore
-from stratalog.segment.build import SegmentBuilder
-from stratalog.segment.epoch_checkpoint import encode_checkpoint
-from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.keys import segment_key_base
-from stratalog.segment.model import SegmentIndexes, SourceRun
-from stratalog.segment.producer_state import PartitionTail, advance
-from stratalog.segment.transform import Encoding
-from stratalog.segment.txn_index import encode_aborted
-from stratalog.segment.upload import upload_indexes, upload_log
 
 TOPIC = "transactions"
-TOPIC_ID = TopicId(uuid4())
 NOW_MS = SystemClock().now_ms()
-EPOCH = LeaderEpoch(5)
 
 
 def record(producer: int = -1, sequence: int = 0) -> bytes:
@@ -87,72 +65,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 async def adopt(folder: Path) -> None:
-    storage = folder_storage(folder)
-    control = await open_control_plane(storage.control)
-    store = open_store(storage.objects, clock=SystemClock())
-    partition = PartitionToAdopt(
-        partition=PartitionIndex(0),
-        log_start=Offset(0),
-        segments=await upload(store),
-        epochs=[EpochStart(EPOCH, Offset(0))],
-        producers=[],
-    )
-    await control.adopt_topic(
-        TopicToAdopt(topic_id=TOPIC_ID, name=TOPIC, configs={}, partitions=[partition])
-    )
-    await store.close()
-    await control.close()
-
-
-async def upload(store: ObjectStore) -> list[AdoptedSegment]:
-    tail, base = PartitionTail(), 0
-    uploaded = []
-    for batches in SEGMENTS:
-        adopted, tail = await upload_one(store, base, batches, tail)
-        uploaded.append(adopted)
-        base += len(batches)
-    assert [one.uploaded.has_aborted for one in uploaded] == [False, True, False]
-    return uploaded
-
-
-async def upload_one(
-    store: ObjectStore, base: int, batches: Sequence[bytes], tail: PartitionTail
-) -> tuple[AdoptedSegment, PartitionTail]:
-    builder = SegmentBuilder(Offset(base))
-    run = SourceRun(Offset(base), Offset(base + len(batches) - 1), EPOCH, stamped=False)
-    log = builder.add(bytearray(b"".join(batches)), run)
-    built = builder.finish()
-    tail, aborted = advance(tail, built)
-    segment_id = SegmentId(uuid4())
-    segment = SegmentToAdd(
-        segment_id=segment_id,
-        topic_id=TOPIC_ID,
-        partition=PartitionIndex(0),
-        base_offset=built.base_offset,
-        last_offset=built.last_offset,
-        size_bytes=built.size_bytes,
-        max_timestamp=built.max_timestamp,
-        leader_epochs=built.leader_epochs,
-        key_base=segment_key_base(
-            "kafka/", TOPIC, TOPIC_ID, PartitionIndex(0), built.base_offset, segment_id
-        ),
-    )
-    indexes = SegmentIndexes(
-        offset=built.offset_index,
-        timestamp=built.time_index,
-        producer_snapshot=tail.to_snapshot(),
-        leader_epoch=encode_checkpoint([EpochStart(EPOCH, Offset(0))]),
-        transaction=encode_aborted(aborted),
-    )
-    stored = await upload_log(store, segment.key_base, _once(log), Encoding(), KeyRing())
-    finished = await upload_indexes(
-        store, segment.key_base, indexes, stored, segment, TOPIC, KeyRing(), event_ms=NOW_MS
-    )
-    return AdoptedSegment(segment=segment, uploaded=finished), tail
-
-
-async def _once(part: Buffer) -> AsyncIterator[Buffer]:
-    yield part
+    assert await adopt_log(folder, TOPIC, SEGMENTS) == [False, True, False]
 
 
 @pytest.mark.parametrize("fetch_bytes", [1, 8_000_000])

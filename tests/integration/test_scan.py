@@ -31,6 +31,8 @@ from tests.golden_topic import (
 from tests.integration.test_adoption import import_arguments, running
 from tests.integration.test_committed_reads import COMMITTED, EVERYTHING, adopt
 from tests.integration.test_committed_reads import TOPIC as TRANSACTIONS
+from tests.integration.transactions import TOPIC as LEDGER
+from tests.integration.transactions import make_ledger
 from tests.servers import S3Server
 from tests.tiering import Converter
 from tests.unit.scan.rig import ScanRig, scan_rig
@@ -205,6 +207,31 @@ def test_aborted_transactions_and_markers_are_no_rows(tmp_path: Path) -> None:
                 settings, topics=[TRANSACTIONS], committed=committed, split_bytes=split_bytes
             )
             assert [row["offset"] for row in found] == expected
+    close_places()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_transactions_give_the_rows_of_a_consumer_with_the_same_isolation(
+    tmp_path: Path, seed: int
+) -> None:
+    ledger = make_ledger(tmp_path, seed)
+    settings = ledger.lake.settings
+    for level, wanted in ledger.rows.items():
+        committed = level == "read_committed"
+        table = stratalog.read(LEDGER, committed=committed, settings=settings).read_all()
+        tuples = [row[1:3] + row[6:] + row[3:6] for row in wanted]
+        assert scanned(table) == [(*row[:-1], list(row[-1])) for row in tuples]
+        assert set(table["tier"].to_pylist()) == {"remote", "block"}
+        for split_bytes in (150, 1500):
+            found = rows(settings, topics=[LEDGER], committed=committed, split_bytes=split_bytes)
+            assert found == table.to_pylist()
+        for start in range(0, wanted[-1].offset, 17):
+            later = stratalog.read(
+                LEDGER, columns=["offset"], start=start, committed=committed, settings=settings
+            )
+            assert later.read_all()["offset"].to_pylist() == [
+                row.offset for row in wanted if row.offset >= start
+            ]
     close_places()
 
 

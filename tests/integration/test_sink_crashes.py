@@ -53,6 +53,15 @@ def test_a_write_whose_driver_dies_at_the_commit_is_run_again_and_done_once(
     assert lake.read() == once(0, 100)
 
 
+def test_a_task_that_dies_between_its_uploads_leaves_what_nobody_sees(lake: SinkLake) -> None:
+    assert doomed(lake, "uploading") == -signal.SIGKILL
+    assert len(lake.objects()) in (1, 2)
+    assert sum(lake.high_watermarks()) == 0
+    lake.write(0, 100, sinkId="doomed")
+    assert lake.read() == once(0, 100)
+    assert lake.is_sound()
+
+
 def test_nothing_is_seen_before_the_commit(lake: SinkLake) -> None:
     writer = lake.writer()
     message = writer.write(iter(batches(0, 10)))

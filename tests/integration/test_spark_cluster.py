@@ -1,11 +1,13 @@
 """Spark on a standalone cluster of two workers, with speculation."""
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.integration.sink_topics import SinkLake, once, values
 from tests.integration.spark_jobs import attempts, run_bins, scripted
-from tests.spark import SharedSpark
+from tests.spark import SharedSpark, activate
 from tests.unit.pipeline.spark_tasks import task
 
 from stratalog.pipeline.bins import Bin
@@ -45,6 +47,23 @@ async def test_a_slow_attempt_is_overtaken_and_one_result_counts(
     assert attempts(outcomes["x"]) == [2, 1, 1, 1]
     assert (tmp_path / "slow.1").exists()
     assert not (tmp_path / "slow.1.done").exists()
+
+
+def test_topics_are_read_and_written_by_executors(spark: OpenSpark, tmp_path: Path) -> None:
+    lake = SinkLake.make(tmp_path)
+    lake.write(0, 60)
+    lake.merge_all()
+    lake.write(60, 100)
+    activate(spark.session)
+    reader = spark.session.read.format("stratalog").options(**lake.options())
+    rows = reader.option("minPartitions", "2").load()
+    found = rows.select("value", "tier").collect()
+    assert Counter(bytes(row.value) for row in found) == once(0, 100)
+    assert {row.tier for row in found} == {"block", "remote"}
+    frame = rows.selectExpr("key", "concat(binary('copy of '), value) AS value")
+    frame.write.format("stratalog").options(**lake.options(sinkId="s")).mode("append").save()
+    copies = [b"copy of " + value for value in values(0, 100)]
+    assert lake.read() == Counter([*values(0, 100), *copies])
 
 
 async def test_a_job_survives_the_end_of_an_executor(spark: OpenSpark, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.compat.clusters import BASE, folder_storage
 from tests.golden_topic import (
     GOLDEN_RECORDS,
     PARTITION,
@@ -21,8 +20,8 @@ from tests.integration.sink_topics import TOPIC as ORDERS
 from tests.integration.sink_topics import SinkLake, values
 from tests.integration.spark_topics import Lake, ReadRow, consumed, offsets_of, rows_of
 from tests.integration.test_adoption import import_arguments, running
-from tests.integration.test_committed_reads import COMMITTED, EVERYTHING, adopt
-from tests.integration.test_committed_reads import TOPIC as TRANSACTIONS
+from tests.integration.transactions import TOPIC as LEDGER
+from tests.integration.transactions import make_ledger
 from tests.unit.segment.layout_golden import (
     INDEXES,
     MODES,
@@ -178,16 +177,13 @@ def test_gaps_of_compaction_are_no_rows(spark: SparkSession, tmp_path: Path) -> 
     close_places()
 
 
-def test_aborted_transactions_are_no_rows_unless_asked_for(
+def test_transactions_give_the_rows_of_a_consumer_with_the_same_isolation(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    asyncio.run(adopt(tmp_path))
-    lake = Lake.of(replace(BASE, storage=folder_storage(tmp_path)), tmp_path)
-    wishes: list[tuple[dict[str, str], list[int]]] = [({}, COMMITTED), (UNCOMMITTED, EVERYTHING)]
-    for options, wanted in wishes:
-        for split_bytes in ("50", "1000000"):
-            frame = read(spark, lake, TRANSACTIONS, splitBytes=split_bytes, **options)
-            assert offsets_of(rows_of(frame)) == wanted
+    ledger = make_ledger(tmp_path, seed=3)
+    for level, wanted in ledger.rows.items():
+        options = {"kafka.isolation.level": level, "splitBytes": "4000"}
+        assert rows_of(read(spark, ledger.lake, LEDGER, **options)) == wanted
 
 
 async def delete_all(control: ControlPlane, store: ObjectStore) -> int:

@@ -1,4 +1,5 @@
-"""However a topic lies in segments and rows and is divided, every offset is read once."""
+"""However a topic lies in segments, split files and blocks and is divided, every offset is read
+once."""
 
 import tempfile
 from itertools import pairwise
@@ -7,10 +8,11 @@ from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.scan.rig import MODES, scan_rig
+from tests.unit.scan.rig import MODES, ScanRig, scan_rig
 
 from stratalog.batch.columns import AbortedRecords, BatchRun
 from stratalog.batch.header import Codec
+from stratalog.control.model import Topic
 from stratalog.control.scan_model import EARLIEST, LATEST
 from stratalog.control.segment_model import Segment, SegmentState
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicId
@@ -27,9 +29,15 @@ from stratalog.scan.splits import cut_into_splits
 
 BATCHES = st.lists(st.integers(1, 12), min_size=1, max_size=5)
 """So many records in each batch of a block."""
+Blocks = list[tuple[list[int], Codec]]
 BLOCKS = st.lists(st.tuples(BATCHES, st.sampled_from(Codec)), min_size=1, max_size=4)
-TOPICS = st.tuples(st.lists(st.tuples(BLOCKS, st.sampled_from(sorted(MODES))), max_size=2), BLOCKS)
-"""What becomes segments, and what comes after them."""
+TOPICS = st.tuples(
+    st.lists(st.tuples(BLOCKS, st.booleans(), st.sampled_from(sorted(MODES))), max_size=2),
+    st.lists(BLOCKS, max_size=2),
+    BLOCKS,
+)
+"""What becomes segments, some of it by way of split files, what becomes split files, and the rest.
+"""
 
 
 @settings(max_examples=8, deadline=None)
@@ -42,32 +50,38 @@ TOPICS = st.tuples(st.lists(st.tuples(BLOCKS, st.sampled_from(sorted(MODES))), m
     cut=st.tuples(st.integers(0, 200), st.integers(0, 200)),
 )
 async def test_every_offset_is_read_once_and_in_order(
-    topic: tuple[list[tuple[list[tuple[list[int], Codec]], str]], list[tuple[list[int], Codec]]],
+    topic: tuple[list[tuple[Blocks, bool, str]], list[Blocks], Blocks],
     index_interval_bytes: int,
     split_bytes: list[int],
     min_splits: int,
     most_offsets: int | None,
     cut: tuple[int, int],
 ) -> None:
-    segments, fresh = topic
+    segments, splits, fresh = topic
     with tempfile.TemporaryDirectory() as folder:
         async with scan_rig(Path(folder)) as rig:
             made = await rig.topic()
-            for blocks, mode in segments:
-                for batches, codec in blocks:
-                    await rig.write(made, {0: batches}, codec=codec)
+            for blocks, split_first, mode in segments:
+                await write(rig, made, blocks)
+                if split_first:
+                    await rig.split()
                 await rig.convert(made, mode=mode, index_interval_bytes=index_interval_bytes)
-            for batches, codec in fresh:
-                await rig.write(made, {0: batches}, codec=codec)
+            for blocks in splits:
+                await write(rig, made, blocks)
+                await rig.split()
+            await write(rig, made, fresh)
             start, end = sorted(min(one, rig.written) for one in cut)
             for size_bytes in split_bytes:
                 plan = await rig.plan(
                     split_bytes=size_bytes, min_splits=min_splits, max_split_offsets=most_offsets
                 )
-                rows = [rig.rows_of([split]) for split in plan.splits]
-                assert [row["offset"] for some in rows for row in some] == list(range(rig.written))
-                assert len(rows) >= min(min_splits, rig.written)
-                assert max(map(len, rows)) <= (most_offsets or rig.written)
+                parts = [rig.rows_of([split]) for split in plan.splits]
+                rows = [row for part in parts for row in part]
+                assert [row["offset"] for row in rows] == list(range(rig.written))
+                values = [record.value for record in rig.records["orders", 0]]
+                assert [row["value"] for row in rows] == values
+                assert len(parts) >= min(min_splits, rig.written)
+                assert max(map(len, parts)) <= (most_offsets or rig.written)
                 found = await rig.offsets(
                     starting=Positions(default=Offset(start) if start else EARLIEST),
                     ending=Positions(default=Offset(end) if end < rig.written else LATEST),
@@ -75,6 +89,11 @@ async def test_every_offset_is_read_once_and_in_order(
                     max_split_offsets=most_offsets,
                 )
                 assert found == list(range(start, end))
+
+
+async def write(rig: ScanRig, topic: Topic, blocks: Blocks) -> None:
+    for batches, codec in blocks:
+        await rig.write(topic, {0: batches}, codec=codec)
 
 
 SIZES = st.lists(st.integers(1, 10_000), min_size=1, max_size=6)

@@ -4,6 +4,9 @@ As with deletions, the rows are counted on a snapshot without a lock, and one sh
 moves the boundaries if they are still where the snapshot found them, those of several partitions
 if they come together. Rows below `block_start` do not change, and those that the segment replaces
 leave afterwards, in chunks.
+
+Whoever chains without a claim may meet a split, which swaps rows for others of as many bytes. So
+the lock is the place to look whether the segment still ends where a row does.
 """
 
 from contextlib import suppress
@@ -107,17 +110,25 @@ async def _plan(
 async def _count_rows(
     connection: Connection, segment: Segment, state: PartitionState
 ) -> CoveredRows:
-    [(byte_size, next_base)] = await connection.fetch(
-        "SELECT (SELECT SUM(b.byte_size) FROM batches b WHERE b.topic_id = $1 AND b.partition = $2"
-        " AND b.last_offset >= $3 AND b.last_offset <= $4),"
-        " (SELECT b.base_offset FROM batches b WHERE b.topic_id = $1 AND b.partition = $2"
-        " AND b.last_offset > $4 AND b.last_offset >= $3 ORDER BY b.last_offset LIMIT 1)",
+    [(byte_size,)] = await connection.fetch(
+        "SELECT SUM(b.byte_size) FROM batches b WHERE b.topic_id = $1 AND b.partition = $2"
+        " AND b.last_offset >= $3 AND b.last_offset <= $4",
         *segment.topic_partition,
         state.block_start,
         segment.last_offset,
     )
-    straddles = next_base is not None and next_base <= segment.last_offset
-    return CoveredRows(int(byte_size or 0), straddles)
+    return CoveredRows(int(byte_size or 0), await _ends_in_row(connection, segment, state))
+
+
+async def _ends_in_row(connection: Connection, segment: Segment, state: PartitionState) -> bool:
+    found = await connection.fetch(
+        "SELECT b.base_offset FROM batches b WHERE b.topic_id = $1 AND b.partition = $2"
+        " AND b.last_offset > $3 AND b.last_offset >= $4 ORDER BY b.last_offset LIMIT 1",
+        *segment.topic_partition,
+        segment.last_offset,
+        state.block_start,
+    )
+    return any(base_offset <= segment.last_offset for (base_offset,) in found)
 
 
 def plan_link(segment: Segment, state: PartitionState, rows: CoveredRows) -> Link:
@@ -160,6 +171,8 @@ async def _apply(connection: Connection, link: Link, claim: ClaimToken | None) -
     await lock_heads(connection, [segment.topic_partition])
     if claim is not None and not await lock_claim(connection, segment.topic_partition, claim):
         raise claim_lost(segment.topic_partition)
+    if link.block_start > state.block_start and await _ends_in_row(connection, segment, state):
+        raise PartitionMovedError
     moved = await connection.execute(
         "UPDATE partitions SET remote_end = $1, block_start = $2 WHERE topic_id = $3"
         " AND partition = $4 AND log_start = $5 AND remote_end = $6 AND block_start = $7"

@@ -1,13 +1,16 @@
 """A small cluster in a folder, to be scanned: real SQLite, real files, no broker."""
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from tests.tiering import Converter
+from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT, LocalJobs
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.header import Codec, TimestampType, parse_header
@@ -16,10 +19,14 @@ from stratalog.block.block import EntryBatch, OpenBlock, seal
 from stratalog.clock import SystemClock
 from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane
+from stratalog.control.pipeline_model import UnitKind
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import BrokerId, ObjectId, PartitionIndex, uuid7
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
+from stratalog.pipeline import split_plan
+from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.report import Report
 from stratalog.scan.model import ScanColumn, ScanPlan, ScanRequest, ScanSplit
 from stratalog.scan.open import opened_scanner
 from stratalog.scan.opened_place import close_places
@@ -28,7 +35,7 @@ from stratalog.scan.planner import Scanner
 from stratalog.scan.read import read_split
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.transform import Encoding
-from stratalog.settings import RemoteSettings, Settings, StorageSettings
+from stratalog.settings import RemoteSettings, Settings, StorageSettings, TieringSettings
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 _PUBLIC, _PRIVATE = GOLDEN / "test-only-public.pem", GOLDEN / "test-only-private.pem"
@@ -39,6 +46,8 @@ MODES = {
     "aes": Encoding(chunk_bytes=3000, encrypt=True),
     "both": Encoding(chunk_bytes=3000, compress=True, encrypt=True),
 }
+SPLITTING = replace(PATIENT, max_rows=1)
+"""Whatever is in more than one piece has too many."""
 NOW_MS = 1_700_000_000_000
 
 Row = Mapping[str, Any]
@@ -52,6 +61,8 @@ class ScanRig:
     settings: Settings
     written: int = 0
     """Records so far, which are numbered in their values and, by the second, in their times."""
+    records: dict[tuple[str, int], list[Record]] = field(default_factory=lambda: defaultdict(list))
+    """The same by topic and partition, in the order of their offsets."""
 
     async def topic(self, name: str = "orders", partitions: int = 1, **configs: str) -> Topic:
         return await self.control.create_topic(name, partition_count=partitions, configs=configs)
@@ -71,6 +82,7 @@ class ScanRig:
         for partition, batches in counts.items():
             for count in batches:
                 records = [self._record(place, value_bytes) for place in range(count)]
+                self.records[topic.name, partition] += records
                 data = build_batch(records, codec=codec)
                 entry = EntryBatch(
                     topic_id=topic.id,
@@ -100,6 +112,26 @@ class ScanRig:
             index_interval_bytes=how.pop("index_interval_bytes", 100),
         )
         assert await converter.convert(topic, partition, **how)
+
+    async def split(self) -> Report:
+        """Sort all blocks and split files into new split files, as the pipeline does to some."""
+        with patch.object(split_plan, "_FAN_IN", 0):
+            return await self._run_pipeline(SPLIT, SPLITTING)
+
+    async def merge(self) -> Report:
+        """Make segments of everything, as the pipeline does."""
+        return await self._run_pipeline(MERGE, EAGER)
+
+    async def _run_pipeline(self, kinds: Sequence[UnitKind], tiering: TieringSettings) -> Report:
+        settings = replace(self.settings, tiering=tiering)
+        jobs = LocalJobs(workplace_of(settings))
+        opened = opened_driver(
+            settings, jobs.open, control=self.control, holder="test", clean=False
+        )
+        async with opened as driver:
+            report = await driver.run(kinds)
+        assert report.failed == {}
+        return report
 
     async def plan(self, **request: Any) -> ScanPlan:
         if not {"pattern", "assign"} & set(request):

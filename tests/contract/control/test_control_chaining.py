@@ -1,0 +1,61 @@
+"""A segment that nobody holds a claim for is chained while the pipeline swaps its rows."""
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+from tests.contract.control.building import batch, commit, part, state_of
+from tests.contract.control.pipeline_building import claim, rows_in, split
+from tests.contract.control.segment_building import chain_of, finished
+from tests.contract.control.tiers import assert_consistent
+
+from stratalog.control.database import Database, Work
+from stratalog.control.model import Topic
+from stratalog.control.pipeline_model import SplitOutcome
+from stratalog.control.plane import BoundaryMovedError, ControlPlane
+from stratalog.control.segment_model import ChainOutcome
+from stratalog.control.sql import SqlControlPlane
+
+T = TypeVar("T")
+
+
+class Between:
+    """A database in which something happens after the first look."""
+
+    def __init__(self, inner: Database, happens: Callable[[], Awaitable[object]]) -> None:
+        self._inner = inner
+        self._happens = [happens]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def read(self, work: Work[T]) -> T:
+        seen = await self._inner.read(work)
+        while self._happens:
+            await self._happens.pop()()
+        return seen
+
+
+@pytest.mark.parametrize(("rows", "fits"), [(3, False), (2, True)])
+async def test_rows_that_are_swapped_after_the_look_keep_a_boundary_at_their_edge(
+    plane: ControlPlane, topic: Topic, database: Database, rows: int, fits: bool
+) -> None:
+    key = part(topic)
+    for _ in range(4):
+        await commit(plane, batch(key, 5))
+    file = split((await claim(plane, key), (await rows_in(plane, key))[:rows]))
+    segment = await finished(plane, key, 0, 9)
+
+    async def swap() -> None:
+        assert await plane.commit_split(file) == [SplitOutcome.SWAPPED]
+
+    racing = SqlControlPlane(Between(database, swap), os.urandom)
+    if fits:
+        assert await racing.chain_segment(segment) is ChainOutcome.CHAINED
+    else:
+        with pytest.raises(BoundaryMovedError, match="inside a row"):
+            await racing.chain_segment(segment)
+    assert await chain_of(plane, key) == ([(0, 9)] if fits else [])
+    assert (await state_of(plane, key)).block_start == (10 if fits else 0)
+    await assert_consistent(plane, key)
