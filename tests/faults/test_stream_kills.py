@@ -11,7 +11,7 @@ from stratalog.pipeline.session import OpenSpark
 pytestmark = pytest.mark.timeout(900)
 
 
-def test_a_copy_that_is_killed_at_every_point_has_each_row_once(
+def test_a_copy_that_is_killed_again_and_again_has_each_row_once(
     tmp_path: Path, local_spark: OpenSpark
 ) -> None:
     copying = Copying.make(tmp_path)
