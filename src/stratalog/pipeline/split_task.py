@@ -14,7 +14,7 @@ from stratalog.control.model import Coordinates
 from stratalog.errors import StratalogError
 from stratalog.ids import NO_BROKER, ObjectId, TopicPartition, uuid7
 from stratalog.objects.store import Buffer
-from stratalog.pipeline.failures import RowFailedError, unit_failed
+from stratalog.pipeline.failures import RowFailedError, UnitMismatchError, unit_failed
 from stratalog.pipeline.reading import READ_AHEAD_BYTES, Budget, Reader
 from stratalog.pipeline.split_plan import longest_run
 from stratalog.pipeline.split_rows import PartRows, SplitObject
@@ -130,8 +130,11 @@ class _Split:
         data = deque(data for part, _ in laid_out for _, data in part.read)
         for part, _ in laid_out:
             part.read = []
+        wanted_bytes = laid_out[-1][1].byte_end + len(footer)
         try:
             size_bytes = await place.objects.put_stream(file.key, _stream(data, footer))
+            if size_bytes != wanted_bytes:
+                raise UnitMismatchError(f"{file.key} has {size_bytes} bytes, not {wanted_bytes}")
         except StratalogError as error:
             for part, _ in laid_out:
                 part.fail(error)

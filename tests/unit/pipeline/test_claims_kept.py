@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.pipeline.lab import EAGER, Interposed, Lab, LocalJobs, spoil, using
 
+from stratalog.clock import SystemClock
 from stratalog.control.plane import CommitInDoubtError, ControlPlane, ControlUnavailableError
 from stratalog.pipeline.report import Report
 from stratalog.pipeline.tasks import Task
@@ -26,7 +27,7 @@ async def run_with_clock(
 async def test_claims_are_renewed_again_after_an_error_that_nobody_expected(lab: Lab) -> None:
     topic = await lab.topic()
     await lab.fill(topic)
-    clock, watched = ManualClock(), Interposed(lab.control)
+    clock, watched = ManualClock(SystemClock().now_ms()), Interposed(lab.control)
     watched.errors["renew_claims"] = KeyError("a mistake of ours")
     jobs = lab.jobs()
 

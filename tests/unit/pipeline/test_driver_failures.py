@@ -20,6 +20,7 @@ from tests.unit.pipeline.lab import (
     using,
 )
 
+from stratalog.clock import SystemClock
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import CommitInDoubtError, ControlPlane, ControlUnavailableError
 from stratalog.objects.faulty import Fault, FaultyStore
@@ -481,7 +482,7 @@ async def test_a_range_that_was_split_after_the_look_is_cut_at_its_rows(lab: Lab
 async def test_claims_are_renewed_while_work_goes_on(lab: Lab) -> None:
     topic = await lab.topic()
     await lab.fill(topic)
-    clock, watched = ManualClock(), Interposed(lab.control)
+    clock, watched = ManualClock(SystemClock().now_ms()), Interposed(lab.control)
     jobs = lab.jobs()
     jobs.before = lambda task: clock.advance(EAGER.splitter_claim_duration_ms / 1000)
     async with lab.driver(jobs, control=watched.as_control(), clock=clock) as driver:
@@ -493,7 +494,7 @@ async def test_claims_are_renewed_while_work_goes_on(lab: Lab) -> None:
 async def test_a_unit_whose_claim_is_not_renewed_is_dropped(lab: Lab) -> None:
     topic = await lab.topic()
     await lab.fill(topic)
-    clock, watched = ManualClock(), Interposed(lab.control)
+    clock, watched = ManualClock(SystemClock().now_ms()), Interposed(lab.control)
     jobs = lab.jobs()
 
     async def lose_claims(_: Task) -> None:

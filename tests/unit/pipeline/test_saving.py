@@ -17,7 +17,7 @@ class OftenSaving(SystemClock):
 
 
 async def test_a_report_that_has_changed_is_saved_now_and_then(lab: Lab) -> None:
-    clock, watched, report = ManualClock(), Interposed(lab.control), Report()
+    clock, watched, report = ManualClock(SystemClock().now_ms()), Interposed(lab.control), Report()
     run = await lab.control.begin_run("test")
     async with saved_meanwhile(watched.as_control(), run.run_id, report, clock):
         await asyncio.sleep(0)

@@ -189,16 +189,23 @@ async def test_the_look_sees_what_a_run_would_do(lab: Lab) -> None:
     assert await kinds_of_work(lab.control, young) == []
 
 
-async def test_the_child_inherits_no_sockets(tmp_path: Path) -> None:
-    waiting = (sys.executable, "-c", "import sys; sys.stdin.read()")
+_TELLS_ITS_FILES = """
+import json, os, sys
+settings, order = sys.stdin.readline(), sys.stdin.readline()
+folder = "/proc/self/fd"
+numbers = [number for number in os.listdir(folder) if os.path.lexists(f"{folder}/{number}")]
+print(json.dumps({number: os.readlink(f"{folder}/{number}") for number in numbers}), flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_the_child_inherits_no_sockets() -> None:
     with socket.create_server(("127.0.0.1", 0)):
-        child = await Child.start(Settings(), waiting)
-        open_files = {
-            int(fd.name): os.readlink(fd) for fd in Path(f"/proc/{child.pid}/fd").iterdir()
-        }
+        child = await Child.start(Settings(), (sys.executable, "-c", _TELLS_ITS_FILES))
+        open_files = await child.run(SPLIT)
         await child.stop()
-    assert {0, 1, 2} <= open_files.keys()
-    inherited = [link for fd, link in open_files.items() if fd > 2]
+    assert {"0", "1", "2"} <= open_files.keys()
+    inherited = [link for number, link in open_files.items() if int(number) > 2]
     assert not [link for link in inherited if link.startswith("socket:")]
 
 

@@ -1,3 +1,4 @@
+from collections.abc import AsyncIterable
 from itertools import pairwise
 
 import pytest
@@ -21,7 +22,7 @@ from stratalog.checks.inspect import inspect_object
 from stratalog.control.commit import MAX_ROW_BYTES
 from stratalog.control.model import Coordinates
 from stratalog.ids import Offset
-from stratalog.objects.store import StoreUnavailableError
+from stratalog.objects.store import Buffer, StoreUnavailableError
 from stratalog.pipeline.merge_task import run_merge
 from stratalog.pipeline.split_task import run_split
 from stratalog.pipeline.tasks import SplitMade, SplitTask, TaskDone
@@ -94,6 +95,22 @@ async def test_a_split_file_holds_each_partition_in_one_piece() -> None:
     assert not done.failed
     assert [len(part.new_rows) for part in made.parts] == [1, 1, 1, 1]
     assert [part.new_rows[0].partition for part in made.parts] == [0, 1, 2, 3]
+
+
+async def test_a_file_of_which_the_store_took_too_little_is_not_offered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await thin_world()
+    place = world.place()
+    put_stream = place.objects.put_stream
+
+    async def torn(key: str, parts: AsyncIterable[Buffer]) -> int:
+        return await put_stream(key, parts) - 1
+
+    monkeypatch.setattr(place.objects, "put_stream", torn)
+    done = await run_split(world.split_task(), place)
+    assert not done.splits
+    assert len(done.failed) == 4
 
 
 async def test_every_source_object_is_read_once() -> None:
