@@ -18,10 +18,10 @@ help: ## Show this list.
 up: $(VENV)/.installed ## Start a broker on localhost:9092. Options: make up ARGS="--listen 127.0.0.1:9093"
 	@exec $(BIN)/stratalog up $(ARGS)
 
-# Two files of tests at a time: each has servers of its own, and waits much. In the order of their
+# Three files of tests at a time: each has servers of its own, and waits much. In the order of their
 # names, because those with few tests, which would come last otherwise, are the slow ones.
 test: check ## Check style, types and layers, then run all tests.
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(VENV)/.installed-test
 	$(BIN)/ruff check

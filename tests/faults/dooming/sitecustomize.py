@@ -57,10 +57,10 @@ def doom(point: str, here: Callable[[], None]) -> tuple[str, Callable[[ModuleTyp
     def around_commit(owner: Any) -> None:
         original = owner.commit_once
 
-        async def changed(*arguments: Any) -> None:
+        async def changed(*arguments: Any, **named: Any) -> None:
             if point == "before the commit":
                 here()
-            await original(*arguments)
+            await original(*arguments, **named)
             if point == "after the commit":
                 here()
 
