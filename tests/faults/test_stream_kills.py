@@ -1,4 +1,4 @@
-"""A stream from topic to topic is killed at points all over a batch, and each row arrives once."""
+"""A stream from topic to topic is killed at every point of a batch, and each row arrives once."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from stratalog.pipeline.session import OpenSpark
 pytestmark = pytest.mark.timeout(900)
 
 
-def test_a_copy_that_is_killed_again_and_again_has_each_row_once(
+def test_a_copy_that_is_killed_at_every_point_has_each_row_once(
     tmp_path: Path, local_spark: OpenSpark
 ) -> None:
     copying = Copying.make(tmp_path)
@@ -20,7 +20,7 @@ def test_a_copy_that_is_killed_again_and_again_has_each_row_once(
     assert (copying.logged("offsets"), copying.logged("commits")) == ([0], [0])
     assert copying.copied() == PER_BATCH
 
-    for point in ("reading", "uploaded"):
+    for point in ("planned", "reading", "uploaded"):
         copying.run_killed(point)
         assert (copying.logged("offsets"), copying.logged("commits")) == ([0, 1], [0])
         assert copying.copied() == PER_BATCH
