@@ -32,7 +32,8 @@ def frames_of(batches: list[bytes]) -> Any:
 
 
 def count_right(batches: list[bytes], frames: Any) -> int:
-    return int(compiled_crc.count_right(pa.py_buffer(b"".join(batches)).address, frames))
+    held = pa.py_buffer(b"".join(batches))
+    return int(compiled_crc.count_right(held.address, frames))
 
 
 @given(BATCHES)
