@@ -54,6 +54,8 @@ SPECULATION = {
     "spark.speculation.interval": "100ms",
     "spark.speculation.quantile": "0.5",
     "spark.speculation.minTaskRuntime": "1s",
+    # Of a job with one task, nothing tells how long it should take.
+    "spark.speculation.task.duration.threshold": "3s",
 }
 ENVIRONMENT_PYTHON = "./environment/bin/python"
 CLEAN_AT_ONCE = ("janitor.grace_ms=0", "janitor.orphan_age_ms=0", "janitor.unfinished_age_ms=0")
