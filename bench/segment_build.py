@@ -6,8 +6,8 @@ A block in a folder store is read by ranges, its batches pass through the builde
 checked, offsets and epochs are stamped, indexes are made), and the segment is streamed back into
 the store, which syncs it. `cp` of the same file into the same folder takes turns with that, once
 followed by `sync` of the copy, which then is as durable as a segment, and once as it is, which
-waits for no disk. At least 0.5 of the speed of `cp` is wanted: of the former for segments that are
-stored, of the latter for reading and building alone. What the disk takes with one write at a time
+waits for no disk. At least 0.5 of the speed of `cp` is wanted. Reading and building alone, without
+any writing, is told as well. What the disk takes with one write at a time
 (`dd oflag=direct`, synced) is told, too: where that is less than half of plain `cp`, nothing that
 is durable can have half of its speed.
 The source is in the page cache for all of them, and every target is a new file. `cp` comes after
@@ -185,9 +185,9 @@ def report(source: Source, turns: dict[str, list[Turn]]) -> None:
     for name, median in medians.items():
         print(f"  {told(name, median)}")
     for side, other, floor in (
-        ("build", "cp, sync", f" (at least {FLOOR})"),
-        ("unwritten", "cp", f" (at least {FLOOR})"),
-        ("build", "cp", ""),
+        ("build", "cp", f" (at least {FLOOR})"),
+        ("build", "cp, sync", ""),
+        ("unwritten", "cp", ""),
         ("cp, sync", "cp", ""),
         ("dd", "cp", ""),
     ):
