@@ -12,9 +12,8 @@ hundred days. Measured are, as the best of rounds:
   compressed, all columns come nearly as fast as memory can be copied, and the bytes of both are
   mapped and their CRCs checked: two to three times is what is left;
 - one day of the hundred, by its times: the bytes that planning and reading get from the store,
-  indexes included, against those of the day's batches: at most 1.1. In blocks, rows of up to 1 MiB
-  are read whole, which weighs the more the smaller a day is. A filter with both times is measured
-  too, and has no floor: times are the producers' own, so it reads on to the topic's end;
+  indexes included, against those of the day's batches: at most 1.1. A filter with both times is
+  measured too, and has no floor: times are the producers' own, so it reads on to the topic's end;
 - two processes on one partition that holds all, against the same records spread over sixteen, in
   segments and in blocks: at most 1.2 times as long.
 

@@ -22,6 +22,7 @@ from stratalog.block.footer import (
 from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicId
 
 PLACES = st.tuples(st.uuids(), st.integers(0, 2**31 - 1))
+TIMES = st.integers(-1, 2**63 - 1)
 
 
 @st.composite
@@ -39,7 +40,7 @@ def stretches(draw: st.DrawFn, batches: list[FooterBatch]) -> list[FooterRange]:
                 batch_count=draw(st.integers(1, 9)),
                 base_offset=Offset(offset),
                 last_offset=Offset(last),
-                max_timestamp=draw(st.integers(-1, 2**63 - 1)),
+                max_timestamp=draw(TIMES),
             )
         )
         offset = last + 1
@@ -55,7 +56,12 @@ def footers(draw: st.DrawFn) -> BlockFooter:
     gaps = draw(st.lists(st.integers(0, 9), min_size=total, max_size=total))
     ends = accumulate(size + gap for size, gap in zip(sizes, gaps, strict=True))
     batches = [
-        FooterBatch(byte_offset=end - size, byte_size=size, record_count=draw(st.integers(0, 9)))
+        FooterBatch(
+            byte_offset=end - size,
+            byte_size=size,
+            record_count=draw(st.integers(0, 9)),
+            max_timestamp=draw(TIMES),
+        )
         for end, size in zip(ends, sizes, strict=True)
     ]
     partitions = []

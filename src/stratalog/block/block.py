@@ -119,6 +119,7 @@ def _footer_partitions(
                     byte_offset=position,
                     byte_size=len(batch.data),
                     record_count=batch.header.records_count,
+                    max_timestamp=batch.header.max_timestamp,
                 )
                 for batch, position in run
             ],

@@ -53,6 +53,9 @@ class FreshBlocks:
         self.hits = 0
         self.misses = 0
 
+    def __contains__(self, object_id: ObjectId) -> bool:
+        return object_id in self._blocks
+
     def add(self, block: SealedBlock, answers: Sequence[CommitAnswer]) -> None:
         """Keep the batches that were accepted, stamped as they must be read."""
         fresh = _FreshBlock()

@@ -1,24 +1,26 @@
 """The footer that makes an object self-describing: which bytes belong to which partition.
 
-Readers go by coordinates and never need it. It is for people (`stratalog inspect`) and for the
-day the database is lost. A block's footer tells contents, not offsets; a split file's tells both:
-its batches are stamped, and its ranges are an index of offsets and times. Pure functions; the
-caller reads and writes the bytes.
+Readers go by coordinates and can do without it. It is for people (`stratalog inspect`), for the
+day the database is lost, and for those who want a part of a row (`batch_index`). A block's footer
+tells contents, not offsets; a split file's tells both: its batches are stamped, and its ranges are
+an index of offsets and times. Pure functions; the caller reads and writes the bytes.
 
     payload   u16 version, u16 flags, object id, i32 broker, i64 created_ms, u32 partitions;
               per partition: topic id, u16 length and name, i32 partition, u32 entries;
-              per entry: u64 byte offset, u32 size, u32 records, and from version 2 on
-                         u32 batches, i64 base offset, i64 last offset, i64 max timestamp
+              per entry: u64 byte offset, u32 size, u32 records,
+                         of a split file u32 batches, i64 base offset, i64 last offset,
+                         i64 max timestamp
     trailer   u32 payload length, u32 CRC-32C of the payload, the magic
 
-Version 1 is a block's: an entry is one batch, and the flags are 0. Version 2 is a split file's: an
+Version 3 is a block's: an entry is one batch, and the flags are 0. Version 2 is a split file's: an
 entry is a range of adjoining batches, the broker is -1, and flag 0x0001 says that offsets, leader
-epochs and append times are stamped. All integers are big-endian. The trailer is the last thing in
-the object, so that a reader that knows nothing starts at the end.
+epochs and append times are stamped. Version 1, which is only read, is a block's without the times.
+All integers are big-endian. The trailer is the last thing in the object, so that a reader that
+knows nothing starts at the end.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from uuid import UUID
@@ -29,15 +31,17 @@ from stratalog.batch.header import HEADER_BYTES
 from stratalog.errors import DamagedError
 from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicId
 
-FOOTER_VERSION = 1
+TIMELESS_FOOTER_VERSION = 1
 STAMPED_FOOTER_VERSION = 2
+FOOTER_VERSION = 3
 STAMPED_FLAG = 0x0001
 FOOTER_MAGIC = b"STRATBLK"
 
 _PREAMBLE = struct.Struct(">HH16siqI")
 _TOPIC = struct.Struct(">16sH")
 _PARTITION = struct.Struct(">iI")
-_BATCH = struct.Struct(">QII")
+_TIMELESS_BATCH = struct.Struct(">QII")
+_BATCH = struct.Struct(">QIIq")
 _RANGE = struct.Struct(">QIIIqqq")
 _TRAILER = struct.Struct(">II8s")
 
@@ -53,6 +57,8 @@ class FooterBatch:
     byte_offset: int
     byte_size: int
     record_count: int
+    max_timestamp: int | None
+    """As the producer wrote it. None in footers of the first version."""
 
     @property
     def byte_end(self) -> int:
@@ -66,7 +72,6 @@ class FooterRange(FooterBatch):
     batch_count: int
     base_offset: Offset
     last_offset: Offset
-    max_timestamp: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +179,8 @@ def _encode_payload(footer: BlockFooter) -> Iterator[bytes]:
 def _encode_entry(entry: FooterBatch) -> bytes:
     place = (entry.byte_offset, entry.byte_size, entry.record_count)
     if not isinstance(entry, FooterRange):
-        return _BATCH.pack(*place)
+        assert entry.max_timestamp is not None, "footers without times are only read"
+        return _BATCH.pack(*place, entry.max_timestamp)
     return _RANGE.pack(
         *place, entry.batch_count, entry.base_offset, entry.last_offset, entry.max_timestamp
     )
@@ -207,15 +213,15 @@ def _decode_payload(payload: bytes) -> BlockFooter:
     cursor = _Cursor(payload)
     preamble = _PREAMBLE.unpack(cursor.take(_PREAMBLE.size, "its preamble"))
     version, flags, block_id, broker_id, created_ms, partition_count = preamble
-    if version not in (FOOTER_VERSION, STAMPED_FOOTER_VERSION):
+    if version not in _ENTRIES:
         raise FooterDamagedError(
-            f"footer version {version} is not {FOOTER_VERSION} or {STAMPED_FOOTER_VERSION}:"
+            f"footer version {version} is none of {', '.join(map(str, _ENTRIES))}:"
             " written by a newer Stratalog?"
         )
     stamped = version == STAMPED_FOOTER_VERSION
     if flags != (STAMPED_FLAG if stamped else 0):
         raise FooterDamagedError(f"flags {flags:#06x} are unknown: written by a newer Stratalog?")
-    partitions = tuple(_decode_partition(cursor, stamped) for _ in range(partition_count))
+    partitions = tuple(_decode_partition(cursor, version) for _ in range(partition_count))
     cursor.finish()
     return BlockFooter(
         block_id=ObjectId(UUID(bytes=block_id)),
@@ -226,12 +232,12 @@ def _decode_payload(payload: bytes) -> BlockFooter:
     )
 
 
-def _decode_partition(cursor: _Cursor, stamped: bool) -> FooterPartition:
+def _decode_partition(cursor: _Cursor, version: int) -> FooterPartition:
     topic_id, name_bytes = _TOPIC.unpack(cursor.take(_TOPIC.size, "a topic id"))
     name = bytes(cursor.take(name_bytes, "a topic name"))
     partition, batch_count = _PARTITION.unpack(cursor.take(_PARTITION.size, "a partition"))
-    entry_bytes = _RANGE.size if stamped else _BATCH.size
-    entries = cursor.take(entry_bytes * batch_count, f"{batch_count} batches")
+    layout, decode = _ENTRIES[version]
+    entries = cursor.take(layout.size * batch_count, f"{batch_count} batches")
     try:
         topic_name = name.decode()
     except UnicodeDecodeError as error:
@@ -240,26 +246,46 @@ def _decode_partition(cursor: _Cursor, stamped: bool) -> FooterPartition:
         topic_id=TopicId(UUID(bytes=topic_id)),
         topic_name=topic_name,
         partition=PartitionIndex(partition),
-        batches=tuple(_decode_ranges(entries) if stamped else _decode_batches(entries)),
+        batches=tuple(decode(*fields) for fields in layout.iter_unpack(entries)),
     )
 
 
-def _decode_batches(entries: memoryview) -> Iterator[FooterBatch]:
-    for offset, size, records in _BATCH.iter_unpack(entries):
-        yield FooterBatch(byte_offset=offset, byte_size=size, record_count=records)
+def _decode_batch(
+    byte_offset: int, byte_size: int, records: int, max_timestamp: int | None = None
+) -> FooterBatch:
+    return FooterBatch(
+        byte_offset=byte_offset,
+        byte_size=byte_size,
+        record_count=records,
+        max_timestamp=max_timestamp,
+    )
 
 
-def _decode_ranges(entries: memoryview) -> Iterator[FooterRange]:
-    for offset, size, records, batches, base, last, max_timestamp in _RANGE.iter_unpack(entries):
-        yield FooterRange(
-            byte_offset=offset,
-            byte_size=size,
-            record_count=records,
-            batch_count=batches,
-            base_offset=Offset(base),
-            last_offset=Offset(last),
-            max_timestamp=max_timestamp,
-        )
+def _decode_range(
+    byte_offset: int,
+    byte_size: int,
+    records: int,
+    batches: int,
+    base_offset: int,
+    last_offset: int,
+    max_timestamp: int,
+) -> FooterRange:
+    return FooterRange(
+        byte_offset=byte_offset,
+        byte_size=byte_size,
+        record_count=records,
+        batch_count=batches,
+        base_offset=Offset(base_offset),
+        last_offset=Offset(last_offset),
+        max_timestamp=max_timestamp,
+    )
+
+
+_ENTRIES: dict[int, tuple[struct.Struct, Callable[..., FooterBatch]]] = {
+    TIMELESS_FOOTER_VERSION: (_TIMELESS_BATCH, _decode_batch),
+    STAMPED_FOOTER_VERSION: (_RANGE, _decode_range),
+    FOOTER_VERSION: (_BATCH, _decode_batch),
+}
 
 
 def _problem(footer: BlockFooter) -> str | None:

@@ -69,6 +69,10 @@ class BlockReader:
         self._store = store
         self._cache = cache
 
+    def is_fresh(self, row: Coordinates) -> bool:
+        """Whether it is in memory."""
+        return row.object_id in self._cache
+
     async def read(self, wanted: Sequence[RowsWanted]) -> list[RowsRead]:
         """The batches of each partition, from the one that holds its offset."""
         rows: dict[_Place, _Row] = {}

@@ -159,10 +159,17 @@ def _inspect_named(
     except BatchDamagedError as error:
         return _damaged(partition, batch.byte_offset, batch.byte_size, str(error))
     inspected = inspect_batch(batch.byte_offset, partition, header, data, records)
-    if inspected.error is None and header.records_count != batch.record_count:
-        counts = f"{header.records_count} records, the footer says {batch.record_count}"
-        return replace(inspected, error=counts)
+    if inspected.error is None:
+        return replace(inspected, error=_batch_fault(batch, header))
     return inspected
+
+
+def _batch_fault(batch: FooterBatch, header: BatchHeader) -> str | None:
+    if header.records_count != batch.record_count:
+        return f"{header.records_count} records, the footer says {batch.record_count}"
+    if batch.max_timestamp not in (None, header.max_timestamp):
+        return f"newest record at {header.max_timestamp}, the footer says {batch.max_timestamp}"
+    return None
 
 
 def _inspect_range(

@@ -70,6 +70,17 @@ class ObjectOperations(Operations):
 
         return await self._database.write(work)
 
+    async def object_sizes(self, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "SELECT o.object_id, o.size_bytes FROM {rows}"
+                " JOIN objects o ON o.object_id = r.object_id"
+                " WHERE o.state IN ('live', 'marked')",
+                rows=_id_rows(ids),
+            )
+        )
+        return {ObjectId(as_uuid(object_id)): size_bytes for object_id, size_bytes in rows}
+
     async def objects(self, *, after: ObjectId | None = None, limit: int) -> list[StoredObjectRow]:
         rows = await self._database.read(
             lambda connection: connection.fetch(

@@ -341,6 +341,9 @@ class ControlPlane(Protocol):
         the store holds under their keys may be deleted.
         """
 
+    async def object_sizes(self, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:
+        """With their footers, of those that are in the store: live and marked ones."""
+
     async def objects(self, *, after: ObjectId | None = None, limit: int) -> list[StoredObjectRow]:
         """Live and marked objects in id order, for `fsck`."""
 

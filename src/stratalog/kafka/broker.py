@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack
 from typing import TypeVar
 from uuid import uuid4
 
+from stratalog.block.batch_index import BatchIndex
 from stratalog.block.cache import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.block.writer import Advanced, BlockWriter
@@ -146,7 +147,12 @@ class _Assembly:
             clock=clock,
             max_bytes=settings.fetch.max_bytes,
         )
-        times = RecordTimes(blocks=blocks, segments=segments, remote_reads=remote_reads)
+        times = RecordTimes(
+            blocks=blocks,
+            index=BatchIndex(control=control, store=store),
+            segments=segments,
+            remote_reads=remote_reads,
+        )
 
         server = Server(
             settings=settings.broker,

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from stratalog.block.batch_index import BatchIndex
 from stratalog.block.cache import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.clock import Clock, SystemClock
@@ -46,10 +47,12 @@ async def opened_scanner(
         reader = SegmentReader(stores=stores, keys=keys, settings=remote)
         closing.push_async_callback(reader.close)
         blocks = BlockReader(store=store, cache=FreshBlocks(0))
-        times = RecordTimes(blocks=blocks, segments=reader)
+        index = BatchIndex(control=control, store=store)
+        times = RecordTimes(blocks=blocks, index=index, segments=reader)
         yield Scanner(
             control=control,
             reader=reader,
+            index=index,
             times=TimeSearch(control=control, times=times),
             settings=settings.scan,
         )

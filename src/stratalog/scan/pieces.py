@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from stratalog.batch.columns import BatchRun
 from stratalog.batch.header import TimestampType
+from stratalog.block.batch_index import BatchIndex, joined
 from stratalog.control.model import Coordinates
 from stratalog.control.scan_model import ScannedPartition
 from stratalog.control.segment_model import Segment
@@ -20,6 +21,9 @@ from stratalog.segment.time_index import TimeIndex
 NARROWED_BYTES = 1024 * 1024
 """Segments up to this size are read whole: one request for an index costs about as much."""
 
+NARROWED_ROW_BYTES = 64 * 1024
+"""Rows with less than about so much that is not wanted are read whole, for the same reason."""
+
 
 class _Cut(NamedTuple):
     """What is wanted of a segment."""
@@ -31,7 +35,11 @@ class _Cut(NamedTuple):
 
 
 async def pieces_of(
-    reader: SegmentReader, scanned: ScannedPartition, wanted: ScannedRange, rows: RowFilter
+    reader: SegmentReader,
+    index: BatchIndex,
+    scanned: ScannedPartition,
+    wanted: ScannedRange,
+    rows: RowFilter,
 ) -> list[Piece]:
     """In offset order. Rows are not joined yet, so that they can be divided."""
     if wanted.start >= wanted.end:
@@ -42,7 +50,8 @@ async def pieces_of(
         piece = await _segment_piece(reader, cut)
         if piece is not None:
             pieces.append(piece)
-    pieces += [_row_piece(row) for row in _rows(scanned.rows, wanted, rows)]
+    for row in _rows(scanned.rows, wanted, rows):
+        pieces.append(_row_piece(await _narrowed(index, row, wanted)))
     return pieces
 
 
@@ -132,6 +141,20 @@ def _rows(
         for number, row in enumerate(overlapping)
         if number not in younger and not _is_older(row, rows)
     ]
+
+
+async def _narrowed(index: BatchIndex, row: Coordinates, wanted: ScannedRange) -> Coordinates:
+    """What of a row is wanted. Only the first and the last row of a range can be more than that."""
+    unwanted = max(wanted.start - row.base_offset, 0) + max(row.last_offset + 1 - wanted.end, 0)
+    if row.byte_size * unwanted < NARROWED_ROW_BYTES * (row.last_offset + 1 - row.base_offset):
+        return row
+    return joined(
+        [
+            batch
+            for batch in await index.batches(row)
+            if batch.last_offset >= wanted.start and batch.base_offset < wanted.end
+        ]
+    )
 
 
 def _too_young(rows: Sequence[Coordinates], end_ms: int | None) -> list[int]:

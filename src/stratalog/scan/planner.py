@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from stratalog.batch.columns import AbortedRecords
+from stratalog.block.batch_index import BatchIndex
 from stratalog.control.model import Lease, PartitionState, TimeQuery
 from stratalog.control.plane import ControlPlane
 from stratalog.control.scan_model import EARLIEST, LATEST, ScannedPartition, ScanSnapshot
@@ -42,11 +43,13 @@ class Scanner:
         *,
         control: ControlPlane,
         reader: SegmentReader,
+        index: BatchIndex,
         times: TimeSearch,
         settings: ScanSettings,
     ) -> None:
         self._control = control
         self._reader = reader
+        self._index = index
         self._times = times
         self._settings = settings
 
@@ -119,7 +122,7 @@ class Scanner:
     async def _stretch(
         self, scanned: ScannedPartition, wanted: ScannedRange, request: ScanRequest
     ) -> Stretch:
-        pieces = await pieces_of(self._reader, scanned, wanted, request.rows)
+        pieces = await pieces_of(self._reader, self._index, scanned, wanted, request.rows)
         aborted = await self._aborted(scanned, wanted) if pieces and request.committed else []
         return Stretch(
             topic=wanted.topic,

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.records import decode_records
+from stratalog.block.batch_index import BatchIndex, joined
 from stratalog.block.reader import BlockReader, RowsWanted
 from stratalog.control.model import Coordinates, Span, TimeQuery
 from stratalog.control.plane import ControlPlane, UnknownTopicError
@@ -23,16 +24,30 @@ _WALK_BYTES = 1 << 40
 
 
 class RecordTimes:
-    def __init__(self, *, blocks: BlockReader, segments: SegmentReader) -> None:
+    def __init__(self, *, blocks: BlockReader, index: BatchIndex, segments: SegmentReader) -> None:
         self._blocks = blocks
+        self._index = index
         self._segments = segments
 
     async def first(self, place: Place, timestamp: int, log_start: Offset) -> TimedRecord | None:
         """The first record that is neither older than asked nor deleted, by offset."""
         if isinstance(place, Segment):
             return await self._segments.first_at_time(place, timestamp, log_start)
-        data = await self._batches(place)
-        return await asyncio.to_thread(_first, data, timestamp, log_start)
+        batches = [place] if self._blocks.is_fresh(place) else await self._index.batches(place)
+        candidates = [
+            batch
+            for batch in batches
+            if batch.max_timestamp >= timestamp and batch.last_offset >= log_start
+        ]
+        # Usually the first one has it. It does not if the record was deleted, or if the producer
+        # has claimed a time that no record has: then all others are read at once.
+        for part in (candidates[:1], candidates[1:]):
+            if part:
+                data = await self._batches(joined(part))
+                found = await asyncio.to_thread(_first, data, timestamp, log_start)
+                if found is not None:
+                    return found
+        return None
 
     async def newest(self, place: Place, log_start: Offset) -> TimedRecord | None:
         """The first of the records with the greatest time among those that are not deleted."""

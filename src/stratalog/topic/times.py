@@ -1,5 +1,6 @@
 """Records by their time, of the tiers that this broker serves."""
 
+from stratalog.block.batch_index import BatchIndex
 from stratalog.block.reader import BlockReader
 from stratalog.control.segment_model import Segment
 from stratalog.ids import Offset
@@ -12,9 +13,14 @@ from stratalog.topic.errors import remote_reads_off
 
 class RecordTimes(AllRecordTimes):
     def __init__(
-        self, *, blocks: BlockReader, segments: SegmentReader, remote_reads: bool = True
+        self,
+        *,
+        blocks: BlockReader,
+        index: BatchIndex,
+        segments: SegmentReader,
+        remote_reads: bool = True,
     ) -> None:
-        super().__init__(blocks=blocks, segments=segments)
+        super().__init__(blocks=blocks, index=index, segments=segments)
         self._remote_reads = remote_reads
 
     async def first(self, place: Place, timestamp: int, log_start: Offset) -> TimedRecord | None:

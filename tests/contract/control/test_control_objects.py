@@ -78,6 +78,22 @@ async def test_objects_are_listed_in_pages_without_tombstones(
     assert (first[0].kind, first[0].marked_ms) == (ObjectKind.BLOCK, None)
 
 
+async def test_sizes_are_told_of_objects_that_are_in_the_store(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    dead, live = await dead_block(plane, topic), block(batch(part(topic), size=42))
+    forgotten, barred = await dead_block(plane, topic), block()
+    await plane.commit_blocks([live])
+    await plane.forget_objects([forgotten.object_id])
+    await plane.bar_objects({barred.object_id: barred.key})
+    wanted = [each.object_id for each in (dead, live, forgotten, barred)]
+    assert await plane.object_sizes([*wanted, ObjectId(uuid4())]) == {
+        dead.object_id: dead.size_bytes,
+        live.object_id: 42,
+    }
+    assert await plane.object_sizes([]) == {}
+
+
 async def test_only_objects_without_a_commit_are_barred(plane: ControlPlane, topic: Topic) -> None:
     dead = await dead_block(plane, topic)
     live, lost = block(batch(part(topic))), block(batch(part(topic)))

@@ -22,10 +22,13 @@ from stratalog.ids import NO_BROKER, BrokerId, ObjectId, Offset, PartitionIndex,
 
 TOPIC_A = TopicId(UUID(int=1))
 TOPIC_B = TopicId(UUID(int=2))
+MAX_MS = 1_600_000_000_000
 
 
 def batch(byte_offset: int, byte_size: int = 100) -> FooterBatch:
-    return FooterBatch(byte_offset=byte_offset, byte_size=byte_size, record_count=3)
+    return FooterBatch(
+        byte_offset=byte_offset, byte_size=byte_size, record_count=3, max_timestamp=MAX_MS
+    )
 
 
 def entry(topic_id: TopicId, partition: int, *batches: FooterBatch) -> FooterPartition:
@@ -56,7 +59,7 @@ def stretch(
         batch_count=batches,
         base_offset=Offset(base),
         last_offset=Offset(last),
-        max_timestamp=1_600_000_000_000,
+        max_timestamp=MAX_MS,
     )
 
 
@@ -89,14 +92,25 @@ def test_a_footer_without_partitions_is_one() -> None:
 def test_the_bytes_are_those_of_the_documented_layout() -> None:
     footer = footer_of(entry(TOPIC_A, 5, batch(0, 61)))
     assert encode_footer(footer) == sealed(
-        struct.pack(">HH", 1, 0)
+        struct.pack(">HH", 3, 0)
         + UUID(int=7).bytes
         + struct.pack(">iqI", 3, 1_700_000_000_000, 1)
         + UUID(int=1).bytes
         + struct.pack(">H", 6)
         + b"orders"
         + struct.pack(">iI", 5, 1)
-        + struct.pack(">QII", 0, 61, 3)
+        + struct.pack(">QIIq", 0, 61, 3, MAX_MS)
+    )
+
+
+def test_a_footer_of_the_first_version_tells_no_times() -> None:
+    old = struct.pack(">HH", 1, 0) + UUID(int=7).bytes + struct.pack(">iqI", 3, 5, 1)
+    old += UUID(int=1).bytes + struct.pack(">H", 6) + b"orders" + struct.pack(">iI", 5, 2)
+    old += struct.pack(">QII", 0, 61, 3) + struct.pack(">QII", 61, 70, 1)
+    [partition] = decode_footer(sealed(old)).partitions
+    assert partition.batches == (
+        FooterBatch(byte_offset=0, byte_size=61, record_count=3, max_timestamp=None),
+        FooterBatch(byte_offset=61, byte_size=70, record_count=1, max_timestamp=None),
     )
 
 
@@ -114,13 +128,13 @@ def test_the_trailer_tells_length_and_crc() -> None:
         (encode_footer(FOOTER)[1:], "but there are"),
         (b"x" + encode_footer(FOOTER), "but there are"),
         (bytes([255]) + encode_footer(FOOTER)[1:], "CRC is"),
-        (sealed(b"\0\3" + PAYLOAD[2:]), "version 3 is not 1 or 2"),
+        (sealed(b"\0\4" + PAYLOAD[2:]), "version 4 is none of 1, 2, 3"),
         (sealed(b"\0\2" + PAYLOAD[2:]), "flags 0x0000"),
         (sealed(b"\0\2\0\3" + PAYLOAD[4:]), "flags 0x0003"),
         (sealed(PAYLOAD[:2] + b"\0\1" + PAYLOAD[4:]), "flags 0x0001"),
         (sealed(PAYLOAD + b"\0"), "1 bytes after its last batch"),
         (sealed(PAYLOAD[:-1]), "1 bytes short of 1 batches"),
-        (sealed(PAYLOAD[:-17]), "1 bytes short of a partition"),
+        (sealed(PAYLOAD[:-25]), "1 bytes short of a partition"),
         (sealed(PAYLOAD[:40]), "short of a topic id"),
         (sealed(PAYLOAD[:57]), "short of a topic name"),
         (sealed(PAYLOAD.replace(b"orders", b"\xfforder")), "is not UTF-8"),
@@ -191,7 +205,7 @@ def test_the_bytes_of_a_split_files_footer_are_those_of_the_documented_layout() 
         + struct.pack(">H", 6)
         + b"orders"
         + struct.pack(">iI", 5, 1)
-        + struct.pack(">QIIIqqq", 0, 150, 4, 2, 10, 19, 1_600_000_000_000)
+        + struct.pack(">QIIIqqq", 0, 150, 4, 2, 10, 19, MAX_MS)
     )
 
 

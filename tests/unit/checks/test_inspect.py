@@ -5,6 +5,7 @@ import pytest
 from tests.unit.checks.snapshots import CREATED_MS, KEY, OBJECT, TOPIC, batch
 
 from stratalog.batch.build import build_batch
+from stratalog.batch.header import parse_header
 from stratalog.batch.records import Record
 from stratalog.block.footer import BlockFooter, FooterBatch, FooterPartition, encode_footer
 from stratalog.checks.inspect import inspect_object
@@ -17,11 +18,20 @@ BATCHES = [batch(2), batch(3), build_batch([Record(0, 5, None, b"\xff", (("h", b
 DATA = b"".join(BATCHES)
 
 
-def footer(*, block_id: ObjectId = OBJECT, counts: tuple[int, ...] = (2, 3, 1)) -> bytes:
+def footer(
+    *, block_id: ObjectId = OBJECT, counts: tuple[int, ...] = (2, 3, 1), later_ms: int = 0
+) -> bytes:
     entries = []
     position = 0
     for data, count in zip(BATCHES, counts, strict=True):
-        entries.append(FooterBatch(byte_offset=position, byte_size=len(data), record_count=count))
+        entries.append(
+            FooterBatch(
+                byte_offset=position,
+                byte_size=len(data),
+                record_count=count,
+                max_timestamp=parse_header(data).max_timestamp + later_ms,
+            )
+        )
         position += len(data)
     return encode_footer(
         BlockFooter(
@@ -111,6 +121,13 @@ async def test_a_footer_that_counts_other_records_than_the_batch_is_told(
     inspection = await inspect_object(store, KEY)
     assert inspection.batches[1].error == "3 records, the footer says 4"
     assert inspection.batches[1].crc_ok
+
+
+async def test_a_footer_that_tells_other_times_than_the_batch_is_told(store: ObjectStore) -> None:
+    await store.put(KEY, [DATA, footer(later_ms=1)])
+    inspection = await inspect_object(store, KEY)
+    assert inspection.batches[2].error == "newest record at 5, the footer says 6"
+    assert inspection.batches[2].crc_ok
 
 
 async def test_a_footer_of_another_block_is_told(store: ObjectStore) -> None:

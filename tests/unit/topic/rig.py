@@ -15,6 +15,7 @@ from tests.unit.topic.segments import SegmentsInMemory
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.records import Record, iter_records
+from stratalog.block.batch_index import BatchIndex
 from stratalog.block.cache import FreshBlocks
 from stratalog.block.reader import BlockReader, RowsWanted
 from stratalog.block.writer import BlockWriter
@@ -106,7 +107,12 @@ class TopicRig:
             clock=self._clock,
             max_bytes=1 << 20,
         )
-        times = RecordTimes(blocks=self.blocks, segments=segments, remote_reads=on)
+        times = RecordTimes(
+            blocks=self.blocks,
+            index=BatchIndex(control=self.control.plane, store=self.store),
+            segments=segments,
+            remote_reads=on,
+        )
         self.offsets = TopicOffsets(control=self.control.plane, times=times)
 
     @classmethod
