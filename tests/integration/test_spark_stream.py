@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -136,10 +137,36 @@ class Query:
             run.progress = [json.loads(report.json) for report in query.recentProgress]
         return run
 
+    def follow(self, until: Callable[[Run], bool]) -> Run:
+        """A query that goes on and on, until it has done enough."""
+        run = Run()
+
+        def take(frame: DataFrame, batch: int) -> None:
+            run.batches[batch] = rows_of(frame)
+
+        stream = self.spark.readStream.format("stratalog").option("config", str(self.config))
+        writer = stream.options(**self.options).load().writeStream.foreachBatch(take)
+        query = writer.option("checkpointLocation", str(self.checkpoint)).start()
+        try:
+            deadline = time.monotonic() + START_SECONDS
+            while not until(run):
+                assert time.monotonic() < deadline, "the query does not go on"
+                query.awaitTermination(0.2)
+        finally:
+            query.stop()
+        return run
+
     def offset_log(self) -> list[str]:
         """What the checkpoint has of our offsets, batch by batch."""
         files = (self.checkpoint / "offsets").glob("[0-9]*")
         return [file.read_text().splitlines()[2] for file in sorted(files, key=_number)]
+
+    def forget_all_but_the_first_plan(self) -> None:
+        """As if the process had died in its first batch."""
+        logs = [*(self.checkpoint / "commits").iterdir(), *(self.checkpoint / "offsets").iterdir()]
+        for file in logs:
+            if file.parent.name == "commits" or file.name not in ("0", ".0.crc"):
+                file.unlink()
 
     def forget_last_commit(self) -> int:
         """As if the process had died before it could note that the batch was done."""
@@ -176,13 +203,14 @@ def test_a_stream_takes_limited_batches_in_proportion_to_the_lag(
     assert during == [1, 1, 1], "a batch ends the leases of those before it"
     await_no_lease(place)
     assert [len(rows) for _, rows in sorted(run.batches.items())] == [40, 40, 40]
+    first = {"@start": {topic: {"0": 0, "1": 0}}, topic: {"0": 30, "1": 10}}
     assert run.offsets() == [
-        {topic: {"0": 30, "1": 10}},
+        first,
         {topic: {"0": 60, "1": 20}},
         {topic: {"0": 90, "1": 30}},
     ]
     assert run.offsets("latestOffset") == [{topic: {"0": 90, "1": 30}}] * 3
-    assert asked.offset_log()[0] == json.dumps({topic: {"0": 30, "1": 10}})
+    assert asked.offset_log()[0] == json.dumps(first)
     wanted = [
         *consumed(place.bootstrap, topic, 90, 0),
         *consumed(place.bootstrap, topic, 30, 1),
@@ -203,6 +231,36 @@ def test_a_batch_that_is_repeated_has_the_same_rows_from_another_tier(
     assert second.batches[repeated] == first.batches[repeated]
     assert offsets_of(second.rows) == list(range(50, 70))
     assert second.offsets("startOffset") == [{topic: {"0": 50}}, {topic: {"0": 60}}]
+
+
+def test_a_query_begins_once_at_the_end_of_a_topic_that_grows(query: Queries, place: Place) -> None:
+    topic = place.topic(count=20)
+    asked = query(topic)
+    written, over = 20, threading.Event()
+
+    def write() -> None:
+        nonlocal written
+        while not over.wait(0.02):
+            fill(place.bootstrap, topic, 5, first=written)
+            written += 5
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        run = asked.follow(lambda run: len(run.rows) >= 50)
+    finally:
+        over.set()
+        writing.join()
+    first = offsets_of(run.rows)[0]
+    assert first >= 20
+    assert offsets_of(run.rows) == list(range(first, first + len(run.rows)))
+    began = json.loads(asked.offset_log()[0])["@start"][topic]["0"]
+    assert began <= first
+
+    asked.forget_all_but_the_first_plan()
+    again = asked.run(startingOffsets="latest")
+    assert again.batches[0] == run.batches[0]
+    assert offsets_of(again.rows) == list(range(began, written))
 
 
 def test_data_moves_down_while_a_query_runs(query: Queries, place: Place) -> None:

@@ -1,33 +1,44 @@
 """The offsets of a stream: as Spark keeps them in a checkpoint, and how far a batch goes. Pure.
 
 A checkpoint has them as those of the Kafka source are: `{"orders": {"0": 23}}`, where 23 is the
-next offset to be read.
+next offset to be read. Spark notes where batches end, and not where the first one began; so the end
+of the first batch says that, too: `{"@start": {"orders": {"0": 17}}, "orders": {"0": 23}}`.
 """
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from stratalog.ids import Offset
 
 Partition: TypeAlias = tuple[str, int]
 Offsets: TypeAlias = dict[Partition, Offset]
-OffsetsJson: TypeAlias = dict[str, dict[str, int]]
+OffsetsJson: TypeAlias = dict[str, Any]
+"""Numbers by partition, by topic."""
+
+_START = "@start"
+"""No topic can have this name."""
 
 
-def to_json(offsets: Mapping[Partition, Offset]) -> OffsetsJson:
+def to_json(offsets: Mapping[Partition, Offset], *, start: Offsets | None = None) -> OffsetsJson:
     """In order, because Spark compares the texts to see whether there is anything new."""
-    document: OffsetsJson = {}
+    document: OffsetsJson = {} if start is None else {_START: to_json(start)}
     for (topic, partition), offset in sorted(offsets.items()):
         document.setdefault(topic, {})[str(partition)] = offset
     return document
 
 
-def from_json(document: Mapping[str, Mapping[str, int]]) -> Offsets:
+def from_json(document: Mapping[str, Any]) -> Offsets:
     return {
         (topic, int(partition)): Offset(offset)
         for topic, partitions in document.items()
+        if topic != _START
         for partition, offset in partitions.items()
     }
+
+
+def start_in(document: Mapping[str, Any]) -> Offsets | None:
+    """Where the batch began that ends here, if it was the first of its query."""
+    return from_json(document[_START]) if _START in document else None
 
 
 def lag(start: Mapping[Partition, Offset], end: Mapping[Partition, Offset]) -> dict[Partition, int]:

@@ -3,6 +3,11 @@
 Spark keeps one of these alive in a process of its own for as long as a query runs, and writes the
 offsets that it answers into the checkpoint before anything is read. A batch is planned from its
 two offsets alone, so a batch that is repeated has the same rows, whatever tier holds them by then.
+
+The first batch needs care. Spark does not note where it begins but asks for the initial offset,
+twice in a new query, and once more when a query is restarted whose first batch was not committed.
+What "latest", or a time, stands for has moved on by then. So the answer is kept while the process
+lives, and the end of the first batch carries it into the checkpoint.
 """
 
 import re
@@ -28,7 +33,16 @@ from stratalog.scan.model import Positions, ScanRequest
 from stratalog.settings import HOUR_MS
 from stratalog.spark.columns import columns_of
 from stratalog.spark.errors import DataLossError
-from stratalog.spark.offsets import Offsets, OffsetsJson, Partition, admit, from_json, lag, to_json
+from stratalog.spark.offsets import (
+    Offsets,
+    OffsetsJson,
+    Partition,
+    admit,
+    from_json,
+    lag,
+    start_in,
+    to_json,
+)
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.planning import (
     HOLDER,
@@ -59,6 +73,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns_of(schema)
         self._place = find_place(options)
         self._clock = clock or SystemClock()
+        self._initial: OffsetsJson | None = None
+        """Where the query begins, if Spark has asked for that."""
         self._target: Offsets | None = None
         """Where an `availableNow` query ends."""
         self._latest: Offsets | None = None
@@ -68,17 +84,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Of the batch that was planned last, by its end."""
 
     def initialOffset(self) -> OffsetsJson:  # noqa: N802
-        with ToldPlainly():
-            selection = self._options.selection
-            request = ScanRequest(
-                topics=selection.topics,
-                pattern=selection.pattern,
-                assign=selection.assign,
-                starting=self._options.starting,
-                committed=self._options.committed,
-            )
-            [offsets] = resolve(self._options, request, self._options.starting)
-            return to_json(offsets)
+        if self._initial is None:
+            with ToldPlainly():
+                self._initial = to_json(self._resolve_start())
+        return self._initial
+
+    def _resolve_start(self) -> Offsets:
+        selection = self._options.selection
+        request = ScanRequest(
+            topics=selection.topics,
+            pattern=selection.pattern,
+            assign=selection.assign,
+            starting=self._options.starting,
+            committed=self._options.committed,
+        )
+        [offsets] = resolve(self._options, request, self._options.starting)
+        return offsets
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Spark knows no limit with a least and a most: with both, the least is kept to here."""
@@ -99,21 +120,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = self._latest
             if self._target is not None:
                 end = {key: at for key, at in self._target.items() if key in end}
-            begin = self._begin(from_json(start), earliest, end)
+            known = from_json(start)
+            begin = self._begin(known, earliest, end)
             if self._waits(sum(lag(begin, end).values()), limit):
-                return start
-            if isinstance(limit, ReadMaxRows):
+                end = known
+            elif isinstance(limit, ReadMaxRows):
                 end = admit(begin, end, limit.max_rows)
-            return to_json(end)
+            if start == self._initial:
+                return to_json(end, start=known)
+            # The very same, if there is nothing new: its text may tell a beginning.
+            return start if end == known else to_json(end)
 
     def reportLatestOffset(self) -> OffsetsJson | None:  # noqa: N802
         """For the progress report. Spark asks right after it asked where to go."""
         return to_json(self._latest) if self._latest is not None else None
 
     def partitions(self, start: OffsetsJson, end: OffsetsJson) -> list[SplitPartition]:
+        if start == end:
+            return []
         with ToldPlainly():
             ends = from_json(end)
-            starts = self._starts(from_json(start), ends)
+            first = start_in(end)
+            starts = self._starts(from_json(start) if first is None else first, ends)
             if not self._options.fail_on_data_loss:
                 starts, ends = self._left_of(starts, ends)
             return self._plan(starts, ends) if starts else []
@@ -151,6 +179,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = {}
         for key, offset in end.items():
             first = earliest.get(key, Offset(0))
+            if key not in start and first > 0:
+                self._lose(key, f"it is new to this query and begins at {first}, not at 0")
             known = start.get(key, first)
             begin[key] = first if known > offset else max(known, first)
         return begin
@@ -170,8 +200,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _starts(self, start: Offsets, end: Offsets) -> Offsets:
         """Where the partitions begin that have something to read in this batch."""
         starts = {}
+        # A new partition has lost what is not there any more of its beginning.
+        beginning = Offset(0) if self._options.fail_on_data_loss else EARLIEST
         for key, offset in end.items():
-            known = start.get(key, EARLIEST)
+            known = start.get(key, beginning)
             if known > offset:
                 self._lose(key, f"it ends at {offset}, and {known} was to be read next")
                 known = EARLIEST

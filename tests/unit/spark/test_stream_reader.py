@@ -1,5 +1,6 @@
 """What a stream reads next, by a planner that only knows offsets."""
 
+import json
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -86,8 +87,56 @@ def reader(clock: ManualClock | None = None, /, **options: str) -> StreamReader:
 def test_a_stream_goes_from_its_start_to_the_end(planner: FakePlanner) -> None:
     stream = reader()
     assert stream.initialOffset() == {"t": {"0": 0}}
-    assert stream.latestOffset({"t": {"0": 0}}, ALL) == {"t": {"0": 100}}
-    assert stream.reportLatestOffset() == {"t": {"0": 100}}
+    first = stream.latestOffset({"t": {"0": 0}}, ALL)
+    assert first == {"@start": {"t": {"0": 0}}, "t": {"0": 100}}
+    assert stream.latestOffset(first, ALL) is first, "there is nothing new"
+    planner.ranges["t", 0] = (0, 120)
+    assert stream.latestOffset(first, ALL) == {"t": {"0": 120}}
+    assert stream.reportLatestOffset() == {"t": {"0": 120}}
+
+
+def test_what_latest_means_is_asked_once(planner: FakePlanner) -> None:
+    """Spark asks again when it plans the first batch, and records have come meanwhile."""
+    stream = reader(startingOffsets="latest")
+    start = stream.initialOffset()
+    planner.ranges["t", 0] = (0, 107)
+    end = stream.latestOffset(start, ALL)
+    planner.ranges["t", 0] = (0, 200)
+    stream.partitions(stream.initialOffset(), end)
+    [request] = planner.planned
+    assert request.starting.by_partition == {("t", 0): 100}
+    assert request.ending.by_partition == {("t", 0): 107}
+
+
+@pytest.mark.parametrize("starting", ["latest", "earliest"])
+def test_a_first_batch_that_is_repeated_begins_where_it_began(
+    starting: str, planner: FakePlanner
+) -> None:
+    stream = reader(startingOffsets=starting)
+    start = stream.initialOffset()
+    planner.ranges["t", 0] = (0, 107)
+    end = stream.latestOffset(start, ALL)
+    stream.partitions(start, end)
+    planner.ranges = {("t", 0): (15, 200), ("t", 1): (0, 5)}
+    restarted = reader(startingOffsets=starting)
+    assert restarted.initialOffset() != start
+    restarted.partitions(restarted.initialOffset(), json.loads(json.dumps(end)))
+    once, again = planner.planned
+    assert again.starting == once.starting
+    assert again.ending == once.ending
+    assert restarted.latestOffset(end, ALL) == {"t": {"0": 200, "1": 5}}
+
+
+def test_a_first_batch_without_records_is_noted_and_read_as_empty(planner: FakePlanner) -> None:
+    stream = reader(startingOffsets="latest")
+    end = stream.latestOffset(stream.initialOffset(), ALL)
+    assert end == {"@start": {"t": {"0": 100}}, "t": {"0": 100}}
+    planner.ranges["t", 0] = (0, 200)
+    restarted = reader(startingOffsets="latest")
+    for again in (stream, restarted):
+        assert again.partitions(again.initialOffset(), end) == []
+        assert again.partitions(end, end) == []
+    assert planner.planned == []
 
 
 @pytest.mark.parametrize(
@@ -148,14 +197,26 @@ def test_available_now_ends_where_it_was_and_waits_for_nothing(planner: FakePlan
 
 
 def test_new_partitions_begin_at_their_beginning(planner: FakePlanner) -> None:
-    planner.ranges["t", 1] = (40, 60)
+    planner.ranges["t", 1] = (0, 60)
     stream = reader()
-    assert stream.latestOffset({"t": {"0": 100}}, ReadMaxRows(5)) == {"t": {"0": 100, "1": 45}}
-    stream.partitions({"t": {"0": 100}}, {"t": {"0": 100, "1": 45}})
+    assert stream.latestOffset({"t": {"0": 100}}, ReadMaxRows(5)) == {"t": {"0": 100, "1": 5}}
+    stream.partitions({"t": {"0": 100}}, {"t": {"0": 100, "1": 5}})
     [request] = planner.planned
     assert request.assign == {"t": [PartitionIndex(1)]}
+    assert request.starting.by_partition == {("t", 1): 0}
+    assert request.ending.by_partition == {("t", 1): 5}
+
+
+def test_new_partitions_that_have_lost_their_beginning_are_a_loss(planner: FakePlanner) -> None:
+    planner.ranges["t", 1] = (40, 60)
+    with pytest.raises(DataLossError, match="new to this query and begins at 40, not at 0"):
+        reader().latestOffset({"t": {"0": 100}}, ALL)
+    lenient = reader(failOnDataLoss="false")
+    start = {"t": {"0": 100}}
+    assert lenient.latestOffset(start, ReadMaxRows(5)) == {"t": {"0": 100, "1": 45}}
+    lenient.partitions(start, {"t": {"0": 100, "1": 45}})
+    [request] = planner.planned
     assert request.starting.by_partition == {("t", 1): EARLIEST}
-    assert request.ending.by_partition == {("t", 1): 45}
 
 
 def test_a_pattern_takes_what_it_matches_wholly(planner: FakePlanner) -> None:
