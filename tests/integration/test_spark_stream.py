@@ -151,7 +151,7 @@ class Query:
             deadline = time.monotonic() + START_SECONDS
             while not until(run):
                 assert time.monotonic() < deadline, "the query does not go on"
-                query.awaitTermination(0.2)
+                query.awaitTermination(1)
         finally:
             query.stop()
         return run

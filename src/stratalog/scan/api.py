@@ -1,6 +1,7 @@
 """`stratalog.read`: topics as Arrow batches, for pandas, polars, DuckDB and whoever takes Arrow."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from stratalog.control.scan_model import EARLIEST, LATEST
 from stratalog.ids import Offset
+from stratalog.scan.conditions import parse_conditions
 from stratalog.scan.errors import ScanRefusedError
 from stratalog.scan.model import AtTime, Position, Positions, RowFilter, ScanColumn, ScanRequest
 from stratalog.scan.reading import open_reading
@@ -33,6 +35,7 @@ def read(
     pattern: str | None = None,
     partitions: Collection[int] | None = None,
     columns: Sequence[str] | None = None,
+    where: str | None = None,
     start: Where | Mapping[int, Where] = "earliest",
     end: Where | Mapping[int, Where] = "latest",
     committed: bool = True,
@@ -52,6 +55,9 @@ def read(
     each partition that is not older, or for its end. A mapping gives places by partition; those
     that it leaves out are read whole. `end` itself is not read.
 
+    `where` leaves out records by partition, offset and timestamp, and what holds none of the others
+    is not read: `"timestamp >= '2026-06-01T00:00:00Z' AND timestamp < '2026-06-02T00:00:00Z'"`.
+
     What is not asked for in `columns` is not decoded. `threads` decode at the same time; not set,
     as many as there are processors. The settings are those of `config`, else of $STRATALOG_CONFIG
     or ./stratalog.toml, as for the command line.
@@ -63,7 +69,7 @@ def read(
         pattern=pattern,
         starting=_positions(start, names, EARLIEST),
         ending=_positions(end, names, LATEST),
-        rows=RowFilter(partitions=None if partitions is None else frozenset(partitions)),
+        rows=_rows(where, partitions),
         columns=wanted,
         committed=committed,
         fail_on_data_loss=fail_on_data_loss,
@@ -73,6 +79,14 @@ def read(
     )
     batches = open_reading(settings or _settings(config), request, threads)
     return pa.RecordBatchReader.from_batches(arrow_schema(wanted), batches)
+
+
+def _rows(where: str | None, partitions: Collection[int] | None) -> RowFilter:
+    rows = RowFilter() if where is None else parse_conditions(where)
+    if partitions is None:
+        return rows
+    wanted = frozenset(partitions)
+    return replace(rows, partitions=wanted if rows.partitions is None else wanted & rows.partitions)
 
 
 def _settings(config: str | Path | None) -> Settings:

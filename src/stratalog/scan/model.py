@@ -73,9 +73,20 @@ class RowFilter:
     first_timestamp_ms: int | None = None
     end_timestamp_ms: int | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row can be inside."""
+        bounds = (
+            (self.first_partition, self.end_partition),
+            (self.first_offset, self.end_offset),
+            (self.first_timestamp_ms, self.end_timestamp_ms),
+        )
+        return any(first is not None and end is not None and first >= end for first, end in bounds)
+
     def has_partition(self, partition: int) -> bool:
         return (
-            (self.partitions is None or partition in self.partitions)
+            not self.is_empty
+            and (self.partitions is None or partition in self.partitions)
             and (self.first_partition is None or partition >= self.first_partition)
             and (self.end_partition is None or partition < self.end_partition)
         )

@@ -1,13 +1,17 @@
-"""Reading a snapshot of topics: `spark.read.format("stratalog")`."""
+"""Reading a snapshot of topics: `spark.read.format("stratalog")`.
 
-from collections.abc import Iterable, Iterator
+Conditions come by the option `where`. Spark could hand down those of its queries, but it keeps one
+reader for all that is done with a DataFrame, with the conditions that it handed down last: another
+query on the same DataFrame, or its other half of a join, would be given the wrong rows.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from stratalog.spark.columns import columns_of
-from stratalog.spark.filters import Wanted, take_filters
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.planning import (
     SplitPartition,
@@ -27,24 +31,10 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._columns = columns_of(schema)
         self._place = find_place(options)
-        self._wanted = Wanted()
 
     def partitions(self) -> list[SplitPartition]:
         with ToldPlainly():
-            request = scan_request(self._options, self._columns, self._wanted)
-            return partitions_of(plan(self._options, request)) if request is not None else []
+            return partitions_of(plan(self._options, scan_request(self._options, self._columns)))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(partition, self._place)
-
-
-class FilteringBatchReader(BatchReader):
-    """A reader that conditions are handed down to.
-
-    It is a class of its own because Spark refuses one that could take them in a session where it
-    does not hand them down, which is what a session does unless it is told otherwise.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        self._wanted, left = take_filters(filters)
-        return left

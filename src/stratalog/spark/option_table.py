@@ -31,7 +31,7 @@ OPTIONS = (
     "maxTriggerDelay",
     "config",
     "columns",
-    "pushFilters",
+    "where",
     "splitBytes",
     "leaseMs",
 )

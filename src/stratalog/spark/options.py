@@ -11,7 +11,9 @@ from pathlib import Path
 
 from stratalog.control.scan_model import EARLIEST, LATEST
 from stratalog.ids import Offset, PartitionIndex
-from stratalog.scan.model import AtTime, Position, Positions, ScanColumn
+from stratalog.scan.conditions import parse_conditions
+from stratalog.scan.errors import ScanRefusedError
+from stratalog.scan.model import AtTime, Position, Positions, RowFilter, ScanColumn
 from stratalog.settings import MINUTE_MS
 from stratalog.spark.errors import OptionError
 from stratalog.spark.option_json import parse_assignment, parse_numbers
@@ -59,7 +61,7 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     min_partitions: int = 1
     max_records_per_partition: int | None = None
-    push_filters: bool = False
+    rows: RowFilter = field(default_factory=RowFilter)
     split_bytes: int | None = None
     lease_ms: int | None = None
     config: Path | None = None
@@ -92,6 +94,8 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
             f"{endings[0]}: a stream has no end; to read what is there now and stop, use "
             "trigger(availableNow=True)"
         )
+    if texts.text("where") is not None:
+        raise OptionError("where: is for batches; filter the rows of a stream with its own where()")
     selection = _selection(texts)
     starting = _starting(texts, selection, default=LATEST)
     return _read_options(texts, selection, starting, Positions(default=LATEST))
@@ -112,7 +116,7 @@ def _read_options(
         fail_on_data_loss=texts.flag("failOnDataLoss", default=True),
         min_partitions=texts.count("minPartitions") or 1,
         max_records_per_partition=texts.count("maxRecordsPerPartition"),
-        push_filters=texts.flag("pushFilters", default=False),
+        rows=_rows(texts),
         split_bytes=texts.size_bytes("splitBytes"),
         lease_ms=texts.duration_ms("leaseMs"),
         config=Path(config) if config is not None else None,
@@ -132,6 +136,14 @@ def _selection(texts: OptionTexts) -> Selection:
         return Selection(assign=parse_assignment("assign", text))
     names = [text.strip()] if given == ["topic"] else texts.names("subscribe") or []
     return Selection(topics=tuple(dict.fromkeys(names)))
+
+
+def _rows(texts: OptionTexts) -> RowFilter:
+    text = texts.text("where")
+    try:
+        return RowFilter() if text is None else parse_conditions(text)
+    except ScanRefusedError as error:
+        raise OptionError(f"where: {error}") from None
 
 
 def _pattern(text: str) -> str:

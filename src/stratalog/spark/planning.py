@@ -6,14 +6,13 @@ plane, so readers keep options and find the settings again.
 """
 
 import asyncio
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
+from stratalog.clock import SystemClock
 from stratalog.control.model import Lease
 from stratalog.errors import StratalogError
 from stratalog.scan.model import (
@@ -26,14 +25,16 @@ from stratalog.scan.model import (
 )
 from stratalog.settings import Settings
 from stratalog.settings_source import load_settings
-from stratalog.spark.filters import Wanted
 from stratalog.spark.offsets import Offsets
-from stratalog.spark.options import ReadOptions, Selection
+from stratalog.spark.options import ReadOptions
+from stratalog.spark.patience import patiently
 from stratalog.spark.settings_hint import telling_of_settings
 from stratalog.spark.telling import ToldPlainly
 
 if TYPE_CHECKING:
     from stratalog.scan.planner import Scanner
+
+T = TypeVar("T")
 
 HOLDER = "spark"
 _RELEASE_S = 10
@@ -57,10 +58,16 @@ def find_place(options: ReadOptions) -> ScanPlace:
     return place_of(settings_of(options))
 
 
-def plan(options: ReadOptions, request: ScanRequest, *, read: Sequence[Lease] = ()) -> ScanPlan:
+def plan(
+    options: ReadOptions,
+    request: ScanRequest,
+    *,
+    read: Sequence[Lease] = (),
+    patience_s: float = 0,
+) -> ScanPlan:
     """`read` are leases of plans that nobody reads any more."""
     with telling_of_settings(options.config):
-        return asyncio.run(_plan(options, request, read))
+        return _run(lambda: _plan(options, request, read), patience_s)
 
 
 def release(options: ReadOptions, leases: Sequence[Lease]) -> None:
@@ -73,10 +80,19 @@ def partitions_of(scan: ScanPlan) -> list[SplitPartition]:
     return [SplitPartition(split) for split in scan.splits]
 
 
-def resolve(options: ReadOptions, request: ScanRequest, *positions: Positions) -> list[Offsets]:
+def resolve(
+    options: ReadOptions, request: ScanRequest, *positions: Positions, patience_s: float = 0
+) -> list[Offsets]:
     """What each of the positions stands for, partition by partition."""
     with telling_of_settings(options.config):
-        return asyncio.run(_resolve(options, request, positions))
+        return _run(lambda: _resolve(options, request, positions), patience_s)
+
+
+def _run(call: Callable[[], Awaitable[T]], patience_s: float) -> T:
+    async def patient() -> T:
+        return await patiently(call, patience_s, clock=SystemClock())
+
+    return asyncio.run(patient())
 
 
 async def _plan(options: ReadOptions, request: ScanRequest, read: Sequence[Lease]) -> ScanPlan:
@@ -120,21 +136,16 @@ def read_partition(partition: InputPartition, place: ScanPlace) -> Iterator[obje
             yield from read_split(partition.value, place)
 
 
-def scan_request(
-    options: ReadOptions, columns: Sequence[ScanColumn], wanted: Wanted | None = None
-) -> ScanRequest | None:
-    """What a batch reads. None if its conditions leave nothing."""
-    wanted = wanted or Wanted()
-    selection = _narrowed(options.selection, wanted.topics)
-    if wanted.nothing or selection is None:
-        return None
+def scan_request(options: ReadOptions, columns: Sequence[ScanColumn]) -> ScanRequest:
+    """What a batch reads."""
+    selection = options.selection
     return ScanRequest(
         topics=selection.topics,
         pattern=selection.pattern,
         assign=selection.assign,
-        starting=_within(options.starting, selection),
-        ending=_within(options.ending, selection),
-        rows=wanted.rows,
+        starting=options.starting,
+        ending=options.ending,
+        rows=options.rows,
         columns=columns,
         committed=options.committed,
         fail_on_data_loss=options.fail_on_data_loss,
@@ -144,21 +155,3 @@ def scan_request(
         lease_ms=options.lease_ms,
         holder=HOLDER,
     )
-
-
-def _narrowed(selection: Selection, topics: frozenset[str] | None) -> Selection | None:
-    if topics is None:
-        return selection
-    if selection.pattern is not None:
-        some = "|".join(re.escape(topic) for topic in sorted(topics))
-        return Selection(pattern=rf"(?=(?:{selection.pattern})\Z)(?:{some})")
-    kept = Selection(
-        topics=[topic for topic in selection.topics if topic in topics],
-        assign={topic: some for topic, some in selection.assign.items() if topic in topics},
-    )
-    return kept if kept.topics or kept.assign else None
-
-
-def _within(positions: Positions, selection: Selection) -> Positions:
-    kept = {key: at for key, at in positions.by_partition.items() if selection.has(*key)}
-    return replace(positions, by_partition=kept)

@@ -9,13 +9,11 @@ from pyspark.sql import SparkSession
 
 from stratalog.pipeline import session as sessions
 from stratalog.pipeline.spark_conf import Place, SparkOptions, place_of
-from stratalog.spark.topics import FILTER_PUSHDOWN
 
 DAEMON_MODULE = "stratalog.spark.daemon"
 _LEAVES = "spark.sql.leafNodeDefaultParallelism"
 
 _RUNTIME = {
-    FILTER_PUSHDOWN: "true",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -54,6 +54,7 @@ from stratalog.errors import StratalogError
 from stratalog.settings import Settings
 from stratalog.settings_source import load_settings
 from stratalog.spark.errors import OptionError
+from stratalog.spark.patience import STREAM_PATIENCE_S, patiently
 from stratalog.spark.settings_hint import telling_of_settings
 from stratalog.spark.sink_columns import check_columns
 from stratalog.spark.sink_commit import SinkCommitter
@@ -82,7 +83,10 @@ def open_stream_writer(
     _refuse_overwrite(overwrite, 'a topic is only ever appended to: use outputMode("append")')
     parsed = stream_sink_options(options)
     check_columns(schema, has_topic=parsed.topic is not None)
-    return StreamSink(parsed, asyncio.run(_plan(parsed, leased=parsed.lease_ms is not None)))
+    leased = parsed.lease_ms is not None
+    return StreamSink(
+        parsed, asyncio.run(_plan(parsed, leased=leased, patience_s=STREAM_PATIENCE_S))
+    )
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -135,10 +139,15 @@ def _written(plan: SinkPlan, batches: Iterable[pa.RecordBatch]) -> SinkMessage:
     return SinkMessage(blocks=write_rows(plan, batches), lease_id=plan.lease_id)
 
 
-async def _plan(options: SinkOptions, *, leased: bool) -> SinkPlan:
-    async with _opened(options) as (control, settings):
-        lease_ms = (options.lease_ms or settings.scan.lease_ms) if leased else None
-        return await plan_sink(control, settings, options, clock=SystemClock(), lease_ms=lease_ms)
+async def _plan(options: SinkOptions, *, leased: bool, patience_s: float = 0) -> SinkPlan:
+    async def planned() -> SinkPlan:
+        async with _opened(options) as (control, settings):
+            lease_ms = (options.lease_ms or settings.scan.lease_ms) if leased else None
+            return await plan_sink(
+                control, settings, options, clock=SystemClock(), lease_ms=lease_ms
+            )
+
+    return await patiently(planned, patience_s, clock=SystemClock())
 
 
 async def _commit(
@@ -151,7 +160,7 @@ async def _commit(
 ) -> None:
     answers = [_answer(message) for message in messages]
     blocks = [block for answer in answers for block in answer.blocks]
-    async with _opened(options) as (control, settings):
+    async with _opened(options, patience_s=STREAM_PATIENCE_S) as (control, settings):
         committer = SinkCommitter(control, clock=SystemClock(), retry_ms=settings.block.retry_ms)
         if options.sink_id is None:
             await committer.commit(blocks)
@@ -185,10 +194,14 @@ def _answer(message: WriterCommitMessage | None) -> SinkMessage:
 
 
 @asynccontextmanager
-async def _opened(options: SinkOptions) -> AsyncIterator[tuple[ControlPlane, Settings]]:
+async def _opened(
+    options: SinkOptions, *, patience_s: float = 0
+) -> AsyncIterator[tuple[ControlPlane, Settings]]:
     settings = load_settings(options.config)
     with telling_of_settings(options.config):
-        control = await open_existing(settings.storage.control)
+        control = await patiently(
+            lambda: open_existing(settings.storage.control), patience_s, clock=SystemClock()
+        )
         try:
             yield control, settings
         finally:

@@ -15,6 +15,7 @@ from stratalog.control.plane import ControlPlane, SinkRefusedError
 from stratalog.control.scan_model import SinkOutcome
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
 from stratalog.ids import TopicPartition, kafka_base64
+from stratalog.spark.patience import patiently
 from stratalog.spark.sink_model import (
     SinkInDoubtError,
     SinkNotWrittenError,
@@ -24,9 +25,6 @@ from stratalog.spark.sink_model import (
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-_FIRST_BACKOFF_S = 0.05
-_MAX_BACKOFF_S = 2.0
 
 
 class SinkCommitter:
@@ -112,17 +110,7 @@ class SinkCommitter:
         call: Callable[[], Awaitable[T]],
         failures: type[StratalogError] | tuple[type[StratalogError], ...],
     ) -> T:
-        """Repeat a call that fails in one of these ways, with growing pauses, for a while."""
-        deadline = self._clock.monotonic() + self._retry_ms / 1000
-        backoff_s = _FIRST_BACKOFF_S
-        while True:
-            try:
-                return await call()
-            except failures:
-                if self._clock.monotonic() + backoff_s > deadline:
-                    raise
-            await self._clock.sleep(backoff_s)
-            backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
+        return await patiently(call, self._retry_ms / 1000, clock=self._clock, failures=failures)
 
 
 def _refuse_rejections(

@@ -34,12 +34,11 @@ class StratalogSource(DataSource):
             return spark_schema(chosen_columns(self.options))
 
     def reader(self, schema: StructType) -> "BatchReader":
-        from stratalog.spark.batch_reader import BatchReader, FilteringBatchReader
+        from stratalog.spark.batch_reader import BatchReader
         from stratalog.spark.options import batch_options
 
         with ToldPlainly():
-            options = batch_options(self.options)
-            return (FilteringBatchReader if options.push_filters else BatchReader)(options, schema)
+            return BatchReader(batch_options(self.options), schema)
 
     def streamReader(  # noqa: N802
         self, schema: StructType

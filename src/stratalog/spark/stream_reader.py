@@ -44,6 +44,7 @@ from stratalog.spark.offsets import (
     to_json,
 )
 from stratalog.spark.options import ReadOptions
+from stratalog.spark.patience import STREAM_PATIENCE_S
 from stratalog.spark.planning import (
     HOLDER,
     SplitPartition,
@@ -161,7 +162,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         names = selection.topics or selection.assign
         pattern = selection.pattern or "|".join(re.escape(name) for name in names)
         request = ScanRequest(pattern=pattern, committed=self._options.committed)
-        found = resolve(self._options, request, *(Positions(default=at) for at in wanted))
+        positions = (Positions(default=at) for at in wanted)
+        found = resolve(self._options, request, *positions, patience_s=STREAM_PATIENCE_S)
         return [
             {key: offset for key, offset in offsets.items() if selection.has(*key)}
             for offsets in found
@@ -222,7 +224,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A batch is planned when those before it have been read: their leases can end. One that
         is planned twice is maybe being read."""
         over = [lease for end, lease in self._leases if end != ends]
-        scan = plan(self._options, self._request(starts, ends), read=over)
+        request = self._request(starts, ends)
+        scan = plan(self._options, request, read=over, patience_s=STREAM_PATIENCE_S)
         kept = [(end, lease) for end, lease in self._leases if end == ends]
         self._leases = [*kept, (ends, scan.lease)]
         return partitions_of(scan)

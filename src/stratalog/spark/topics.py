@@ -1,4 +1,4 @@
-"""Reading topics in one call, with all that the session at hand allows."""
+"""Reading topics in one call."""
 
 import json
 import os
@@ -13,23 +13,22 @@ from stratalog.spark.columns import spark_schema
 from stratalog.spark.errors import SchemaError
 from stratalog.spark.source import StratalogSource
 
-FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-"""Off in Spark's own defaults. A reader is asked to skip what a query filters out only with it."""
-
 
 def read_topic(
     spark: SparkSession,
     topic: str | Sequence[str],
     *,
     columns: Iterable[str] | None = None,
+    where: str | None = None,
     config: str | os.PathLike[str] | None = None,
     **options: object,
 ) -> DataFrame:
     """A batch of one topic or several, with the columns that are named, or all of them.
 
-    Naming columns saves decoding the others: Spark does not tell a Python source which ones a
-    query needs. Conditions are handed down if the session has that switched on. Other options are
-    those of the format; what is not a text is written as JSON, so that offsets may be a dict.
+    Naming columns saves decoding the others, and `where` reading what it leaves out, such as
+    `"partition = 0 AND timestamp >= '2026-06-01T00:00:00Z'"`: Spark tells a source neither what a
+    query needs. Other options are those of the format; what is not a text is written as JSON, so
+    that offsets may be a dict.
     """
     reader = spark.read.format(StratalogSource.name())
     if columns is not None:
@@ -41,8 +40,8 @@ def read_topic(
     file = _settings_file(spark, config)
     if file is not None:
         reader = reader.option("config", str(file))
-    if spark.conf.get(FILTER_PUSHDOWN, "false") == "true":
-        reader = reader.option("pushFilters", "true")
+    if where is not None:
+        reader = reader.option("where", where)
     for name, value in options.items():
         reader = reader.option(name, value if isinstance(value, str) else json.dumps(value))
     return reader.load()

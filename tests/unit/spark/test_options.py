@@ -6,7 +6,7 @@ import pytest
 
 from stratalog.control.scan_model import EARLIEST, LATEST
 from stratalog.ids import Offset, PartitionIndex
-from stratalog.scan.model import AtTime, Positions, ScanColumn
+from stratalog.scan.model import AtTime, Positions, RowFilter, ScanColumn
 from stratalog.spark.errors import OptionError
 from stratalog.spark.option_table import OPTIONS
 from stratalog.spark.options import (
@@ -236,17 +236,24 @@ def test_the_rest_is_taken_as_it_stands() -> None:
     options = batch(
         failOnDataLoss="FALSE",
         maxRecordsPerPartition="10",
-        pushFilters="true",
+        where="offset < 5",
         splitBytes="8MiB",
         leaseMs="2h",
         config="/etc/stratalog.toml",
     )
     assert not options.fail_on_data_loss
     assert options.max_records_per_partition == 10
-    assert options.push_filters
+    assert options.rows == RowFilter(end_offset=5)
     assert options.split_bytes == 8 * 2**20
     assert options.lease_ms == 7_200_000
     assert options.config == Path("/etc/stratalog.toml")
+
+
+def test_conditions_are_for_batches_and_told_if_they_are_not_understood() -> None:
+    with pytest.raises(OptionError, match=r"^where: the condition 'key = 1' is about 'key'"):
+        batch(where="key = 1")
+    with pytest.raises(OptionError, match=r"^where: is for batches"):
+        stream(where="offset > 1")
 
 
 def test_a_stream_is_admitted_between_a_least_and_a_most() -> None:

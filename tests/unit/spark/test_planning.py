@@ -1,10 +1,8 @@
 """From options and conditions to the request that a planner gets."""
 
 import asyncio
-import re
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +10,9 @@ from pyspark.sql.types import BinaryType, StructType
 
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlUnavailableError, NoControlPlaneError
-from stratalog.control.scan_model import EARLIEST, LATEST
-from stratalog.ids import Offset, PartitionIndex
 from stratalog.scan.errors import TopicNotFoundError
-from stratalog.scan.model import Positions, RowFilter, ScanColumn, ScanRequest
+from stratalog.scan.model import RowFilter, ScanColumn, ScanRequest
 from stratalog.spark.errors import OptionError
-from stratalog.spark.filters import Wanted
 from stratalog.spark.options import batch_options
 from stratalog.spark.planning import plan, release, scan_request
 from stratalog.spark.sink import open_writer
@@ -27,13 +22,14 @@ from stratalog.spark.telling import ToldPlainly
 COLUMNS = (ScanColumn.KEY,)
 
 
-def request(wanted: Wanted | None = None, /, **options: str) -> ScanRequest | None:
-    return scan_request(batch_options(options), COLUMNS, wanted)
+def request(**options: str) -> ScanRequest:
+    return scan_request(batch_options(options), COLUMNS)
 
 
 def test_all_that_was_asked_for_is_in_the_request() -> None:
     assert request(
         topic="a",
+        where="offset < 5",
         minPartitions="3",
         splitBytes="9",
         leaseMs="8",
@@ -41,6 +37,7 @@ def test_all_that_was_asked_for_is_in_the_request() -> None:
         **{"kafka.isolation.level": "read_uncommitted"},
     ) == ScanRequest(
         topics=("a",),
+        rows=RowFilter(end_offset=5),
         columns=COLUMNS,
         min_splits=3,
         split_bytes=9,
@@ -49,43 +46,6 @@ def test_all_that_was_asked_for_is_in_the_request() -> None:
         committed=False,
         holder="spark",
     )
-
-
-def test_conditions_on_topics_narrow_every_way_to_select_them() -> None:
-    wanted = Wanted(topics=frozenset({"a", "c"}))
-    some = request(wanted, subscribe="a,b")
-    assert some is not None
-    assert list(some.topics) == ["a"]
-    some = request(wanted, assign='{"a": [1], "b": [2]}')
-    assert some is not None
-    assert some.assign == {"a": [PartitionIndex(1)]}
-    assert request(wanted, topic="b") is None
-    assert request(wanted, assign='{"b": [2]}') is None
-
-
-@pytest.mark.parametrize(
-    ("pattern", "matched"), [("[ab]", {"a"}), ("a|a.c", {"a", "a.c"}), ("x|.*c", {"a.c"})]
-)
-def test_conditions_on_topics_narrow_a_pattern(pattern: str, matched: set[str]) -> None:
-    some = request(Wanted(topics=frozenset({"a", "a.c"})), subscribePattern=pattern)
-    assert some is not None
-    names = ["a", "b", "a.c", "abc", "aa", "c"]
-    assert {name for name in names if re.fullmatch(some.pattern or "", name)} == matched
-
-
-def test_positions_of_topics_that_conditions_leave_out_go_too() -> None:
-    offsets = '{"a": {"0": 5}, "b": {"0": 6}}'
-    some = request(Wanted(topics=frozenset({"b"})), subscribe="a,b", startingOffsets=offsets)
-    assert some is not None
-    assert some.starting == Positions(default=EARLIEST, by_partition={("b", 0): Offset(6)})
-    assert some.ending == Positions(default=LATEST)
-
-
-def test_conditions_that_leave_nothing_make_no_request() -> None:
-    assert request(Wanted(rows=RowFilter(partitions=frozenset())), topic="a") is None
-    rows = RowFilter(first_offset=5, end_offset=6)
-    assert request(Wanted(rows=rows), topic="a") is not None
-    assert request(Wanted(rows=replace(rows, end_offset=5)), topic="a") is None
 
 
 def test_our_errors_leave_their_insides_behind() -> None:
@@ -133,9 +93,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read_from_topic() -> None:
-    wanted = request(topic="a")
-    assert wanted is not None
-    plan(batch_options({"topic": "a"}), wanted)
+    plan(batch_options({"topic": "a"}), request(topic="a"))
 
 
 def write_to_topic() -> None:
@@ -183,7 +141,6 @@ def test_old_leases_that_cannot_be_released_do_not_fail_a_plan(
 
     asyncio.run(prepare())
     options, wanted = batch_options({"topic": "a"}), request(topic="a")
-    assert wanted is not None
     old = plan(options, wanted).lease
     monkeypatch.setattr("stratalog.scan.planner.Scanner.release", fail)
     assert plan(options, wanted, read=[old]).lease.lease_id != old.lease_id

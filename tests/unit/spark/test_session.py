@@ -4,13 +4,11 @@ import subprocess
 import sys
 
 import pytest
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource
 
 import pyspark_stratalog
 import stratalog.spark
-from stratalog.spark.batch_reader import BatchReader, FilteringBatchReader
 from stratalog.spark.session import session_options
-from stratalog.spark.topics import FILTER_PUSHDOWN
 
 DAEMON = "spark.python.daemon.module"
 
@@ -20,9 +18,8 @@ def conf(master: str = "local[2]", **given: str) -> dict[str, str]:
     return dict(session_options(master, app_name="x", conf=dotted, ui=False).conf)
 
 
-def test_a_session_hands_filters_down_and_compiles_its_queries() -> None:
+def test_a_session_compiles_its_queries() -> None:
     for master in ("local[2]", "spark://a:7077", "sc://a"):
-        assert conf(master)[FILTER_PUSHDOWN] == "true"
         assert conf(master)["spark.sql.codegen.wholeStage"] == "true"
 
 
@@ -33,7 +30,6 @@ def test_workers_of_this_machine_are_forked_from_a_daemon_that_can_read_topics()
 
 
 def test_what_a_user_sets_wins() -> None:
-    assert conf(spark_sql_python_filterPushdown_enabled="false")[FILTER_PUSHDOWN] == "false"
     assert conf(spark_python_daemon_module="pyspark.daemon")[DAEMON] == "pyspark.daemon"
 
 
@@ -48,11 +44,6 @@ def test_looking_for_data_sources_loads_neither_a_compiler_nor_a_database() -> N
     script = f"import sys, pyspark_stratalog; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert done.stdout == b"[]\n"
-
-
-def test_only_one_of_the_readers_takes_filters() -> None:
-    assert BatchReader.pushFilters is DataSourceReader.pushFilters
-    assert FilteringBatchReader.pushFilters is not DataSourceReader.pushFilters
 
 
 def test_the_room_offers_its_two_calls_and_nothing_else() -> None:

@@ -25,6 +25,7 @@ from stratalog.spark.columns import spark_schema
 from stratalog.spark.errors import DataLossError, OptionError
 from stratalog.spark.offsets import Offsets
 from stratalog.spark.options import ReadOptions, stream_options
+from stratalog.spark.patience import STREAM_PATIENCE_S
 from stratalog.spark.source import StratalogSource
 from stratalog.spark.stream_reader import StreamReader
 from stratalog.testing import ManualClock
@@ -40,10 +41,16 @@ class FakePlanner:
         self.planned: list[ScanRequest] = []
         self.taken: list[Lease] = []
         self.released: list[Lease] = []
+        self.patience: list[float] = []
 
     def resolve(
-        self, options: ReadOptions, request: ScanRequest, *positions: Positions
+        self,
+        options: ReadOptions,
+        request: ScanRequest,
+        *positions: Positions,
+        patience_s: float = 0,
     ) -> list[Offsets]:
+        self.patience.append(patience_s)
         names = request.pattern or "|".join(map(re.escape, request.topics or request.assign))
         return [
             {
@@ -55,8 +62,14 @@ class FakePlanner:
         ]
 
     def plan(
-        self, options: ReadOptions, request: ScanRequest, *, read: Sequence[Lease] = ()
+        self,
+        options: ReadOptions,
+        request: ScanRequest,
+        *,
+        read: Sequence[Lease] = (),
+        patience_s: float = 0,
     ) -> ScanPlan:
+        self.patience.append(patience_s)
         self.planned.append(request)
         self.released += read
         lease = Lease(lease_id=uuid4(), holder="", started_ms=0, expires_ms=0)
@@ -311,6 +324,15 @@ def test_what_went_between_two_calls_is_left_out_if_losses_may_be(planner: FakeP
     [request] = planner.planned
     assert request.ending.by_partition == {("t", 0): 15}
     assert not request.fail_on_data_loss
+
+
+def test_a_mistake_is_told_at_once_and_a_query_that_runs_is_patient(planner: FakePlanner) -> None:
+    stream = reader()
+    start = stream.initialOffset()
+    assert planner.patience == [0]
+    stream.prepareForTriggerAvailableNow()
+    stream.partitions(start, stream.latestOffset(start, ALL))
+    assert min(planner.patience[1:]) == STREAM_PATIENCE_S
 
 
 def test_a_reader_shows_no_secret_when_it_is_printed(
