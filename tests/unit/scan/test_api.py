@@ -55,6 +55,24 @@ async def test_pandas_polars_and_duckdb_take_what_is_read(orders: ScanRig) -> No
     del reader
 
 
+async def test_pandas_polars_and_duckdb_see_which_records_have_no_headers(orders: ScanRig) -> None:
+    written = [*orders.records["orders", 0], *orders.records["orders", 1]]
+    expected = [len(record.headers) or None for record in written]
+    assert set(expected) == {2, None}
+    frame = read(orders, columns=["headers"]).to_pandas()
+    assert [None if each is None else len(each) for each in frame["headers"]] == expected
+    reader = stratalog.read("orders", columns=["headers"], settings=orders.settings)
+    polars = pl.from_arrow(reader)
+    assert isinstance(polars, pl.DataFrame)
+    assert polars["headers"].null_count() == expected.count(None)
+    assert polars["headers"].list.len().to_list() == expected
+    reader = stratalog.read("orders", columns=["headers"], settings=orders.settings)
+    counted = duckdb.sql("SELECT len(headers) FROM reader")
+    assert counted is not None
+    assert [length for (length,) in counted.fetchall()] == expected
+    del reader
+
+
 async def test_a_mistyped_path_is_named_and_nothing_is_made_there(
     orders: ScanRig, tmp_path: Path
 ) -> None:
