@@ -17,7 +17,7 @@ from tests.unit.scan.rig import NOW_MS, ScanRig
 import stratalog
 from stratalog.batch.header import Codec
 from stratalog.control.plane import ControlPlane, NoControlPlaneError
-from stratalog.scan.errors import ScanRefusedError, TopicNotFoundError
+from stratalog.scan.errors import ScanRefusedError, SnapshotGoneError, TopicNotFoundError
 
 
 @pytest.fixture
@@ -81,6 +81,18 @@ async def test_a_mistyped_path_is_named_and_nothing_is_made_there(
     with pytest.raises(NoControlPlaneError, match="mistyped"):
         stratalog.read("orders", settings=replace(orders.settings, storage=storage))
     assert not path.parent.exists()
+
+
+async def test_an_object_that_is_missing_is_told_with_the_store_and_what_helps(
+    orders: ScanRig, tmp_path: Path
+) -> None:
+    storage = replace(orders.settings.storage, objects=f"file:{tmp_path / 'not mounted'}")
+    reader = stratalog.read("orders", settings=replace(orders.settings, storage=storage))
+    with pytest.raises(SnapshotGoneError, match=r"is not in file:.*not mounted: ") as told:
+        reader.read_all()
+    for part in ("lease has ended", "storage.objects in the settings", "load() again", "leaseMs"):
+        assert part in str(told.value)
+    assert not await leased(orders.control)
 
 
 async def test_rows_come_in_order_however_many_threads_decode(
