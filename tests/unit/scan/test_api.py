@@ -17,7 +17,12 @@ from tests.unit.scan.rig import NOW_MS, ScanRig
 import stratalog
 from stratalog.batch.header import Codec
 from stratalog.control.plane import ControlPlane, NoControlPlaneError
-from stratalog.scan.errors import ScanRefusedError, SnapshotGoneError, TopicNotFoundError
+from stratalog.scan.errors import (
+    PartitionNotFoundError,
+    ScanRefusedError,
+    SnapshotGoneError,
+    TopicNotFoundError,
+)
 
 
 @pytest.fixture
@@ -126,6 +131,23 @@ async def test_a_time_between_two_milliseconds_stands_for_the_later_one(orders: 
         assert offsets(orders, end=moment, partitions=[0])[-1] == (0, first - 1)
 
 
+async def test_partitions_are_read_of_all_topics_or_of_those_of_a_pattern_that_have_them(
+    orders: ScanRig,
+) -> None:
+    await orders.write(await orders.topic("payments", partitions=3), {1: [2], 2: [4]})
+
+    def found(**how: Any) -> set[tuple[str, int]]:
+        columns = ["topic", "partition"]
+        reader = stratalog.read(**how, columns=columns, settings=orders.settings)
+        return {(row["topic"], row["partition"]) for row in reader.read_all().to_pylist()}
+
+    assert found(topics="orders", partitions=[]) == set()
+    assert found(topics="payments", partitions=(2, 2)) == {("payments", 2)}
+    both = {("orders", 1), ("payments", 1)}
+    assert found(topics=["orders", "payments"], partitions={1}) == both
+    assert found(pattern=".*", partitions={1, 2}) == both | {("payments", 2)}
+
+
 async def test_several_topics_and_patterns_are_read_by_name(orders: ScanRig) -> None:
     await orders.write(await orders.topic("payments"), {0: [5]})
     for table in (
@@ -136,6 +158,7 @@ async def test_several_topics_and_patterns_are_read_by_name(orders: ScanRig) -> 
 
 
 async def test_a_wrong_call_is_refused_at_once(orders: ScanRig) -> None:
+    await orders.topic("payments")
     wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
         (ScanRefusedError, "no column 'vlaue'; did you mean 'value'", {"columns": ["vlaue"]}),
         (ScanRefusedError, "says no time zone", {"start": datetime(2026, 1, 1)}),
@@ -143,6 +166,20 @@ async def test_a_wrong_call_is_refused_at_once(orders: ScanRig) -> None:
         (ScanRefusedError, "'newest' is no place", {"start": "newest"}),
         (ScanRefusedError, "one way", {"pattern": "x"}),
         (TopicNotFoundError, "did you mean 'orders'", {"topics": "order"}),
+        (TopicNotFoundError, "did you mean 'orders'", {"topics": "order", "partitions": [0]}),
+        (ScanRefusedError, "one way", {"pattern": "x", "partitions": [0]}),
+        (ScanRefusedError, "one way", {"topics": (), "partitions": [0]}),
+        (PartitionNotFoundError, "no partition 7: they are 0 to 1", {"partitions": [0, 7]}),
+        (PartitionNotFoundError, "no partition 2: they are 0 to 1", {"partitions": [2]}),
+        (PartitionNotFoundError, "no partition -1", {"partitions": [-1]}),
+        (
+            PartitionNotFoundError,
+            "'payments' has no partition 1",
+            {"topics": ["orders", "payments"], "partitions": [1]},
+        ),
+        (ScanRefusedError, "columns has 'offset' more than once", {"columns": ["offset"] * 2}),
+        (ScanRefusedError, "threads is -1: give one or more", {"threads": -1}),
+        (ScanRefusedError, "threads is 0", {"threads": 0}),
     ]
     for error, message, how in wrong:
         with pytest.raises(error, match=message):
