@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from tests.compat.client import CODECS
 from tests.compat.confluent_client import ConfluentClient
 from tests.compat.message import CREATE_TIME, Headers, Message, Received
@@ -40,7 +40,8 @@ class ReadRow(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
-    headers: Headers
+    headers: Headers | None
+    """None if there are none: Spark's Kafka source has it so."""
     timestamp_ms: int
     timestamp_type: int
 
@@ -112,7 +113,7 @@ def received_row(topic: str, partition: int, each: Received) -> ReadRow:
         each.offset,
         each.key,
         each.value,
-        each.headers,
+        each.headers or None,
         each.timestamp_ms,
         0 if each.timestamp_type == CREATE_TIME else 1,
     )
@@ -127,7 +128,7 @@ def rows_of(frame: DataFrame) -> list[ReadRow]:
             row.offset,
             _bytes(row.key),
             _bytes(row.value),
-            tuple((header.key, _bytes(header.value)) for header in row.headers or ()),
+            _headers(row.headers),
             row.timestamp_ms,
             row.timestampType,
         )
@@ -138,6 +139,10 @@ def rows_of(frame: DataFrame) -> list[ReadRow]:
 
 def offsets_of(rows: Sequence[ReadRow]) -> list[int]:
     return [row.offset for row in rows]
+
+
+def _headers(value: Sequence[Row] | None) -> Headers | None:
+    return None if value is None else tuple((each.key, _bytes(each.value)) for each in value)
 
 
 def _bytes(value: bytes | bytearray | None) -> bytes | None:

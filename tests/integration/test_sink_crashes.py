@@ -18,7 +18,7 @@ from tests.integration.sink_topics import SCHEMA, TOPIC, SinkLake, batches, once
 from tests.integration.spark_topics import Lake
 from tests.servers import S3Server
 
-from stratalog.checks.marker import WrongStoreError
+from stratalog.checks.marker import MarkerMissingError, WrongStoreError
 from stratalog.control.model import Topic
 from stratalog.control.plane import (
     BarredObjectError,
@@ -191,6 +191,14 @@ def test_a_store_of_another_cluster_is_refused(lake: SinkLake, tmp_path: Path) -
     mixed = replace(lake.settings.storage, control=f"sqlite:{other / 'control.db'}")
     with pytest.raises(WrongStoreError, match="belongs to cluster"):
         open_at(replace(lake.settings, storage=mixed), other)
+
+
+def test_a_store_without_a_marker_is_refused(lake: SinkLake, tmp_path: Path) -> None:
+    """A folder that is not mounted, or a mistyped prefix: rows would be acknowledged and lost."""
+    elsewhere = replace(lake.settings.storage, objects=f"file:{tmp_path / 'not mounted'}")
+    with pytest.raises(MarkerMissingError, match=r"not mounted has no.*check storage\.objects"):
+        open_at(replace(lake.settings, storage=elsewhere), tmp_path)
+    assert lake.leases() is None
 
 
 def test_a_store_in_memory_is_refused(lake: SinkLake, tmp_path: Path) -> None:

@@ -93,7 +93,9 @@ def test_a_kafka_consumer_reads_the_rows_as_they_were(spark: SparkSession, topic
     topics.to(frame.coalesce(1).selectExpr(*columns), topic).save()
     read = topics.read(topic)
     assert [(row.partition, row.offset) for row in read] == [(0, 0), (0, 1), (0, 2), (1, 0)]
-    given = [(key, value, tuple(map(tuple, some or ())), at) for key, value, some, _, at in rows]
+    given = [
+        (key, value, tuple(map(tuple, some or ())) or None, at) for key, value, some, _, at in rows
+    ]
     assert [(row.key, row.value, row.headers, row.timestamp_ms) for row in read] == given
     assert {row.timestamp_type for row in read} == {0}
 

@@ -155,7 +155,7 @@ def row_of(header: BatchHeader, record: Record) -> Row:
         "offset": record.offset,
         "timestamp": saturated(record.timestamp),
         "timestampType": int(header.timestamp_type),
-        "headers": [{"key": name, "value": value} for name, value in record.headers],
+        "headers": [{"key": name, "value": value} for name, value in record.headers] or None,
         "leaderEpoch": header.leader_epoch,
     }
 

@@ -21,6 +21,8 @@ from stratalog.batch.header import HEADER_BYTES, Codec
 from stratalog.batch.records import Record, decode_records
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_NO_HEADERS: tuple[list[dict[str, object]], None] = ([], None)
+"""Both ways to say it."""
 _ENCODER = ColumnEncoder()
 """One for all, as a task has one: what an earlier call left in its buffer must not matter."""
 
@@ -52,7 +54,8 @@ def test_rows_spread_over_partitions_stay_whole_in_order_and_within_bounds(
 
 def _encode(records: Sequence[Record], to: Sequence[int], place: Destination) -> list[EncodedBatch]:
     headers = [
-        [{"key": name, "value": value} for name, value in record.headers] for record in records
+        [{"key": name, "value": value} for name, value in record.headers] or _NO_HEADERS[row % 2]
+        for row, record in enumerate(records)
     ]
     columns = record_columns(
         np.array([record.timestamp for record in records], np.int64),

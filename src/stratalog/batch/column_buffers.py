@@ -49,8 +49,7 @@ class BytesColumn:
     def __init__(self, name: str, rows_limit: int, bytes_limit: int) -> None:
         self._name = name
         self._ends = _allocate_ends(rows_limit)
-        self._valid = _allocate(-(-rows_limit // 8))
-        np.frombuffer(self._valid, np.uint8).fill(0xFF)
+        self._valid = _allocate_valid(rows_limit)
         self._content = _allocate(bytes_limit + SLACK_BYTES)
 
     def addresses(self) -> dict[str, int]:
@@ -69,14 +68,22 @@ class BytesColumn:
 
 
 class HeadersColumn:
-    """Filled in two steps: only when all headers are counted, it is known how much they take."""
+    """Lists of headers, null for a record that has none, as in Spark's Kafka source.
+
+    Filled in two steps: only when all headers are counted, it is known how much they take.
+    """
 
     def __init__(self, rows_limit: int) -> None:
         self._ends = _allocate_ends(rows_limit)
+        self._valid = _allocate_valid(rows_limit)
         self._places = _allocate(rows_limit * 16)
 
     def addresses(self) -> dict[str, int]:
-        return {"header_ends": self._ends.address, "header_places": self._places.address}
+        return {
+            "header_ends": self._ends.address,
+            "header_valid": self._valid.address,
+            "header_places": self._places.address,
+        }
 
     def array(self, filled: Filled) -> pa.Array:
         rows, count, size_bytes = filled["rows"], filled["headers"], filled["header_bytes"]
@@ -88,8 +95,9 @@ class HeadersColumn:
         texts = _texts(names.array(pairs), is_ascii=bool(pairs["is_ascii"]))
         headers = pa.StructArray.from_arrays([texts, values.array(pairs)], fields=list(HEADER_TYPE))
         self._ends.resize((rows + 1) * 4)
-        headers_type = COLUMN_TYPES[RecordColumn.HEADERS]
-        return pa.Array.from_buffers(headers_type, rows, [None, self._ends], 0, children=[headers])
+        nulls, headers_type = filled["header_nulls"], COLUMN_TYPES[RecordColumn.HEADERS]
+        buffers = [self._valid if nulls else None, self._ends]
+        return pa.Array.from_buffers(headers_type, rows, buffers, nulls, children=[headers])
 
 
 def filled_record(record_type: np.dtype[np.void], fields: Mapping[str, int]) -> Any:
@@ -112,6 +120,13 @@ def _allocate_ends(count_limit: int) -> pa.Buffer:
     ends = _allocate((count_limit + 1) * 4)
     np.frombuffer(ends, np.int32, count=1).fill(0)
     return ends
+
+
+def _allocate_valid(count_limit: int) -> pa.Buffer:
+    """A bit for each value, set. The loops clear those of nulls."""
+    valid = _allocate(-(-count_limit // 8))
+    np.frombuffer(valid, np.uint8).fill(0xFF)
+    return valid
 
 
 def _texts(names: pa.Array, *, is_ascii: bool) -> pa.Array:

@@ -22,9 +22,9 @@ PLAN = _record_type(
 """What is known of the run and wanted of it, and last what was found out."""
 
 OUT = _record_type(
-    "offsets timestamps timestamp_types leader_epochs"
-    " key_ends key_valid keys value_ends value_valid values header_ends header_places"
-    " rows key_bytes key_nulls value_bytes value_nulls headers header_bytes"
+    "offsets timestamps timestamp_types leader_epochs key_ends key_valid keys"
+    " value_ends value_valid values header_ends header_valid header_places"
+    " rows key_bytes key_nulls value_bytes value_nulls headers header_bytes header_nulls"
 )
 """Addresses of what to fill, 0 where it is not wanted, and then how much was filled."""
 

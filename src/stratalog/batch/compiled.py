@@ -432,6 +432,9 @@ def _put_headers(out: Any, count: Int, start: Int, end: Int) -> None:
     _put_int64(out.header_places + out.rows * 16, start)
     _put_int64(out.header_places + out.rows * 16 + 8, end)
     _put_int32(out.header_ends + (out.rows + 1) * 4, out.headers)
+    if count == 0:
+        _put_null(out.header_valid, out.rows)
+        out.header_nulls += 1
 
 
 @inlined

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from stratalog.control.model import Cluster
+from stratalog.control.plane import ControlPlane
 from stratalog.errors import CallError, DamagedError
 from stratalog.objects.store import ObjectNotFoundError, ObjectStore
 
@@ -96,3 +97,32 @@ def check_marker(marker: StoreMarker, cluster: Cluster) -> None:
             "was written between would be deleted as garbage. Restore a newer backup; or, to go "
             f"on without what was written since, delete {MARKER_KEY} from the store"
         )
+
+
+async def check_claim(control: ControlPlane, store: ObjectStore) -> None:
+    """Raise unless the store is still this cluster's. Changes nothing."""
+    found = await read_marker(store)
+    if found is None:
+        raise marker_missing(store)
+    check_marker(found[0], await control.cluster())
+
+
+async def check_store(control: ControlPlane, store: ObjectStore) -> None:
+    """The same for those who need no broker: until one has started, no store has a marker.
+
+    A store that is not mounted, or whose prefix is mistyped, has none either. All blocks would
+    seem to be lost there, and what is written there would be lost on all readers.
+    """
+    found = await read_marker(store)
+    cluster = await control.cluster()
+    if found is not None:
+        check_marker(found[0], cluster)
+    elif cluster.generation:
+        raise marker_missing(store)
+
+
+def marker_missing(store: ObjectStore) -> MarkerMissingError:
+    return MarkerMissingError(
+        f"{store.url} has no {MARKER_KEY} any more, so it may not be this cluster's store: check "
+        "storage.objects and restart the broker, which writes the marker anew"
+    )

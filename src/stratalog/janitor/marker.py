@@ -2,10 +2,10 @@
 
 from stratalog.checks.marker import (
     MARKER_KEY,
-    MarkerMissingError,
     StoreMarker,
     check_marker,
     encode_marker,
+    marker_missing,
     read_marker,
 )
 from stratalog.control.model import Cluster
@@ -44,14 +44,6 @@ async def renew_claim(control: ControlPlane, store: ObjectStore) -> Cluster:
     return await _write_next(control, store, may_create=False)
 
 
-async def check_claim(control: ControlPlane, store: ObjectStore) -> None:
-    """Raise unless the store is still this cluster's. Changes nothing."""
-    found = await read_marker(store)
-    if found is None:
-        raise _missing(store)
-    check_marker(found[0], await control.cluster())
-
-
 async def _write_next(control: ControlPlane, store: ObjectStore, *, may_create: bool) -> Cluster:
     for _ in range(_ATTEMPTS):
         found = await read_marker(store)
@@ -60,7 +52,7 @@ async def _write_next(control: ControlPlane, store: ObjectStore, *, may_create: 
             check_marker(found[0], await control.cluster())
             mode = Replace(etag=found[1])
         elif not may_create:
-            raise _missing(store)
+            raise marker_missing(store)
         cluster = await control.next_generation()
         marker = StoreMarker(cluster_id=cluster.cluster_id, generation=cluster.generation)
         try:
@@ -71,11 +63,4 @@ async def _write_next(control: ControlPlane, store: ObjectStore, *, may_create: 
     raise MarkerContendedError(
         f"{MARKER_KEY} in {store.url} changed {_ATTEMPTS} times while it was being claimed: "
         "try again; if it stays so, the store does not keep conditional puts"
-    )
-
-
-def _missing(store: ObjectStore) -> MarkerMissingError:
-    return MarkerMissingError(
-        f"{store.url} has no {MARKER_KEY} any more, so it may not be this cluster's store: check "
-        "storage.objects and restart the broker, which writes the marker anew"
     )

@@ -21,12 +21,13 @@ import logging
 from collections.abc import Mapping
 
 from stratalog.block.keys import BLOCKS_PREFIX, SPLITS_PREFIX
+from stratalog.checks.marker import check_claim
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segment_model import SegmentToBar
 from stratalog.errors import CallError
 from stratalog.ids import SegmentId
-from stratalog.janitor.marker import check_claim, renew_claim
+from stratalog.janitor.marker import renew_claim
 from stratalog.janitor.sweeper import Swept
 from stratalog.objects.store import ObjectStore
 from stratalog.segment.keys import SegmentKey, parse_segment_key

@@ -35,10 +35,11 @@ from stratalog.block.keys import (
     parse_split_key,
     split_key,
 )
+from stratalog.checks.marker import check_claim
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import ObjectId, uuid7, uuid7_time_ms
-from stratalog.janitor.marker import check_claim, renew_claim
+from stratalog.janitor.marker import renew_claim
 from stratalog.objects.store import ObjectInfo, ObjectStore
 from stratalog.settings import MINUTE_MS
 

@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from stratalog.checks.marker import check_store
 from stratalog.clock import Clock, SystemClock
 from stratalog.control.open import open_existing
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import CallError
-from stratalog.janitor.marker import check_claim
 from stratalog.objects.open import absolute_url, open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.clean import Cleaner
@@ -100,13 +100,6 @@ async def opened_driver(
             clean=cleaner.clean if clean else None,
             effort=lambda: place.effort(0),
         )
-
-
-async def check_store(control: ControlPlane, store: ObjectStore) -> None:
-    """Refuse a store that is not this cluster's. In one that is not mounted, all blocks would seem
-    to be lost, and their partitions would be parked for it."""
-    if (await control.cluster()).generation:
-        await check_claim(control, store)
 
 
 def here() -> str:

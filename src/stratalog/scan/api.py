@@ -1,5 +1,6 @@
 """`stratalog.read`: topics as Arrow batches, for pandas, polars, DuckDB and whoever takes Arrow."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from typing import Literal, TypeAlias
 import pyarrow as pa
 
 from stratalog.control.scan_model import EARLIEST, LATEST
-from stratalog.ids import Offset
+from stratalog.ids import Offset, PartitionIndex
 from stratalog.scan.conditions import parse_conditions
 from stratalog.scan.errors import ScanRefusedError
 from stratalog.scan.model import AtTime, Position, Positions, RowFilter, ScanColumn, ScanRequest
@@ -53,7 +54,8 @@ def read(
     Records come in order of topic, partition and offset, up to those that were there when this was
     called; what is deleted meanwhile is read all the same. A time stands for the first record of
     each partition that is not older, or for its end. A mapping gives places by partition; those
-    that it leaves out are read whole. `end` itself is not read.
+    that it leaves out are read whole. `end` itself is not read. Every topic that is named must have
+    all `partitions`; of a pattern's topics, those are read that have them.
 
     `where` leaves out records by partition, offset and timestamp, and what holds none of the others
     is not read: `"timestamp >= '2026-06-01T00:00:00Z' AND timestamp < '2026-06-02T00:00:00Z'"`.
@@ -63,13 +65,17 @@ def read(
     or ./stratalog.toml, as for the command line.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
-    wanted = tuple(ScanColumn) if columns is None else tuple(map(_column, columns))
+    wanted = tuple(ScanColumn) if columns is None else _columns(columns)
+    _check_threads(threads)
+    numbers = None if partitions is None else frozenset(partitions)
+    assigned = {} if numbers is None else _assigned(names, numbers)
     request = ScanRequest(
-        topics=names,
+        topics=() if assigned else names,
         pattern=pattern,
+        assign=assigned,
         starting=_positions(start, names, EARLIEST),
         ending=_positions(end, names, LATEST),
-        rows=_rows(where, partitions),
+        rows=_rows(where, numbers),
         columns=wanted,
         committed=committed,
         fail_on_data_loss=fail_on_data_loss,
@@ -81,16 +87,40 @@ def read(
     return pa.RecordBatchReader.from_batches(arrow_schema(wanted), batches)
 
 
-def _rows(where: str | None, partitions: Collection[int] | None) -> RowFilter:
+def _rows(where: str | None, partitions: frozenset[int] | None) -> RowFilter:
     rows = RowFilter() if where is None else parse_conditions(where)
     if partitions is None:
         return rows
-    wanted = frozenset(partitions)
-    return replace(rows, partitions=wanted if rows.partitions is None else wanted & rows.partitions)
+    return replace(
+        rows, partitions=partitions if rows.partitions is None else partitions & rows.partitions
+    )
 
 
 def _settings(config: str | Path | None) -> Settings:
     return load_settings(None if config is None else Path(config))
+
+
+def _assigned(
+    names: Sequence[str], partitions: Collection[int]
+) -> Mapping[str, Sequence[PartitionIndex]]:
+    """A filter of rows would find nothing in a partition that does not exist, and not say so."""
+    return {name: [PartitionIndex(number) for number in partitions] for name in names}
+
+
+def _check_threads(threads: int | None) -> None:
+    if threads is not None and threads < 1:
+        raise ScanRefusedError(
+            f"threads is {threads}: give one or more, or leave it out for as many as there are"
+            " processors"
+        )
+
+
+def _columns(names: Sequence[str]) -> tuple[ScanColumn, ...]:
+    wanted = tuple(map(_column, names))
+    repeated = [name for name, count in Counter(wanted).items() if count > 1]
+    if repeated:
+        raise ScanRefusedError(f"columns has {repeated[0].value!r} more than once: name it once")
+    return wanted
 
 
 def _column(name: str) -> ScanColumn:

@@ -166,7 +166,7 @@ async def _open(piece: SegmentPiece, place: OpenPlace) -> tuple[OpenSegment, int
         async with place.requests:
             index = await place.indexes.offset_index(piece.segment)
     except ObjectNotFoundError as error:
-        raise _gone(log.indexes_key) from error
+        raise _gone(log.store, log.indexes_key) from error
     if piece.end_offset is not None:
         return log, *_bytes_between(piece, index, piece.end_offset)
     size_bytes = piece.segment.size_bytes
@@ -247,14 +247,16 @@ async def _get_ranges(store: ObjectStore, key: str, ranges: Sequence[Range]) -> 
     try:
         return await store.get_ranges(key, ranges, mapped=True)
     except ObjectNotFoundError as error:
-        raise _gone(key) from error
+        raise _gone(store, key) from error
 
 
-def _gone(key: str) -> SnapshotGoneError:
+def _gone(store: ObjectStore, key: str) -> SnapshotGoneError:
     return SnapshotGoneError(
-        f"object {key} is not there any more: most likely the snapshot's lease has ended, which"
-        " kept it. Plan the scan anew and, if it takes that long, give it more time with"
-        " scan.lease_ms in the settings (leaseMs as an option of Spark)"
+        f"object {key} is not in {store.url}: most likely the snapshot's lease has ended, which"
+        " kept it, or storage.objects in the settings (for segments, remote.objects) is not this"
+        " cluster's store. Plan the scan anew: a DataFrame keeps the snapshot of its first action,"
+        " so call load() again, or create the view again. If a scan takes that long, give it more"
+        " time with scan.lease_ms in the settings (leaseMs as an option of Spark)"
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from stratalog.checks.marker import check_marker, read_marker
+from stratalog.checks.marker import check_store
 from stratalog.clock import Clock
 from stratalog.control.model import Topic, WriteTier
 from stratalog.control.plane import ControlPlane
@@ -50,11 +50,9 @@ async def _check_store(control: ControlPlane, settings: Settings, clock: Clock) 
         )
     store = open_store(storage.objects, storage.object_options, clock=clock)
     try:
-        found = await read_marker(store)
+        await check_store(control, store)
     finally:
         await store.close()
-    if found is not None:
-        check_marker(found[0], await control.cluster())
 
 
 async def _topics(

@@ -22,7 +22,7 @@ from stratalog.batch.columns import (
 )
 from stratalog.batch.errors import BatchDamagedError, CrcMismatchError, UnsupportedCodecError
 from stratalog.batch.header import Codec, TimestampType, parse_header
-from stratalog.batch.records import Record
+from stratalog.batch.records import Headers, Record
 from stratalog.batch.unpack import Unpacker
 
 EVERYTHING = RecordFilter(first_offset=0, end_offset=2**63)
@@ -283,11 +283,27 @@ def test_times_are_microseconds_and_saturate() -> None:
 
 
 def test_columns_without_nulls_have_no_bitmap() -> None:
-    table = decode_run(batch(), BatchRun(0), list(RecordColumn), EVERYTHING).columns
+    full = build_batch([Record(at, 1, b"key", b"value", (("name", None),)) for at in range(3)])
+    table = decode_run(full, BatchRun(0), list(RecordColumn), EVERYTHING).columns
     assert all(array.buffers()[0] is None for array in table.columns)
     tombstone = build_batch([Record(0, 1, b"key", None)])
     table = decode_run(tombstone, BatchRun(0), list(RecordColumn), EVERYTHING).columns
     assert [array.null_count for array in table.columns][:2] == [0, 1]
+
+
+def test_headers_are_null_where_a_record_has_none() -> None:
+    """As Spark's Kafka source gives them. The filter's cut moves rows away from their places."""
+    given: list[Headers] = [(), (("a", b"1"), ("b", None)), (), (("", b""),), ()] * 5
+    made = build_batch([Record(at, 1, None, None, each) for at, each in enumerate(given)])
+    for first, end in [(0, 25), (1, 2), (2, 3), (7, 20), (24, 25)]:
+        keep = RecordFilter(first_offset=first, end_offset=end)
+        [lists] = decode_run(made, BatchRun(0), [RecordColumn.HEADERS], keep).columns.columns
+        lists.validate(full=True)
+        wanted = given[first:end]
+        assert lists.null_count == wanted.count(())
+        assert lists.to_pylist() == [
+            [{"key": name, "value": value} for name, value in each] or None for each in wanted
+        ]
 
 
 def test_a_run_that_is_too_large_is_refused_for_as_long_as_it_has_more_than_one_batch(

@@ -1,17 +1,27 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from stratalog.checks.marker import (
+    MARKER_KEY,
     ControlPlaneBehindError,
     MarkerDamagedError,
+    MarkerMissingError,
     StoreMarker,
     WrongStoreError,
     check_marker,
+    check_store,
     encode_marker,
     parse_marker,
 )
+from stratalog.clock import SystemClock
 from stratalog.control.model import Cluster
+from stratalog.control.open import open_control_plane
+from stratalog.control.plane import ControlPlane
+from stratalog.objects.open import open_store
+from stratalog.objects.store import ObjectStore
 
 HERE = UUID(int=1)
 MARKER = StoreMarker(cluster_id=HERE, generation=5)
@@ -59,3 +69,35 @@ def test_a_control_plane_below_the_markers_generation_was_restored() -> None:
 def test_a_store_of_another_cluster_is_refused() -> None:
     with pytest.raises(WrongStoreError, match=r"storage\.objects or storage\.control"):
         check_marker(MARKER, Cluster(cluster_id=UUID(int=2), generation=9))
+
+
+@pytest.fixture
+async def control(tmp_path: Path) -> AsyncIterator[ControlPlane]:
+    opened = await open_control_plane(f"sqlite:{tmp_path / 'control.db'}")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def store() -> ObjectStore:
+    return open_store("memory:", clock=SystemClock())
+
+
+async def test_a_store_needs_a_marker_as_soon_as_a_broker_has_started(
+    control: ControlPlane, store: ObjectStore
+) -> None:
+    await check_store(control, store)
+    cluster = await control.next_generation()
+    with pytest.raises(MarkerMissingError, match=r"check storage\.objects"):
+        await check_store(control, store)
+    marker = StoreMarker(cluster_id=cluster.cluster_id, generation=cluster.generation)
+    await store.put(MARKER_KEY, [encode_marker(marker)])
+    await check_store(control, store)
+
+
+async def test_a_store_of_another_cluster_is_refused_before_any_broker_has_started(
+    control: ControlPlane, store: ObjectStore
+) -> None:
+    await store.put(MARKER_KEY, [encode_marker(MARKER)])
+    with pytest.raises(WrongStoreError):
+        await check_store(control, store)

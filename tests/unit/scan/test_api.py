@@ -17,7 +17,12 @@ from tests.unit.scan.rig import NOW_MS, ScanRig
 import stratalog
 from stratalog.batch.header import Codec
 from stratalog.control.plane import ControlPlane, NoControlPlaneError
-from stratalog.scan.errors import ScanRefusedError, TopicNotFoundError
+from stratalog.scan.errors import (
+    PartitionNotFoundError,
+    ScanRefusedError,
+    SnapshotGoneError,
+    TopicNotFoundError,
+)
 
 
 @pytest.fixture
@@ -55,6 +60,24 @@ async def test_pandas_polars_and_duckdb_take_what_is_read(orders: ScanRig) -> No
     del reader
 
 
+async def test_pandas_polars_and_duckdb_see_which_records_have_no_headers(orders: ScanRig) -> None:
+    written = [*orders.records["orders", 0], *orders.records["orders", 1]]
+    expected = [len(record.headers) or None for record in written]
+    assert set(expected) == {2, None}
+    frame = read(orders, columns=["headers"]).to_pandas()
+    assert [None if each is None else len(each) for each in frame["headers"]] == expected
+    reader = stratalog.read("orders", columns=["headers"], settings=orders.settings)
+    polars = pl.from_arrow(reader)
+    assert isinstance(polars, pl.DataFrame)
+    assert polars["headers"].null_count() == expected.count(None)
+    assert polars["headers"].list.len().to_list() == expected
+    reader = stratalog.read("orders", columns=["headers"], settings=orders.settings)
+    counted = duckdb.sql("SELECT len(headers) FROM reader")
+    assert counted is not None
+    assert [length for (length,) in counted.fetchall()] == expected
+    del reader
+
+
 async def test_a_mistyped_path_is_named_and_nothing_is_made_there(
     orders: ScanRig, tmp_path: Path
 ) -> None:
@@ -63,6 +86,18 @@ async def test_a_mistyped_path_is_named_and_nothing_is_made_there(
     with pytest.raises(NoControlPlaneError, match="mistyped"):
         stratalog.read("orders", settings=replace(orders.settings, storage=storage))
     assert not path.parent.exists()
+
+
+async def test_an_object_that_is_missing_is_told_with_the_store_and_what_helps(
+    orders: ScanRig, tmp_path: Path
+) -> None:
+    storage = replace(orders.settings.storage, objects=f"file:{tmp_path / 'not mounted'}")
+    reader = stratalog.read("orders", settings=replace(orders.settings, storage=storage))
+    with pytest.raises(SnapshotGoneError, match=r"is not in file:.*not mounted: ") as told:
+        reader.read_all()
+    for part in ("lease has ended", "storage.objects in the settings", "load() again", "leaseMs"):
+        assert part in str(told.value)
+    assert not await leased(orders.control)
 
 
 async def test_rows_come_in_order_however_many_threads_decode(
@@ -96,6 +131,23 @@ async def test_a_time_between_two_milliseconds_stands_for_the_later_one(orders: 
         assert offsets(orders, end=moment, partitions=[0])[-1] == (0, first - 1)
 
 
+async def test_partitions_are_read_of_all_topics_or_of_those_of_a_pattern_that_have_them(
+    orders: ScanRig,
+) -> None:
+    await orders.write(await orders.topic("payments", partitions=3), {1: [2], 2: [4]})
+
+    def found(**how: Any) -> set[tuple[str, int]]:
+        columns = ["topic", "partition"]
+        reader = stratalog.read(**how, columns=columns, settings=orders.settings)
+        return {(row["topic"], row["partition"]) for row in reader.read_all().to_pylist()}
+
+    assert found(topics="orders", partitions=[]) == set()
+    assert found(topics="payments", partitions=(2, 2)) == {("payments", 2)}
+    both = {("orders", 1), ("payments", 1)}
+    assert found(topics=["orders", "payments"], partitions={1}) == both
+    assert found(pattern=".*", partitions={1, 2}) == both | {("payments", 2)}
+
+
 async def test_several_topics_and_patterns_are_read_by_name(orders: ScanRig) -> None:
     await orders.write(await orders.topic("payments"), {0: [5]})
     for table in (
@@ -106,6 +158,7 @@ async def test_several_topics_and_patterns_are_read_by_name(orders: ScanRig) -> 
 
 
 async def test_a_wrong_call_is_refused_at_once(orders: ScanRig) -> None:
+    await orders.topic("payments")
     wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
         (ScanRefusedError, "no column 'vlaue'; did you mean 'value'", {"columns": ["vlaue"]}),
         (ScanRefusedError, "says no time zone", {"start": datetime(2026, 1, 1)}),
@@ -113,6 +166,20 @@ async def test_a_wrong_call_is_refused_at_once(orders: ScanRig) -> None:
         (ScanRefusedError, "'newest' is no place", {"start": "newest"}),
         (ScanRefusedError, "one way", {"pattern": "x"}),
         (TopicNotFoundError, "did you mean 'orders'", {"topics": "order"}),
+        (TopicNotFoundError, "did you mean 'orders'", {"topics": "order", "partitions": [0]}),
+        (ScanRefusedError, "one way", {"pattern": "x", "partitions": [0]}),
+        (ScanRefusedError, "one way", {"topics": (), "partitions": [0]}),
+        (PartitionNotFoundError, "no partition 7: they are 0 to 1", {"partitions": [0, 7]}),
+        (PartitionNotFoundError, "no partition 2: they are 0 to 1", {"partitions": [2]}),
+        (PartitionNotFoundError, "no partition -1", {"partitions": [-1]}),
+        (
+            PartitionNotFoundError,
+            "'payments' has no partition 1",
+            {"topics": ["orders", "payments"], "partitions": [1]},
+        ),
+        (ScanRefusedError, "columns has 'offset' more than once", {"columns": ["offset"] * 2}),
+        (ScanRefusedError, "threads is -1: give one or more", {"threads": -1}),
+        (ScanRefusedError, "threads is 0", {"threads": 0}),
     ]
     for error, message, how in wrong:
         with pytest.raises(error, match=message):
@@ -178,3 +245,21 @@ def test_importing_stratalog_stays_light() -> None:
 def test_a_name_that_stratalog_does_not_have_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'raed'"):
         stratalog.__getattr__("raed")
+
+
+async def test_conditions_leave_out_records_of_partitions_that_are_named(rig: ScanRig) -> None:
+    topic = await rig.topic(partitions=3)
+    await rig.write(topic, {0: [10], 1: [10], 2: [10]})
+
+    def found(**how: Any) -> list[tuple[int, int]]:
+        table = stratalog.read("orders", settings=rig.settings, **how).read_all()
+        return [(row["partition"], row["offset"]) for row in table.to_pylist()]
+
+    assert await asyncio.to_thread(found, where="offset >= 8", partitions=[0, 2]) == [
+        (0, 8),
+        (0, 9),
+        (2, 8),
+        (2, 9),
+    ]
+    both = "offset = 0 AND partition IN (1, 2)"
+    assert await asyncio.to_thread(found, where=both, partitions=[0, 2]) == [(2, 0)]

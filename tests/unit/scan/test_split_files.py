@@ -54,7 +54,7 @@ def expected(rig: ScanRig) -> list[Row]:
             "offset": offset,
             "timestamp": datetime.fromtimestamp(record.timestamp / 1000, UTC),
             "timestampType": 0,
-            "headers": [{"key": key, "value": value} for key, value in record.headers],
+            "headers": [{"key": key, "value": value} for key, value in record.headers] or None,
             "leaderEpoch": 0,
         }
         for partition in range(PARTITIONS)
