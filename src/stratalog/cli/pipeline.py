@@ -273,11 +273,14 @@ def status(
 
 async def _statuses(settings: Settings, topic: str | None) -> list[dict[str, object]]:
     from stratalog.cli.pipeline_status import status_json
-    from stratalog.pipeline.driver import topic_facts
+    from stratalog.pipeline.driver import facts_of, topic_facts
 
     async with opened_control(settings) as control:
-        topics = await control.topics() if topic is None else [await topic_named(control, topic)]
-        facts = {each.id: topic_facts(each, settings) for each in topics}
+        if topic is None:
+            facts = facts_of(await control.topics(), settings)
+        else:
+            named = await topic_named(control, topic)
+            facts = {named.id: topic_facts(named, settings)}
         found = await control.tier_status({each: facts[each].age_ms for each in facts})
     now_ms = SystemClock().now_ms()
     told = [status_json(each, facts[each.topic_id].name, now_ms) for each in found]

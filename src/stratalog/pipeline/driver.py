@@ -5,7 +5,8 @@ anywhere. Its claims expire, what its executors have written and nobody committe
 next run finds the partitions as they are.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -45,6 +46,9 @@ from stratalog.pipeline.units import Unit
 from stratalog.pipeline.work import OpenJobs, Work
 from stratalog.settings import Settings
 from stratalog.topic.configs import effective
+from stratalog.topic_configs import TopicConfigError
+
+log = logging.getLogger(__name__)
 
 BOTH = tuple(UnitKind)
 _MOST_VAIN_RUNS = 3
@@ -173,7 +177,7 @@ class Driver:
         topics = await (
             self._control.topics() if names is None else self._control.topics_named(names)
         )
-        return {topic.id: topic_facts(topic, self._settings) for topic in topics}
+        return facts_of(topics, self._settings)
 
     async def _select(
         self, facts: Mapping[TopicId, TopicFacts], now_ms: int, kinds: Sequence[UnitKind]
@@ -314,6 +318,17 @@ class Driver:
             report=report,
             rewrites=rewrites,
         )
+
+
+def facts_of(topics: Iterable[Topic], settings: Settings) -> dict[TopicId, TopicFacts]:
+    """Of all topics whose configs can be read. The others hold nobody up."""
+    found = {}
+    for topic in topics:
+        try:
+            found[topic.id] = topic_facts(topic, settings)
+        except TopicConfigError as error:
+            log.warning("Topic %s is not converted until it is fixed: %s", topic.name, error)
+    return found
 
 
 def topic_facts(topic: Topic, settings: Settings) -> TopicFacts:

@@ -15,10 +15,12 @@ from tests.unit.pipeline.lab import (
     using,
 )
 
+from stratalog.control.pipeline_model import UnitKind
 from stratalog.control.plane import ControlUnavailableError
 from stratalog.ids import PartitionIndex, TopicPartition
 from stratalog.pipeline.cost import Kind, cost_of
 from stratalog.pipeline.open import PrivateStoreError
+from stratalog.pipeline.service import kinds_of_work
 from stratalog.pipeline.tasks import MergeTask
 from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import KeyMissingError
@@ -125,6 +127,26 @@ async def test_a_paused_topic_is_left_alone_and_a_triggered_one_is_not_waited_fo
     assert (await lab.run()).segments == 0
     await lab.control.resume_pipeline(topic.id)
     assert (await lab.run()).segments == 2
+
+
+@pytest.mark.parametrize(
+    "configs", [{"segment_bytes": "abc"}, {"local_retention_ms": "-3"}, {"retention_ms": "soon"}]
+)
+async def test_a_topic_whose_configs_cannot_be_read_is_left_out_and_named(
+    lab: Lab, caplog: pytest.LogCaptureFixture, configs: dict[str, str]
+) -> None:
+    good, bad = await lab.topic(1), await lab.topic(1, "bad", **configs)
+    for each in (good, bad):
+        await lab.fill(each)
+    assert await kinds_of_work(lab.control, lab.settings) == [UnitKind.MERGE]
+    report = await lab.run()
+    assert (report.segments, report.failed) == (1, {})
+    assert await lab.segments(bad, 0) == []
+    [name] = configs
+    assert "Topic bad is not converted until it is fixed" in caplog.text
+    assert name.replace("_", ".") in caplog.text
+    await lab.check(good)
+    await lab.check(bad)
 
 
 async def test_a_trigger_converts_what_is_there_however_little_and_nothing_that_comes_later(
