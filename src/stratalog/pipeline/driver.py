@@ -8,6 +8,7 @@ next run finds the partitions as they are.
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
@@ -22,7 +23,7 @@ from stratalog.control.pipeline_model import (
     RunId,
     UnitKind,
 )
-from stratalog.control.plane import ControlPlane
+from stratalog.control.plane import ControlPlane, UnknownTopicError
 from stratalog.errors import StratalogError
 from stratalog.ids import TopicId, TopicPartition
 from stratalog.pipeline.finish import SegmentFinisher
@@ -94,6 +95,10 @@ class Driver:
         self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None
     ) -> Report:
         """Convert what has aged, within a run's budget."""
+        await self._check_topics(topics)
+        return await self._run(kinds, topics)
+
+    async def _run(self, kinds: Sequence[UnitKind], topics: Sequence[str] | None) -> Report:
         await self._check_store()
         started_s, before = self._clock.monotonic(), self._effort()
         report = Report()
@@ -118,7 +123,8 @@ class Driver:
         vain = 0
         while not last.did_nothing or (last.overtaken and vain < _MOST_VAIN_RUNS):
             vain = vain + 1 if last.did_nothing else 0
-            last = await self.run(kinds, topics)
+            # A topic that was deleted meanwhile is nobody's mistake.
+            last = await self._run(kinds, topics)
             total.include(last)
         return total
 
@@ -133,6 +139,7 @@ class Driver:
         self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None
     ) -> Plan:
         """What a run would do now. Claims nothing and changes nothing."""
+        await self._check_topics(topics)
         facts = await self._facts(topics)
         now_ms = self._clock.now_ms()
         selection = await self._select(facts, now_ms, kinds)
@@ -172,6 +179,18 @@ class Driver:
             report.objects_deleted = await self._clean()
 
     # Planning.
+
+    async def _check_topics(self, names: Sequence[str] | None) -> None:
+        """A mistyped name must not look like a topic that has nothing to be done."""
+        if names is None:
+            return
+        known = {topic.name for topic in await self._control.topics()}
+        for name in names:
+            if name not in known:
+                close = get_close_matches(name, known, n=1)
+                hint = f'did you mean "{close[0]}"?' if close else "is this the one you mean?"
+                place = self._control.url
+                raise UnknownTopicError(f'there is no topic "{name}" in {place}: {hint}')
 
     async def _facts(self, names: Sequence[str] | None) -> dict[TopicId, TopicFacts]:
         topics = await (
