@@ -174,6 +174,11 @@ class ControlPlane(Protocol):
     async def next_generation(self) -> Cluster:
         """Raise the generation by one and return the new value."""
 
+    async def note_segments_apart(self, apart: bool, *, moved: bool = False) -> bool:
+        """Note whether the cluster's own segments lie in a store apart from its blocks, and return
+        what is noted. Once there are any, or claims under which there soon may be, the first note
+        stays, unless they were `moved`."""
+
     # Brokers.
 
     async def register_broker(
