@@ -38,13 +38,14 @@ object_options = { region = "eu-central-1" }
 window_ms = "100ms"
 
 [topic]
-"retention.ms" = 86400000
+"retention.ms" = "1d"
 ```
 
 Names that end in `_ms` take milliseconds or a duration (`250ms`, `10s`, `5m`, `1h`, `7d`); names
 that end in `_bytes` or `_bytes_per_second` take bytes or a size (`512KiB`, `8MiB`, `1GiB`; `MB` is
-a million). A name that does not exist is an error, in the file as in the environment, and so is a
-value out of its range. An optional setting is unset by an empty text.
+a million). So do topic configs that end in `.ms` and `.bytes`. A name that does not exist is an
+error, in the file as in the environment, and so is a value out of its range. An optional setting
+is unset by an empty text.
 """
 
 

@@ -239,4 +239,5 @@ class Settings:
     groups: GroupsSettings = field(default_factory=GroupsSettings)
     janitor: JanitorSettings = field(default_factory=JanitorSettings)
     topic: dict[str, str] = field(default_factory=dict)
-    """Defaults of topic configs, by their Kafka names: `"retention.ms" = "86400000"`."""
+    """Defaults of topic configs, by their Kafka names. Durations and sizes take units, as settings
+    do: `"retention.ms" = "7d"`, `"segment.bytes" = "512MiB"`."""

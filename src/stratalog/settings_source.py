@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 from stratalog.errors import CallError
 from stratalog.settings import Bounds, Settings
+from stratalog.topic_configs import TopicConfigError, check_configs
 from stratalog.units import parse_duration_ms, parse_size_bytes
 
 FILE_NAME = "stratalog.toml"
@@ -197,7 +198,7 @@ def _build(given: Iterable[_Given]) -> Settings:
         setting, key = _find(item)
         section = values.setdefault(setting.section, {})
         if setting.kind is dict:
-            section.setdefault(setting.name, {})[key] = _table_text(item)
+            section.setdefault(setting.name, {})[key] = _table_value(setting, key, item)
         else:
             section[setting.name] = _convert(setting, item)
     tables = values.pop("", {})
@@ -223,6 +224,26 @@ def _find(item: _Given) -> tuple[SettingField, str]:
 def _nearest(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, list(known), n=1, cutoff=0.4)
     return f'; did you mean "{close[0]}"?' if close else "; docs/settings.md lists them all"
+
+
+def _table_value(setting: SettingField, key: str, item: _Given) -> str:
+    text = _table_text(item)
+    return _topic_default(key, text, item) if setting.path == "topic" else text
+
+
+def _topic_default(name: str, text: str, item: _Given) -> str:
+    """A default of a topic config, as Kafka has it: without a unit. Checked here, because nobody
+    else looks at it before a topic is used."""
+    try:
+        return check_configs({name: _without_unit(name, text)})[name]
+    except (TopicConfigError, ValueError) as error:
+        raise SettingsError(f'{item.origin}: "{item.path}": {error}') from error
+
+
+def _without_unit(name: str, text: str) -> str:
+    if name.endswith(".ms"):
+        return str(parse_duration_ms(text))
+    return str(parse_size_bytes(text)) if name.endswith(".bytes") else text
 
 
 def _table_text(item: _Given) -> str:

@@ -97,16 +97,19 @@ def test_a_topic_is_paused_triggered_and_resumed(tmp_path: Path) -> None:
         produce(bootstrap)
     cluster.ask("pipeline", "pause", "orders")
     assert status_of(cluster)["paused_since_ms"] is not None
-    assert cluster.ask_json("pipeline", "run", "--dry-run")["segments"] == 0
+    planned = cluster.ask_json("pipeline", "run", "--dry-run")
+    assert (planned["segments"], planned["waiting"]) == (0, {"of paused topics": PARTITIONS})
     cluster.ask("pipeline", "resume", "orders")
     assert cluster.ask_json("pipeline", "run", "--dry-run")["segments"] == PARTITIONS
     assert "Nothing is parked" not in cluster.ask("pipeline", "status", "orders")
     cluster.ask("pipeline", "unpark", "orders", "0")
     patient = ("--set", "tiering.age_ms=1h", "--set", "tiering.min_segment_bytes=1MiB")
     assert cluster.ask_json("pipeline", "run", "--dry-run", *patient)["segments"] == 0
-    cluster.ask("pipeline", "trigger", "orders")
+    assert "the next run converts" in cluster.ask("pipeline", "trigger", "orders")
     assert status_of(cluster)["triggered_ms"] is not None
     assert cluster.ask_json("pipeline", "run", "--dry-run", *patient)["segments"] == PARTITIONS
+    cluster.ask("pipeline", "pause", "orders")
+    assert "the next run converts" not in cluster.ask("pipeline", "trigger", "orders")
 
 
 def priorities() -> tuple[int, set[int]]:

@@ -3,7 +3,7 @@ from pathlib import Path
 from tools.make_compatibility_page import PAGE, api_name, load_seen, render
 
 from stratalog.kafka.api import SERVED, ApiKey
-from stratalog.topic.configs import DEFINITIONS
+from stratalog.topic_configs import DEFINITIONS
 
 FROM_KAFKA = Path(PAGE).parent / "from-kafka.md"
 

@@ -88,15 +88,49 @@ def test_topic_defaults_come_from_every_source_and_merge(load: Load) -> None:
     settings = load(
         "topic.retention.ms=1",
         file='[topic]\n"cleanup.policy" = "delete"\nmax.message.bytes = 5\npreallocate = true\n',
-        environment={"STRATALOG_TOPIC_SEGMENT_BYTES": "9"},
+        environment={"STRATALOG_TOPIC_SEGMENT_BYTES": "99"},
     )
     assert settings.topic == {
         "cleanup.policy": "delete",
         "max.message.bytes": "5",
         "preallocate": "true",
-        "segment.bytes": "9",
+        "segment.bytes": "99",
         "retention.ms": "1",
     }
+
+
+def test_topic_defaults_take_units_in_every_source(load: Load) -> None:
+    settings = load(
+        "topic.retention.ms=7d",
+        file='[topic]\n"segment.bytes" = "512MiB"\n"retention.bytes" = -1\n',
+        environment={"STRATALOG_TOPIC_SEGMENT_MS": "1.5s"},
+    )
+    assert settings.topic == {
+        "retention.ms": "604800000",
+        "segment.bytes": "536870912",
+        "retention.bytes": "-1",
+        "segment.ms": "1500",
+    }
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("topic.segment.bytes=abc", '"abc" is not a number with one of the units B, KiB'),
+        ("topic.segment.bytes=13", "it must be from 14 to"),
+        ("topic.retention.ms=8MiB", '"MiB" is not one of the units ms, s'),
+        ("topic.compression.type=zip", "it must be one of producer"),
+        ("topic.cleanup.policy=compact", "not supported yet"),
+        ("topic.retention.msec=1", "did you mean retention.ms?"),
+    ],
+)
+def test_a_topic_default_that_no_topic_can_have_is_refused_with_its_name(
+    load: Load, flag: str, message: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(flag)
+    assert f'"{flag.partition("=")[0]}"' in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_store_options_keep_their_underscores(load: Load) -> None:

@@ -99,11 +99,13 @@ def check_marker(marker: StoreMarker, cluster: Cluster) -> None:
         )
 
 
-async def check_claim(control: ControlPlane, store: ObjectStore) -> None:
+async def check_claim(
+    control: ControlPlane, store: ObjectStore, *, setting: str = "storage.objects"
+) -> None:
     """Raise unless the store is still this cluster's. Changes nothing."""
     found = await read_marker(store)
     if found is None:
-        raise marker_missing(store)
+        raise marker_missing(store, setting)
     check_marker(found[0], await control.cluster())
 
 
@@ -121,8 +123,8 @@ async def check_store(control: ControlPlane, store: ObjectStore) -> None:
         raise marker_missing(store)
 
 
-def marker_missing(store: ObjectStore) -> MarkerMissingError:
+def marker_missing(store: ObjectStore, setting: str = "storage.objects") -> MarkerMissingError:
     return MarkerMissingError(
         f"{store.url} has no {MARKER_KEY} any more, so it may not be this cluster's store: check "
-        "storage.objects and restart the broker, which writes the marker anew"
+        f"{setting} and restart the broker, which writes the marker anew"
     )

@@ -116,6 +116,7 @@ async def _opened(
     settings: Settings,
 ) -> "AsyncIterator[tuple[ControlPlane, ObjectStore, RemoteTier]]":
     from stratalog.checks.remote import open_remote_tier
+    from stratalog.checks.segment_place import check_place
     from stratalog.control.open import open_existing
     from stratalog.objects.open import open_store
 
@@ -125,6 +126,7 @@ async def _opened(
         store = open_store(storage.objects, storage.object_options, clock=clock)
         try:
             async with open_remote_tier(settings, store, clock) as tier:
+                await check_place(control, store, tier.stores.own)
                 yield control, store, tier
         finally:
             await store.close()

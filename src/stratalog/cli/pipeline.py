@@ -206,19 +206,14 @@ async def run_pipeline(
     place = workplace_of(settings, gently=gently)
     options = replace(options, yields=gently)
     spark = SparkJobs(options, place, clock=SystemClock(), listener=bars)
-    async with opened_control(settings) as control:
-        for topic in topics or ():
-            await topic_named(control, topic)
-        opened = opened_driver(
-            settings, lambda: bars.announced(spark.open), control=control, clean=clean
-        )
-        try:
-            async with opened as driver:
-                with bars.shown():
-                    runs = driver.run_until_idle if until_idle else driver.run
-                    return await runs(kinds, topics)
-        finally:
-            await spark.close()
+    opened = opened_driver(settings, lambda: bars.announced(spark.open), clean=clean)
+    try:
+        async with opened as driver:
+            with bars.shown():
+                runs = driver.run_until_idle if until_idle else driver.run
+                return await runs(kinds, topics)
+    finally:
+        await spark.close()
 
 
 async def _show_plan(
@@ -230,11 +225,8 @@ async def _show_plan(
     from stratalog.pipeline.spark_jobs import SparkJobs
 
     spark = SparkJobs(SparkOptions(master=None), workplace_of(settings), clock=SystemClock())
-    async with opened_control(settings) as control:
-        for topic in topics or ():
-            await topic_named(control, topic)
-        async with opened_driver(settings, spark.open, control=control) as driver:
-            plan = await driver.plan(kinds, topics)
+    async with opened_driver(settings, spark.open) as driver:
+        plan = await driver.plan(kinds, topics)
     cost = cost_of(plan.tasks, plan.rewrites)
     waiting = {reason.value: len(found) for reason, found in plan.selection.waiting.items()}
     if json:
@@ -273,11 +265,14 @@ def status(
 
 async def _statuses(settings: Settings, topic: str | None) -> list[dict[str, object]]:
     from stratalog.cli.pipeline_status import status_json
-    from stratalog.pipeline.driver import topic_facts
+    from stratalog.pipeline.driver import facts_of, topic_facts
 
     async with opened_control(settings) as control:
-        topics = await control.topics() if topic is None else [await topic_named(control, topic)]
-        facts = {each.id: topic_facts(each, settings) for each in topics}
+        if topic is None:
+            facts = facts_of(await control.topics(), settings)
+        else:
+            named = await topic_named(control, topic)
+            facts = {named.id: topic_facts(named, settings)}
         found = await control.tier_status({each: facts[each].age_ms for each in facts})
     now_ms = SystemClock().now_ms()
     told = [status_json(each, facts[each.topic_id].name, now_ms) for each in found]
@@ -322,8 +317,12 @@ def trigger(
 
     The next runs do it. What is written later waits as always.
     """
-    _order(settings_from(config, overrides, data=data, control=control), topic, _trigger)
-    say(f"Triggered {escape(topic)}: the next run converts all that is there now.")
+    settings = settings_from(config, overrides, data=data, control=control)
+    if asyncio.run(_trigger(settings, topic)):
+        say(f"Triggered {escape(topic)}: the next run converts all that is there now.")
+        return
+    say(f"Triggered {escape(topic)}.")
+    note("It is paused: nothing is converted before `stratalog pipeline resume`.")
 
 
 async def _pause(control: "ControlPlane", topic_id: "TopicId") -> None:
@@ -334,8 +333,9 @@ async def _resume(control: "ControlPlane", topic_id: "TopicId") -> None:
     await control.resume_pipeline(topic_id)
 
 
-async def _trigger(control: "ControlPlane", topic_id: "TopicId") -> None:
-    await control.trigger_pipeline(topic_id)
+async def _trigger(settings: Settings, topic: str) -> bool:
+    async with opened_control(settings) as control:
+        return await control.trigger_pipeline((await topic_named(control, topic)).id)
 
 
 @app.command(

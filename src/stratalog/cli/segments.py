@@ -15,6 +15,7 @@ from stratalog.cli.options import (
     Control,
     Data,
     Json,
+    Objects,
     Set,
     examples,
     prose,
@@ -24,6 +25,7 @@ from stratalog.cli.output import counted, note, print_json, print_table, say
 from stratalog.cli.segments_find import NoSuchPartitionError
 from stratalog.cli.segments_import import KafkaBootstrap, KafkaOption
 from stratalog.cli.topic import Topic, parse_pairs
+from stratalog.clock import SystemClock
 from stratalog.ids import Offset, PartitionIndex, TopicPartition, kafka_base64
 from stratalog.settings import Settings
 
@@ -155,6 +157,41 @@ def own(
         typer.confirm(question, abort=True)
     count = asyncio.run(_own(settings, topic))
     say(f"Took ownership of {counted(count, 'segment')} of {escape(topic)}.")
+
+
+@app.command(epilog=examples("stratalog segments moved --config broker.toml"))
+def moved(
+    data: Data = None,
+    objects: Objects = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
+) -> None:
+    """Note that the cluster's own segments lie where these settings say from now on.
+
+    For those who have copied them from beside the blocks into a store of their own
+    (remote.objects), or back, with all brokers and pipelines stopped. It looks for each of them
+    there first.
+    """
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
+    count = asyncio.run(_note_moved(settings))
+    say(f"Found {counted(count, 'segment')}, and noted where they are.")
+
+
+async def _note_moved(settings: Settings) -> int:
+    # Imported late: --help should not wait for databases and object stores.
+    from stratalog.checks.remote import open_remote_tier
+    from stratalog.checks.segment_place import note_moved
+    from stratalog.objects.open import open_store
+
+    storage, clock = settings.storage, SystemClock()
+    async with opened_control(settings) as control:
+        store = open_store(storage.objects, storage.object_options, clock=clock)
+        try:
+            async with open_remote_tier(settings, store, clock) as tier:
+                return await note_moved(control, store, tier.stores.own)
+        finally:
+            await store.close()
 
 
 async def _list(

@@ -268,7 +268,7 @@ def _find_in_dump(
     from stratalog.cli.metadata_dump import read_dump
     from stratalog.segment.metadata_fold import fold_records
     from stratalog.topic.adoption_source import SourcePartition, SourceTopic, topic_in_metadata
-    from stratalog.topic.configs import check_configs
+    from stratalog.topic_configs import check_configs
 
     found, partitions = topic_in_metadata(fold_records(read_dump(dump)), name, topic_id)
     seen = max([*partitions, *starts]) + 1

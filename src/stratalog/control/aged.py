@@ -5,7 +5,7 @@ one. Most partitions have none, which their first row tells. In the others the r
 chunks, so that no more than one chunk of young rows is ever read, however many there are.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -72,6 +72,7 @@ class _Walk:
     attempts: int
     parked: bool
     claimed: bool
+    paused: bool
     end_offset: int
     rows: int = 0
     bytes: int = 0
@@ -120,11 +121,12 @@ async def _aged(connection: Connection, ages_ms: Mapping[TopicId, int]) -> list[
     orders = await read_orders(connection, ages_ms)
     paused = {topic_id for topic_id, order in orders.items() if order.paused_ms is not None}
     cutoffs = await read_cutoffs(connection, ages_ms, orders)
-    source = [(topic_id, ms) for topic_id, ms in cutoffs.items() if topic_id not in paused]
-    rows = await connection.fetch(_CANDIDATES, rows=Rows(_TOPIC, source))
-    walks = [_walk(row) for row in rows]
-    for i in range(0, len(walks), _GROUP):
-        await _walk_all(connection, walks[i : i + _GROUP])
+    rows = await connection.fetch(_CANDIDATES, rows=Rows(_TOPIC, list(cutoffs.items())))
+    walks = [_walk(row, paused) for row in rows]
+    # A topic may be paused for long, and nobody needs to know how much it has by now.
+    counted = [walk for walk in walks if not walk.paused]
+    for i in range(0, len(counted), _GROUP):
+        await _walk_all(connection, counted[i : i + _GROUP])
     return list(_found(walks, orders))
 
 
@@ -136,13 +138,14 @@ async def _walk_all(connection: Connection, walks: Sequence[_Walk]) -> None:
         walking = [w for w, [chunk] in zip(walking, chunks, strict=True) if w.add(chunk)]
 
 
-def _walk(row: Row) -> _Walk:
+def _walk(row: Row, paused: Collection[TopicId]) -> _Walk:
     (
         _, _, block_start, remote_end, stable_end, cutoff_ms, oldest_ms, attempts, parked_ms,
         claimed,
     ) = row  # fmt: skip
+    partition = partition_key(row)
     return _Walk(
-        partition=partition_key(row),
+        partition=partition,
         first_offset=block_start,
         remote_end=remote_end,
         stable_end=stable_end,
@@ -151,6 +154,7 @@ def _walk(row: Row) -> _Walk:
         attempts=attempts,
         parked=parked_ms is not None,
         claimed=bool(claimed),
+        paused=partition.topic_id in paused,
         end_offset=block_start,
     )
 
@@ -161,7 +165,7 @@ def _found(
     for walk in walks:
         order = orders.get(walk.partition.topic_id, TopicOrders())
         # The first row may reach into an open transaction.
-        if walk.rows:
+        if walk.rows or walk.paused:
             yield AgedPartition(
                 topic_id=walk.partition.topic_id,
                 partition=walk.partition.partition,
@@ -176,4 +180,5 @@ def _found(
                 parked=walk.parked,
                 claimed=walk.claimed,
                 triggered_ms=order.triggered_ms,
+                paused=walk.paused,
             )

@@ -1,5 +1,6 @@
 """The one row that makes this control plane this one and no other."""
 
+from functools import partial
 from uuid import UUID
 
 from stratalog.control.database import Connection, Database, Row, as_uuid
@@ -10,6 +11,12 @@ from stratalog.ids import ProducerId
 FIRST_PRODUCER_ID = ProducerId(1 << 40)
 """Kafka gives out its numbers from 0 on. Producers of an adopted topic keep theirs, and must not
 meet others here that were given the same ones before the adoption."""
+_COLUMNS = "cluster_id, generation, segments_apart"
+# A run that holds claims may have looked already where segments belong, and be about to add some.
+_HAS_OWN_SEGMENTS = (
+    "EXISTS (SELECT 1 FROM segments s WHERE s.store_url = '')"
+    " OR EXISTS (SELECT 1 FROM claims c WHERE c.token IS NOT NULL AND c.expires_ms > {now_ms})"
+)
 
 
 async def is_founded(database: Database) -> bool:
@@ -39,17 +46,20 @@ class ClusterOperations(Operations):
 
     async def cluster(self) -> Cluster:
         rows = await self._database.read(
-            lambda connection: connection.fetch("SELECT cluster_id, generation FROM cluster")
+            lambda connection: connection.fetch(f"SELECT {_COLUMNS} FROM cluster")
         )
         return _cluster(rows[0])
 
     async def next_generation(self) -> Cluster:
         rows = await self._database.write(
             lambda connection: connection.fetch(
-                "UPDATE cluster SET generation = generation + 1 RETURNING cluster_id, generation"
+                f"UPDATE cluster SET generation = generation + 1 RETURNING {_COLUMNS}"
             )
         )
         return _cluster(rows[0])
+
+    async def note_segments_apart(self, apart: bool, *, moved: bool = False) -> bool:
+        return await self._database.write(partial(_note_segments_apart, apart=apart, moved=moved))
 
     async def allocate_producer_ids(self, count: int) -> ProducerId:
         async def work(connection: Connection) -> ProducerId:
@@ -63,6 +73,20 @@ class ClusterOperations(Operations):
         return await self._database.write(work)
 
 
+async def _note_segments_apart(connection: Connection, apart: bool, moved: bool) -> bool:
+    await connection.execute(
+        "UPDATE cluster SET segments_apart = $1 WHERE segments_apart IS NULL"
+        + (" OR TRUE" if moved else f" OR NOT ({_HAS_OWN_SEGMENTS})"),
+        apart,
+    )
+    [(noted,)] = await connection.fetch("SELECT segments_apart FROM cluster")
+    return bool(noted)
+
+
 def _cluster(row: Row) -> Cluster:
-    cluster_id, generation = row
-    return Cluster(cluster_id=as_uuid(cluster_id), generation=generation)
+    cluster_id, generation, apart = row
+    return Cluster(
+        cluster_id=as_uuid(cluster_id),
+        generation=generation,
+        segments_apart=None if apart is None else bool(apart),
+    )

@@ -45,6 +45,8 @@ class AgedPartition:
     """Some run is at work on it now."""
     triggered_ms: int | None = None
     """All that was committed up to then is wanted in segments, however little it is."""
+    paused: bool = False
+    """Nobody works on its topic until it is resumed. Its rows are not counted."""
 
     @property
     def triggered(self) -> bool:

@@ -174,6 +174,11 @@ class ControlPlane(Protocol):
     async def next_generation(self) -> Cluster:
         """Raise the generation by one and return the new value."""
 
+    async def note_segments_apart(self, apart: bool, *, moved: bool = False) -> bool:
+        """Note whether the cluster's own segments lie in a store apart from its blocks, and return
+        what is noted. Once there are any, or claims under which there soon may be, the first note
+        stays, unless they were `moved`."""
+
     # Brokers.
 
     async def register_broker(
@@ -472,9 +477,10 @@ class ControlPlane(Protocol):
 
     async def aged_partitions(self, ages_ms: Mapping[TopicId, int]) -> list[AgedPartition]:
         """The partitions of these topics that have rows committed longer ago than the topic's age
-        and below `last_stable`, and write to blocks. Paused topics are left out. Of a triggered
-        one, all that was committed before the trigger has aged, too; the answer says when that was.
-        What is claimed is answered like the rest, and said to be."""
+        and below `last_stable`, and write to blocks. Of a triggered one, all that was committed
+        before the trigger has aged, too; the answer says when that was. What is claimed is answered
+        like the rest, and said to be; so are those of paused topics, without a look at more than
+        their first row."""
 
     async def claim_ranges(
         self,
@@ -554,9 +560,11 @@ class ControlPlane(Protocol):
 
     async def resume_pipeline(self, topic_id: TopicId) -> None: ...
 
-    async def trigger_pipeline(self, topic_id: TopicId) -> None:
+    async def trigger_pipeline(self, topic_id: TopicId) -> bool:
         """Have all that is there now converted, whatever its age and however little it is. The
-        trigger ends when that is done; what is written later waits as always."""
+        trigger ends when that is done; what is written later waits as always.
+
+        Returns whether that begins now: a paused topic waits until it is resumed."""
 
     async def tier_status(self, ages_ms: Mapping[TopicId, int]) -> list[TierStatus]:
         """Of those of the topics that exist, by id. Eligible is what has aged, also in topics that

@@ -29,11 +29,12 @@ class TopicOrderOperations(Operations):
     async def resume_pipeline(self, topic_id: TopicId) -> None:
         await self._order(topic_id, "paused_ms = NULL")
 
-    async def trigger_pipeline(self, topic_id: TopicId) -> None:
-        await self._order(topic_id, "triggered_ms = {now_ms}")
+    async def trigger_pipeline(self, topic_id: TopicId) -> bool:
+        orders = await self._order(topic_id, "triggered_ms = {now_ms}")
+        return orders.paused_ms is None
 
-    async def _order(self, topic_id: TopicId, change: str) -> None:
-        await self._database.write(partial(_order, topic_id=topic_id, change=change))
+    async def _order(self, topic_id: TopicId, change: str) -> TopicOrders:
+        return await self._database.write(partial(_order, topic_id=topic_id, change=change))
 
 
 async def read_orders(
@@ -48,7 +49,7 @@ async def read_orders(
     return {TopicId(as_uuid(row[0])): TopicOrders(row[1], row[2]) for row in rows}
 
 
-async def _order(connection: Connection, topic_id: TopicId, change: str) -> None:
+async def _order(connection: Connection, topic_id: TopicId, change: str) -> TopicOrders:
     # Locked, so that a purge of the topic comes after it.
     alive = await connection.fetch(
         "SELECT 1 FROM topics WHERE topic_id = $1 AND deleted_ms IS NULL {for_update}", topic_id
@@ -59,4 +60,9 @@ async def _order(connection: Connection, topic_id: TopicId, change: str) -> None
         "INSERT INTO pipeline_topics (topic_id) VALUES ($1) ON CONFLICT (topic_id) DO NOTHING",
         topic_id,
     )
-    await connection.execute(f"UPDATE pipeline_topics SET {change} WHERE topic_id = $1", topic_id)
+    [row] = await connection.fetch(
+        f"UPDATE pipeline_topics SET {change} WHERE topic_id = $1"
+        " RETURNING paused_ms, triggered_ms",
+        topic_id,
+    )
+    return TopicOrders(*row)

@@ -3,11 +3,13 @@
 from stratalog.checks.marker import (
     MARKER_KEY,
     StoreMarker,
+    check_claim,
     check_marker,
     encode_marker,
     marker_missing,
     read_marker,
 )
+from stratalog.checks.segment_place import are_apart, check_holds_segments, check_noted
 from stratalog.control.model import Cluster
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import RetriableError
@@ -42,6 +44,31 @@ async def renew_claim(control: ControlPlane, store: ObjectStore) -> Cluster:
     that was claimed.
     """
     return await _write_next(control, store, may_create=False)
+
+
+async def claim_segments(control: ControlPlane, store: ObjectStore, own: ObjectStore) -> None:
+    """Make `own` the store of this cluster's segments, beside that of its blocks or the same one,
+    or refuse. For the start of a broker, after it has claimed `store`.
+
+    A store without a marker is new, or it is the folder where another should be mounted.
+    """
+    if own is not store:
+        if await read_marker(own) is None:
+            await check_holds_segments(control, own)
+        await claim_store(control, own)
+    check_noted(await control.note_segments_apart(are_apart(store, own)), store, own)
+
+
+async def check_segments(control: ControlPlane, store: ObjectStore, own: ObjectStore) -> None:
+    """Raise unless `own` is where brokers look for this cluster's segments. Changes nothing."""
+    cluster = await control.cluster()
+    if not cluster.generation:
+        return
+    check_noted(cluster.segments_apart, store, own)
+    if own is not store:
+        await check_claim(control, own, setting="remote.objects")
+    if cluster.segments_apart is None:
+        await check_holds_segments(control, own)
 
 
 async def _write_next(control: ControlPlane, store: ObjectStore, *, may_create: bool) -> Cluster:

@@ -31,7 +31,7 @@ from stratalog.groups.classic_groups import ClassicGroups
 from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.ids import BrokerId
-from stratalog.janitor.marker import claim_store
+from stratalog.janitor.marker import claim_segments, claim_store
 from stratalog.janitor.service import Janitor
 from stratalog.kafka.components import Components
 from stratalog.kafka.registry import dispatcher
@@ -226,7 +226,7 @@ class _Assembly:
         if self._settings.remote.objects is not None:
             own = self._open_other(self._settings.remote.objects)
             self.stopping.push_async_callback(own.close)
-            await self._claim(control, own)
+        await self._patiently("The object store", lambda: claim_segments(control, store, own))
         stores = SegmentStores(own, self._open_other)
         self.stopping.push_async_callback(stores.close)
         return stores

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 from stratalog.errors import CallError
-from stratalog.topic.configs import ConfigType, TopicConfigError, check_configs, definition_of
+from stratalog.topic_configs import ConfigType, TopicConfigError, check_configs, definition_of
 
 Changes: TypeAlias = dict[str, str | None]
 """None unsets a config."""

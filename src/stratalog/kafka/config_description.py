@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stratalog.kafka.schema_writer import Values
 from stratalog.settings import Settings
-from stratalog.topic.configs import DEFINITIONS, ConfigDefinition, ConfigType
+from stratalog.topic_configs import DEFINITIONS, ConfigDefinition, ConfigType
 
 LOG_DIR = "/objects"
 """What stands for the object store where tools expect a path. It is no place on any disk."""

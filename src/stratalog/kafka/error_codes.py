@@ -65,8 +65,8 @@ from stratalog.kafka.errors import (
 from stratalog.objects.open import BadStoreError
 from stratalog.objects.store import StoreAccessError
 from stratalog.segment.errors import KeyMissingError
-from stratalog.topic.configs import TopicConfigError
 from stratalog.topic.errors import ReadOnlyTopicError, RemoteReadsOffError
+from stratalog.topic_configs import TopicConfigError
 
 _CODES: dict[type[StratalogError], ErrorCode] = {
     # What the caller does about it decides, unless something more particular is known below.

@@ -5,8 +5,10 @@ anywhere. Its claims expire, what its executors have written and nobody committe
 next run finds the partitions as they are.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
@@ -21,7 +23,7 @@ from stratalog.control.pipeline_model import (
     RunId,
     UnitKind,
 )
-from stratalog.control.plane import ControlPlane
+from stratalog.control.plane import ControlPlane, UnknownTopicError
 from stratalog.errors import StratalogError
 from stratalog.ids import TopicId, TopicPartition
 from stratalog.pipeline.finish import SegmentFinisher
@@ -45,6 +47,9 @@ from stratalog.pipeline.units import Unit
 from stratalog.pipeline.work import OpenJobs, Work
 from stratalog.settings import Settings
 from stratalog.topic.configs import effective
+from stratalog.topic_configs import TopicConfigError
+
+log = logging.getLogger(__name__)
 
 BOTH = tuple(UnitKind)
 _MOST_VAIN_RUNS = 3
@@ -90,6 +95,10 @@ class Driver:
         self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None
     ) -> Report:
         """Convert what has aged, within a run's budget."""
+        await self._check_topics(topics)
+        return await self._run(kinds, topics)
+
+    async def _run(self, kinds: Sequence[UnitKind], topics: Sequence[str] | None) -> Report:
         await self._check_store()
         started_s, before = self._clock.monotonic(), self._effort()
         report = Report()
@@ -114,7 +123,8 @@ class Driver:
         vain = 0
         while not last.did_nothing or (last.overtaken and vain < _MOST_VAIN_RUNS):
             vain = vain + 1 if last.did_nothing else 0
-            last = await self.run(kinds, topics)
+            # A topic that was deleted meanwhile is nobody's mistake.
+            last = await self._run(kinds, topics)
             total.include(last)
         return total
 
@@ -129,6 +139,7 @@ class Driver:
         self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None
     ) -> Plan:
         """What a run would do now. Claims nothing and changes nothing."""
+        await self._check_topics(topics)
         facts = await self._facts(topics)
         now_ms = self._clock.now_ms()
         selection = await self._select(facts, now_ms, kinds)
@@ -169,11 +180,23 @@ class Driver:
 
     # Planning.
 
+    async def _check_topics(self, names: Sequence[str] | None) -> None:
+        """A mistyped name must not look like a topic that has nothing to be done."""
+        if names is None:
+            return
+        known = {topic.name for topic in await self._control.topics()}
+        for name in names:
+            if name not in known:
+                close = get_close_matches(name, known, n=1)
+                hint = f'did you mean "{close[0]}"?' if close else "is this the one you mean?"
+                place = self._control.url
+                raise UnknownTopicError(f'there is no topic "{name}" in {place}: {hint}')
+
     async def _facts(self, names: Sequence[str] | None) -> dict[TopicId, TopicFacts]:
         topics = await (
             self._control.topics() if names is None else self._control.topics_named(names)
         )
-        return {topic.id: topic_facts(topic, self._settings) for topic in topics}
+        return facts_of(topics, self._settings)
 
     async def _select(
         self, facts: Mapping[TopicId, TopicFacts], now_ms: int, kinds: Sequence[UnitKind]
@@ -314,6 +337,17 @@ class Driver:
             report=report,
             rewrites=rewrites,
         )
+
+
+def facts_of(topics: Iterable[Topic], settings: Settings) -> dict[TopicId, TopicFacts]:
+    """Of all topics whose configs can be read. The others hold nobody up."""
+    found = {}
+    for topic in topics:
+        try:
+            found[topic.id] = topic_facts(topic, settings)
+        except TopicConfigError as error:
+            log.warning("Topic %s is not converted until it is fixed: %s", topic.name, error)
+    return found
 
 
 def topic_facts(topic: Topic, settings: Settings) -> TopicFacts:

@@ -12,6 +12,7 @@ from stratalog.clock import Clock, SystemClock
 from stratalog.control.open import open_existing
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import CallError
+from stratalog.janitor.marker import check_segments
 from stratalog.objects.open import absolute_url, open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.clean import Cleaner
@@ -96,10 +97,15 @@ async def opened_driver(
             settings=settings,
             clock=clock,
             holder=holder or here(),
-            check_store=partial(check_store, control, place.objects),
+            check_store=partial(_check_stores, control, place),
             clean=cleaner.clean if clean else None,
             effort=lambda: place.effort(0),
         )
+
+
+async def _check_stores(control: ControlPlane, place: OpenWorkplace) -> None:
+    await check_store(control, place.objects)
+    await check_segments(control, place.objects, place.segments)
 
 
 def here() -> str:

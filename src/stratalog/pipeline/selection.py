@@ -55,6 +55,7 @@ class TopicFacts(NamedTuple):
 class Reason(StrEnum):
     """Why a partition with aged rows is left alone."""
 
+    PAUSED = "of paused topics"
     PARKED = "parked"
     CLAIMED = "in another run"
     MIGRATING = "not wholly uploaded yet"
@@ -104,7 +105,9 @@ def select(
     selection = Selection()
     wanted: dict[UnitKind, list[AgedPartition]] = {kind: [] for kind in UnitKind}
     for partition in aged:
-        if partition.parked:
+        if partition.paused:
+            selection.wait(partition, Reason.PAUSED)
+        elif partition.parked:
             selection.wait(partition, Reason.PARKED)
         elif partition.claimed:
             selection.wait(partition, Reason.CLAIMED)

@@ -20,7 +20,7 @@ from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 from stratalog.ids import Entropy, TopicId
 from stratalog.pipeline.child import WORKER, Child
-from stratalog.pipeline.driver import topic_facts
+from stratalog.pipeline.driver import facts_of
 from stratalog.pipeline.rewrites import converted_now, converted_soon, find_rewrites
 from stratalog.pipeline.selection import Selection, TopicFacts, select
 from stratalog.settings import Settings, TieringSettings
@@ -38,7 +38,7 @@ Look = Callable[[ControlPlane, Settings], Awaitable[Sequence[UnitKind]]]
 
 async def kinds_of_work(control: ControlPlane, settings: Settings) -> Sequence[UnitKind]:
     """What a run would find to do now."""
-    facts = {topic.id: topic_facts(topic, settings) for topic in await control.topics()}
+    facts = facts_of(await control.topics(), settings)
     aged = await control.aged_partitions({topic: each.age_ms for topic, each in facts.items()})
     selection = select(aged, facts, settings.tiering, SystemClock().now_ms())
     kinds = [UnitKind.MERGE] if selection.merges else []

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from stratalog.block.batch_index import BatchIndex
 from stratalog.block.cache import FreshBlocks
 from stratalog.block.reader import BlockReader
+from stratalog.checks.segment_place import check_place
 from stratalog.clock import Clock, SystemClock
 from stratalog.control.open import open_existing
 from stratalog.control.plane import ControlPlane
@@ -42,6 +43,7 @@ async def opened_scanner(
         if remote.objects is not None:
             own = open_other_store(remote.objects, storage, clock)
             closing.push_async_callback(own.close)
+        await check_place(control, store, own)
         stores = SegmentStores(own, lambda url: open_other_store(url, storage, clock))
         closing.push_async_callback(stores.close)
         reader = SegmentReader(stores=stores, keys=keys, settings=remote)

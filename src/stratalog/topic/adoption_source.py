@@ -14,7 +14,7 @@ from stratalog.ids import (
     kafka_base64,
 )
 from stratalog.segment.metadata_fold import FoldedPartition, FoldedTopics
-from stratalog.topic.configs import TopicConfigError, check_configs
+from stratalog.topic_configs import TopicConfigError, check_configs
 
 
 class NotInMetadataError(CallError):

@@ -32,6 +32,7 @@ from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.configs import TopicConfig, effective
 from stratalog.topic.errors import ReadOnlyTopicError
 from stratalog.topic.model import PartitionWrite, PartitionWritten
+from stratalog.topic_configs import TopicConfigError
 
 _REJECTIONS: Mapping[CommitOutcome, tuple[type[StratalogError], str]] = {
     CommitOutcome.UNKNOWN_PARTITION: (UnknownTopicError, "the topic or partition is gone"),
@@ -107,7 +108,10 @@ class TopicAppender:
         return written
 
     async def _check(self, write: PartitionWrite) -> _Checked:
-        config = effective(self._defaults, write.topic.configs)
+        try:
+            config = effective(self._defaults, write.topic.configs)
+        except TopicConfigError as error:
+            return _Checked(write, effective({}, {}), error=error)
         try:
             write = replace(write, topic=await self._grown(write))
             batches = self._entries(write, config)

@@ -165,7 +165,7 @@ async def test_what_is_claimed_is_said_to_be_as_long_as_it_is(
 # Orders.
 
 
-async def test_a_paused_topic_is_left_out_until_it_is_resumed(
+async def test_partitions_of_a_paused_topic_are_said_to_be_until_it_is_resumed(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     await commit(plane, batch(part(topic), 5))
@@ -174,13 +174,16 @@ async def test_a_paused_topic_is_left_out_until_it_is_resumed(
     paused_ms = (await status(plane, topic)).paused_since_ms
     await change(database, "UPDATE pipeline_topics SET paused_ms = paused_ms - 1000")
     await plane.pause_pipeline(topic.id)
-    await plane.trigger_pipeline(topic.id)
-    assert await aged(plane, topic) == []
+    assert not await plane.trigger_pipeline(topic.id)
+    [found] = await aged(plane, topic)
+    assert (found.partition, found.paused, found.rows) == (0, True, 0)
     answer = await status(plane, topic)
     assert answer.paused_since_ms == (paused_ms or 0) - 1_000
     assert answer.eligible_rows == 1
     await plane.resume_pipeline(topic.id)
-    assert len(await aged(plane, topic)) == 1
+    [found] = await aged(plane, topic)
+    assert (found.paused, found.rows) == (False, 1)
+    assert await plane.trigger_pipeline(topic.id)
     assert (await status(plane, topic)).paused_since_ms is None
 
 

@@ -31,7 +31,7 @@ from stratalog.ids import (
     TopicPartition,
     uuid7,
 )
-from stratalog.janitor.marker import claim_store
+from stratalog.janitor.marker import claim_segments, claim_store
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor, StepOutcome
 from stratalog.objects.open import open_store
@@ -150,8 +150,14 @@ class Lab:
         )
         control = await open_control_plane(settings.storage.control)
         store = open_store(settings.storage.objects, clock=SystemClock())
+        own = store
+        if settings.remote.objects is not None:
+            own = open_store(settings.remote.objects, clock=SystemClock())
         await claim_store(control, store)
+        await claim_segments(control, store, own)
         yield cls(settings, control, store)
+        if own is not store:
+            await own.close()
         await store.close()
         await control.close()
 

@@ -15,10 +15,13 @@ from tests.unit.pipeline.lab import (
     using,
 )
 
-from stratalog.control.plane import ControlUnavailableError
+from stratalog.control.pipeline_model import UnitKind
+from stratalog.control.plane import ControlUnavailableError, UnknownTopicError
 from stratalog.ids import PartitionIndex, TopicPartition
 from stratalog.pipeline.cost import Kind, cost_of
 from stratalog.pipeline.open import PrivateStoreError
+from stratalog.pipeline.selection import Reason
+from stratalog.pipeline.service import kinds_of_work
 from stratalog.pipeline.tasks import MergeTask
 from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import KeyMissingError
@@ -122,9 +125,34 @@ async def test_a_paused_topic_is_left_alone_and_a_triggered_one_is_not_waited_fo
     await lab.fill(topic)
     await lab.control.trigger_pipeline(topic.id)
     await lab.control.pause_pipeline(topic.id)
-    assert (await lab.run()).segments == 0
+    report = await lab.run()
+    assert report.segments == 0
+    assert report.waiting == {"of paused topics": 2}
+    assert report.lines()[-1] == "left    2 partitions of paused topics"
+    async with lab.driver() as driver:
+        assert len((await driver.plan()).selection.waiting[Reason.PAUSED]) == 2
     await lab.control.resume_pipeline(topic.id)
     assert (await lab.run()).segments == 2
+
+
+@pytest.mark.parametrize(
+    "configs", [{"segment_bytes": "abc"}, {"local_retention_ms": "-3"}, {"retention_ms": "soon"}]
+)
+async def test_a_topic_whose_configs_cannot_be_read_is_left_out_and_named(
+    lab: Lab, caplog: pytest.LogCaptureFixture, configs: dict[str, str]
+) -> None:
+    good, bad = await lab.topic(1), await lab.topic(1, "bad", **configs)
+    for each in (good, bad):
+        await lab.fill(each)
+    assert await kinds_of_work(lab.control, lab.settings) == [UnitKind.MERGE]
+    report = await lab.run()
+    assert (report.segments, report.failed) == (1, {})
+    assert await lab.segments(bad, 0) == []
+    [name] = configs
+    assert "Topic bad is not converted until it is fixed" in caplog.text
+    assert name.replace("_", ".") in caplog.text
+    await lab.check(good)
+    await lab.check(bad)
 
 
 async def test_a_trigger_converts_what_is_there_however_little_and_nothing_that_comes_later(
@@ -159,6 +187,33 @@ async def test_only_the_topics_and_kinds_that_are_asked_for_are_converted(lab: L
     assert report.segments == 1
     assert await lab.segments(one, 0) == []
     assert await lab.segments(other, 0) == [(0, 24)]
+
+
+async def test_topics_that_are_not_there_are_named(lab: Lab) -> None:
+    await lab.topic(1, "orders")
+    async with lab.driver() as driver:
+        for work in (driver.run, driver.run_until_idle, driver.plan):
+            with pytest.raises(UnknownTopicError, match=r'"ordres".*did you mean "orders"'):
+                await work(topics=["orders", "ordres"])
+            with pytest.raises(UnknownTopicError, match='no topic "zzz"'):
+                await work(topics=["zzz"])
+    assert await lab.control.runs(limit=1) == []
+
+
+async def test_a_topic_that_is_deleted_between_two_runs_is_no_mistake(lab: Lab) -> None:
+    topic = await lab.topic(1)
+    await lab.fill(topic)
+    control = Interposed(lab.control)
+
+    async def save_then_delete(*args: object, **rest: object) -> None:
+        await lab.control.save_run(*args, **rest)  # type: ignore[arg-type]
+        await lab.control.delete_topic(topic.id)
+
+    control.save_run = save_then_delete  # type: ignore[attr-defined]
+    async with lab.driver(control=control.as_control()) as driver:
+        report = await driver.run_until_idle(topics=["orders"])
+    assert report.segments == 1
+    assert len(await lab.control.runs(limit=9)) == 2
 
 
 async def test_a_plan_claims_and_changes_nothing(lab: Lab) -> None:

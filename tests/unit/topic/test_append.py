@@ -23,6 +23,7 @@ from stratalog.control.plane import UnknownTopicError
 from stratalog.objects.faulty import Fault
 from stratalog.objects.store import StoreUnavailableError
 from stratalog.topic.errors import ReadOnlyTopicError
+from stratalog.topic_configs import TopicConfigError
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -47,6 +48,13 @@ async def test_a_topic_that_stamps_its_own_time_answers_with_it(rig: TopicRig) -
     assert before_ms >= NOW_MS
     parts = (await rig.read_one(0, 0)).parts
     assert parse_header(b"".join(parts)).max_timestamp == before_ms
+
+
+async def test_a_topic_whose_configs_cannot_be_read_refuses_what_comes(rig: TopicRig) -> None:
+    await rig.configure(max_message_bytes="much")
+    refused = await rig.append(0, batch(b"a"))
+    assert isinstance(refused.error, TopicConfigError)
+    assert "max.message.bytes" in str(refused.error)
 
 
 async def test_a_bad_batch_fails_its_partition_and_nothing_else(rig: TopicRig) -> None:

@@ -1,7 +1,9 @@
 import pytest
 
+from stratalog.batch.codec import LEVELS
 from stratalog.batch.header import Codec, TimestampType
-from stratalog.topic.configs import DEFINITIONS, TopicConfigError, check_configs, effective
+from stratalog.topic.configs import effective
+from stratalog.topic_configs import DEFINITIONS, TopicConfigError, check_configs
 
 
 def test_without_configs_kafkas_defaults_hold() -> None:
@@ -42,6 +44,35 @@ def test_minus_one_means_for_ever() -> None:
 )
 def test_the_level_is_the_one_of_the_codec(configs: dict[str, str], level: int | None) -> None:
     assert effective({}, check_configs(configs)).compression_level == level
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("segment.bytes", "abc"),
+        ("local.retention.ms", "-3"),
+        ("message.timestamp.type", "Never"),
+        ("compression.type", "brotli"),
+        ("compression.zstd.level", "high"),
+    ],
+)
+def test_a_value_that_a_config_cannot_have_is_told_with_its_name(name: str, value: str) -> None:
+    for defaults, configs in (({name: value}, {}), ({}, {name: value})):
+        with pytest.raises(TopicConfigError, match=name):
+            effective(defaults, configs)
+
+
+def test_configs_that_mean_nothing_here_may_be_anything_once_they_are_stored() -> None:
+    assert effective({}, {"flush.ms": "soon", "config.of.tomorrow": "x"}) == effective({}, {})
+
+
+@pytest.mark.parametrize("codec", LEVELS)
+def test_the_levels_of_a_codec_are_those_that_it_can_be_given(codec: Codec) -> None:
+    name, levels = f"compression.{codec.name.lower()}.level", LEVELS[codec]
+    for level in (levels[0], levels[-1]):
+        assert check_configs({name: str(level)})
+    with pytest.raises(TopicConfigError):
+        check_configs({name: str(levels[-1] + 1)})
 
 
 def test_the_same_configs_are_worked_out_once() -> None:
