@@ -467,6 +467,14 @@ async def change(lab: Lab, statement: str) -> None:
     await database.close()
 
 
+async def number_in(lab: Lab, query: str) -> int:
+    """The number that a query of the control plane's database answers."""
+    database = await open_database(lab.settings.storage.control)
+    [(number,)] = await database.read(lambda connection: connection.fetch(query))
+    await database.close()
+    return int(number)
+
+
 async def take_over(lab: Lab, topic: Topic, kind: UnitKind = UnitKind.MERGE) -> None:
     """Another run claims all partitions, and has done nothing yet."""
     await expire_claims(lab)
