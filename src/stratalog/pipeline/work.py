@@ -20,9 +20,15 @@ from stratalog.control.pipeline_model import (
     SplitToCommit,
     UnitKind,
 )
-from stratalog.control.plane import BarredObjectError, ControlPlane
+from stratalog.control.plane import (
+    BarredObjectError,
+    BoundaryMovedError,
+    ClaimLostError,
+    ControlPlane,
+    SegmentStateError,
+)
 from stratalog.control.segment_model import ChainOutcome
-from stratalog.errors import OutcomeUnknownError, RetriableError, StaleError, StratalogError
+from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
 from stratalog.ids import ObjectId, TopicPartition
 from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
 from stratalog.pipeline.finish import SegmentFinisher
@@ -41,6 +47,8 @@ _RENEWALS_PER_CLAIM = 3
 _BIN_TASKS = 2
 _FINISHED_AT_ONCE = 16
 """Segments of different partitions: to finish one is a few small requests, one after another."""
+_OVERTAKEN = (ClaimLostError, BoundaryMovedError, SegmentStateError)
+"""The control plane's refusals of those whom somebody else was faster than."""
 
 
 class Jobs(Protocol):
@@ -243,8 +251,9 @@ class Work:
                         self._report.rows_removed += len(plan.rows)
 
     def _note_error(self, unit: Unit, error: Exception) -> None:
-        """Somebody else's change ends a unit quietly; what waiting may cure is not counted."""
-        if isinstance(error, StaleError):
+        """Somebody else's change ends a unit quietly; what waiting may cure is not counted. What is
+        merely not there (any more) is neither: to look again and again would find no end."""
+        if isinstance(error, _OVERTAKEN):
             log.info("%s was overtaken: %s", unit.name, error)
             unit.overtaken = True
         elif isinstance(error, RetriableError | OutcomeUnknownError):

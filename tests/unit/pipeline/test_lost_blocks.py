@@ -1,14 +1,18 @@
-"""Objects that are not there: lost, or deleted since they were planned."""
+"""Objects that are not there: lost, deleted since they were planned, or written elsewhere."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, path_of, using
+from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, LocalJobs, path_of, using
 
 from stratalog.checks.marker import MarkerMissingError
 from stratalog.control.plane import ControlPlane, ControlUnavailableError
+from stratalog.control.segment_model import Segment
 from stratalog.pipeline.tasks import Task
+from stratalog.segment.model import IndexKind
+from stratalog.segment.reader import SegmentReader
 from stratalog.settings import TieringSettings
 
 
@@ -76,4 +80,57 @@ async def test_a_store_that_is_not_there_costs_no_partition_a_failure(
         await lab.run()
     lab.settings = replace(lab.settings, storage=storage)
     assert (await lab.run()).segments == 1
+    await lab.check(topic)
+
+
+async def test_lost_indexes_park_the_partition_that_goes_on_after_them(lab: Lab) -> None:
+    using(lab, replace(EAGER, max_attempts=2))
+    topic = await lab.topic(1)
+    await lab.fill(topic)
+    await lab.run()
+    [indexes] = [key for key in await lab.keys("segments/") if key.endswith(".indexes")]
+    path_of(lab, indexes).unlink()
+    await lab.fill(topic)
+    reports = [await lab.run() for _ in range(3)]
+    assert [report.parked for report in reports] == [[], ["orders-0"], []]
+    assert [report.overtaken for report in reports] == [0, 0, 0]
+    told = reports[0].failed["orders-0"]
+    assert indexes in told
+    assert "run `stratalog fsck --rebuild-indexes`" in told
+
+
+async def test_indexes_of_a_segment_that_was_deleted_meanwhile_are_not_missed(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = await lab.topic(1)
+    await lab.fill(topic)
+    await lab.run()
+    await lab.fill(topic)
+    real = SegmentReader.index
+
+    async def too_late(self: SegmentReader, segment: Segment, kind: IndexKind) -> bytes:
+        await lab.delete_records(topic, 0, 25)
+        path_of(lab, segment.key_base + ".indexes").unlink()
+        return await real(self, segment, kind)
+
+    monkeypatch.setattr(SegmentReader, "index", too_late)
+    report = await lab.run()
+    assert (report.segments, report.failed, report.overtaken) == (1, {}, 0)
+    monkeypatch.undo()
+    await lab.check(topic)
+
+
+async def test_segments_that_executors_write_elsewhere_are_a_failure(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """A copy of the store has all blocks, and nobody reads what is written to it."""
+    using(lab, replace(EAGER, max_attempts=2))
+    topic = await lab.topic(1)
+    await lab.fill(topic)
+    shutil.copytree(tmp_path / "objects", tmp_path / "copy")
+    jobs = LocalJobs(replace(lab.jobs().workplace, segments_url=f"file:{tmp_path / 'copy'}"))
+    reports = [await lab.run(jobs) for _ in range(3)]
+    assert [report.parked for report in reports] == [[], ["orders-0"], []]
+    assert [report.overtaken for report in reports] == [0, 0, 0]
+    assert "executors write to another store" in reports[0].failed["orders-0"]
     await lab.check(topic)
