@@ -28,6 +28,7 @@ from stratalog.errors import DamagedError, OutcomeUnknownError, StratalogError
 from stratalog.ids import Offset, SegmentId, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError
 from stratalog.pipeline.tasks import LogMade, SegmentPlan
+from stratalog.pipeline.uploaded import check_uploaded
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX
@@ -40,10 +41,6 @@ from stratalog.segment.txn_index import encode_aborted
 from stratalog.segment.upload import upload_indexes
 
 _ATTEMPTS = 5
-
-
-class LogGoneError(DamagedError):
-    """The uploaded log is not there, or not complete."""
 
 
 class IndexesLostError(DamagedError):
@@ -77,7 +74,9 @@ class SegmentFinisher:
         segment = _segment_of(made, plan)
         await self._metadata.add_segment(segment)
         try:
-            await self._check_log(made)
+            await check_uploaded(
+                self._stores.own, made.key_base + LOG_SUFFIX, made.uploaded.stored_bytes
+            )
             tail = await self._upload_rest(made, plan, segment)
             outcome = await self._chain(made.segment_id, plan.token)
         except OutcomeUnknownError:
@@ -93,20 +92,6 @@ class SegmentFinisher:
     def forget(self, partition: TopicPartition) -> None:
         """No more segments of this partition will come for now."""
         self._tails.pop(partition, None)
-
-    async def _check_log(self, made: LogMade) -> None:
-        key = made.key_base + LOG_SUFFIX
-        try:
-            info = await self._stores.own.head(key)
-        except ObjectNotFoundError:
-            raise LogGoneError(
-                f"{key} is not in {self._stores.own.url}: executors write to another store, or it"
-                " was deleted before its segment was added"
-            ) from None
-        if info.size_bytes != made.uploaded.stored_bytes:
-            raise LogGoneError(
-                f"{key}: it has {info.size_bytes} bytes, not {made.uploaded.stored_bytes}"
-            )
 
     async def _upload_rest(
         self, made: LogMade, plan: SegmentPlan, segment: SegmentToAdd

@@ -83,6 +83,7 @@ async def opened_driver(
         )
         yield Driver(
             control=control,
+            objects=place.objects,
             finisher=SegmentFinisher(
                 control=control,
                 metadata=control,

@@ -5,11 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, LocalJobs, path_of, using
+from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, Lab, LocalJobs, path_of, using
 
 from stratalog.checks.marker import MarkerMissingError
 from stratalog.control.plane import ControlPlane, ControlUnavailableError
 from stratalog.control.segment_model import Segment
+from stratalog.errors import StratalogError
+from stratalog.objects.retrying import RetryingStore
+from stratalog.objects.store import StoreAccessError, StoreUnavailableError
 from stratalog.pipeline.tasks import Task
 from stratalog.segment.model import IndexKind
 from stratalog.segment.reader import SegmentReader
@@ -120,17 +123,86 @@ async def test_indexes_of_a_segment_that_was_deleted_meanwhile_are_not_missed(
     await lab.check(topic)
 
 
-async def test_segments_that_executors_write_elsewhere_are_a_failure(
+def jobs_on_a_copy(lab: Lab, folder: Path) -> LocalJobs:
+    """Executors that have all blocks, and whose writes nobody else sees."""
+    shutil.copytree(folder / "objects", folder / "copy")
+    copy = f"file:{folder / 'copy'}"
+    return LocalJobs(replace(lab.jobs().workplace, objects_url=copy))
+
+
+@pytest.mark.parametrize("tiering", [EAGER, PATIENT])
+async def test_what_executors_write_elsewhere_is_a_failure_and_nothing_is_lost(
+    lab: Lab, tmp_path: Path, tiering: TieringSettings
+) -> None:
+    using(lab, replace(tiering, max_attempts=2))
+    topic = await lab.topic(2)
+    await lab.fill(topic)
+    jobs = jobs_on_a_copy(lab, tmp_path)
+    reports = [await lab.run(jobs) for _ in range(3)]
+    assert [len(report.parked) for report in reports] == [0, 2, 0]
+    assert [report.segments + report.split_files + report.overtaken for report in reports] == [
+        0
+    ] * 3
+    assert "executors write to another store" in reports[0].failed["orders-1"]
+    assert [await lab.rows(topic, p) for p in range(2)] == [6, 6]
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+async def test_a_split_file_that_is_not_complete_is_a_failure(lab: Lab) -> None:
+    using(lab, PATIENT)
+    topic = await lab.topic(2)
+    await lab.fill(topic)
+    jobs = lab.jobs()
+
+    async def truncate(_: Task) -> None:
+        [key] = await lab.keys("splits/")
+        path = path_of(lab, key)
+        path.chmod(0o644)
+        path.write_bytes(path.read_bytes()[:-1])
+
+    jobs.after = truncate
+    report = await lab.run(jobs)
+    assert (report.split_files, sorted(report.failed)) == (0, ["orders-0", "orders-1"])
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+@pytest.mark.parametrize("tiering", [EAGER, PATIENT])
+@pytest.mark.parametrize("error", [StoreUnavailableError, StoreAccessError])
+async def test_a_store_that_does_not_tell_what_was_written_parks_nobody(
+    lab: Lab,
+    monkeypatch: pytest.MonkeyPatch,
+    tiering: TieringSettings,
+    error: type[StratalogError],
+) -> None:
+    using(lab, replace(tiering, max_attempts=1))
+    topic = await lab.topic(2)
+    await lab.fill(topic)
+
+    async def refuse(*_: object) -> None:
+        raise error("made to fail")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(RetryingStore, "head", refuse)
+        report = await lab.run()
+    assert (len(report.failed), report.parked) == (2, [])
+    assert report.segments + report.split_files == 0
+    assert not (await lab.run()).did_nothing
+    await lab.check(topic)
+
+
+async def test_a_rewrite_that_is_written_elsewhere_counts_for_no_partition(
     lab: Lab, tmp_path: Path
 ) -> None:
-    """A copy of the store has all blocks, and nobody reads what is written to it."""
-    using(lab, replace(EAGER, max_attempts=2))
-    topic = await lab.topic(1)
-    await lab.fill(topic)
-    shutil.copytree(tmp_path / "objects", tmp_path / "copy")
-    jobs = LocalJobs(replace(lab.jobs().workplace, segments_url=f"file:{tmp_path / 'copy'}"))
-    reports = [await lab.run(jobs) for _ in range(3)]
-    assert [report.parked for report in reports] == [[], ["orders-0"], []]
-    assert [report.overtaken for report in reports] == [0, 0, 0]
-    assert "executors write to another store" in reports[0].failed["orders-0"]
-    await lab.check(topic)
+    using(lab, replace(EAGER, max_attempts=1))
+    kept, gone = await lab.topic(1, "kept"), await lab.topic(1, "gone")
+    await lab.control.pause_pipeline(kept.id)
+    await lab.write_both([(kept, {0: [1]}), (gone, {0: [40]})])
+    await lab.run(kinds=MERGE)
+    jobs = jobs_on_a_copy(lab, tmp_path)
+    reports = [await lab.run(jobs) for _ in range(2)]
+    assert [list(report.failed) for report in reports] == [["kept-0"], []], "not tried again soon"
+    assert [report.parked for report in reports] == [[], []]
+    await lab.check_clean()
+    await lab.check(kept)
