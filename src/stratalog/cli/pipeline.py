@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -210,7 +211,10 @@ async def run_pipeline(
         for topic in topics or ():
             await topic_named(control, topic)
         opened = opened_driver(
-            settings, lambda: bars.announced(spark.open), control=control, clean=clean
+            settings,
+            lambda cluster_id: bars.announced(partial(spark.open, cluster_id)),
+            control=control,
+            clean=clean,
         )
         try:
             async with opened as driver:

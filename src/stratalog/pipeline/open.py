@@ -2,10 +2,12 @@
 
 import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
+from uuid import UUID
 
 from stratalog.clock import Clock, SystemClock
 from stratalog.control.open import open_existing
@@ -18,13 +20,16 @@ from stratalog.pipeline.clean import Cleaner
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.tasks import Workplace
-from stratalog.pipeline.work import OpenJobs
+from stratalog.pipeline.work import Jobs
 from stratalog.pipeline.workplace import OpenWorkplace, Wrap, opened, unwrapped
 from stratalog.segment.errors import KeyFileError, KeyMissingError
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import RemoteSettings, Settings
+
+OpenJobsFor: TypeAlias = Callable[[UUID | None], AbstractAsyncContextManager[Jobs]]
+"""Starts Spark for this cluster: its workers look whether the stores that they see are its own."""
 
 
 class PrivateStoreError(CallError):
@@ -50,7 +55,7 @@ def workplace_of(settings: Settings, *, gently: bool = False) -> Workplace:
 @asynccontextmanager
 async def opened_driver(
     settings: Settings,
-    open_jobs: OpenJobs,
+    open_jobs: OpenJobsFor,
     *,
     clock: Clock | None = None,
     control: ControlPlane | None = None,
@@ -93,7 +98,7 @@ async def opened_driver(
                 clock=clock,
                 producer_expiry_ms=settings.janitor.producer_expiry_ms,
             ),
-            open_jobs=open_jobs,
+            open_jobs=partial(_opened_jobs, open_jobs, control),
             settings=settings,
             clock=clock,
             holder=holder or here(),
@@ -101,6 +106,13 @@ async def opened_driver(
             clean=cleaner.clean if clean else None,
             effort=lambda: place.effort(0),
         )
+
+
+@asynccontextmanager
+async def _opened_jobs(open_jobs: OpenJobsFor, control: ControlPlane) -> AsyncIterator[Jobs]:
+    cluster = await control.cluster()
+    async with open_jobs(cluster.cluster_id if cluster.generation else None) as jobs:
+        yield jobs
 
 
 async def check_store(control: ControlPlane, store: ObjectStore) -> None:

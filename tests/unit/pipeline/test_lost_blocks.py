@@ -1,13 +1,16 @@
 """Objects that are not there: lost, deleted since they were planned, or written elsewhere."""
 
 import shutil
+import socket
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
-from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, Lab, LocalJobs, path_of, using
+from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, Lab, LocalJobs, change, path_of, using
 
-from stratalog.checks.marker import MarkerMissingError
+from stratalog.checks.marker import MARKER_KEY, MarkerMissingError, StoreMarker, encode_marker
 from stratalog.control.plane import ControlPlane, ControlUnavailableError
 from stratalog.control.segment_model import Segment
 from stratalog.errors import StratalogError
@@ -17,6 +20,8 @@ from stratalog.pipeline.tasks import Task
 from stratalog.segment.model import IndexKind
 from stratalog.segment.reader import SegmentReader
 from stratalog.settings import TieringSettings
+
+NAMES = ["orders-0", "orders-1"]
 
 
 @pytest.mark.parametrize("tiering", [EAGER, PATIENT])
@@ -206,3 +211,74 @@ async def test_a_rewrite_that_is_written_elsewhere_counts_for_no_partition(
     assert [report.parked for report in reports] == [[], []]
     await lab.check_clean()
     await lab.check(kept)
+
+
+# Executors that do not see the store.
+
+
+def missing(folder: Path) -> None:
+    """Nothing is there."""
+
+
+def mount_point(folder: Path) -> None:
+    folder.mkdir()
+
+
+def another_clusters(folder: Path) -> None:
+    folder.mkdir()
+    marker = StoreMarker(cluster_id=UUID(int=1), generation=1)
+    (folder / MARKER_KEY).write_bytes(encode_marker(marker))
+
+
+def spoiled(folder: Path) -> None:
+    folder.mkdir()
+    (folder / MARKER_KEY).write_bytes(b"no marker")
+
+
+def unreadable(folder: Path) -> None:
+    folder.symlink_to(folder.parent / ("x" * 300))
+
+
+@pytest.mark.parametrize("make", [missing, mount_point, another_clusters, spoiled, unreadable])
+@pytest.mark.parametrize("tiering", [EAGER, PATIENT])
+async def test_executors_that_do_not_see_the_store_cost_no_partition_a_failure(
+    lab: Lab, tmp_path: Path, tiering: TieringSettings, make: Callable[[Path], None]
+) -> None:
+    using(lab, replace(tiering, max_attempts=1))
+    topic = await lab.topic(2)
+    await lab.fill(topic)
+    elsewhere = tmp_path / "elsewhere"
+    make(elsewhere)
+    place = replace(lab.jobs().workplace, objects_url=f"file:{elsewhere}")
+    report = await lab.run(LocalJobs(place))
+    assert (report.parked, report.overtaken, sorted(report.failed)) == ([], 0, NAMES)
+    told = report.failed["orders-0"]
+    assert f"file:{elsewhere} is not this cluster's store on {socket.gethostname()}" in told
+    assert not (await lab.run()).did_nothing
+    await lab.check(topic)
+
+
+@pytest.mark.parametrize("make", [missing, mount_point])
+async def test_executors_make_nothing_where_the_store_should_be(
+    lab: Lab, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    topic = await lab.topic(2)
+    await lab.fill(topic)
+    elsewhere = tmp_path / "elsewhere"
+    make(elsewhere)
+    place, url = lab.jobs().workplace, f"file:{elsewhere}"
+    for strange in (replace(place, objects_url=url), replace(place, segments_url=url)):
+        report = await lab.run(LocalJobs(strange))
+        assert (sorted(report.failed), report.parked) == (NAMES, [])
+    assert elsewhere.exists() == (make is mount_point)
+    assert [*elsewhere.glob("*")] == []
+
+
+async def test_a_store_that_nobody_has_claimed_is_worked_on(tmp_path: Path) -> None:
+    async with Lab.open(tmp_path) as lab:
+        topic = await lab.topic(2)
+        await lab.fill(topic)
+        path_of(lab, MARKER_KEY).unlink()
+        await change(lab, "UPDATE cluster SET generation = 0")
+        assert (await lab.run()).segments == 2
+        await lab.check(topic)
