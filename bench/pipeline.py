@@ -30,6 +30,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 import uvloop
 from bench.pipeline_load import (
@@ -150,7 +151,7 @@ class Watched:
         self._runner.distrust()
 
     @asynccontextmanager
-    async def open(self) -> "AsyncIterator[Watched]":
+    async def open(self, _: UUID | None) -> "AsyncIterator[Watched]":
         started = self._ended = time.perf_counter()
         yield self
         now = time.perf_counter()

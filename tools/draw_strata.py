@@ -13,6 +13,7 @@ from enum import Enum
 from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.header import TimestampType, parse_header
@@ -84,7 +85,7 @@ class JobsHere:
     workplace: Workplace
 
     @asynccontextmanager
-    async def open(self) -> "AsyncIterator[JobsHere]":
+    async def open(self, _: UUID | None) -> "AsyncIterator[JobsHere]":
         yield self
 
     async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:

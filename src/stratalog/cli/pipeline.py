@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -206,7 +207,11 @@ async def run_pipeline(
     place = workplace_of(settings, gently=gently)
     options = replace(options, yields=gently)
     spark = SparkJobs(options, place, clock=SystemClock(), listener=bars)
-    opened = opened_driver(settings, lambda: bars.announced(spark.open), clean=clean)
+    opened = opened_driver(
+        settings,
+        lambda cluster_id: bars.announced(partial(spark.open, cluster_id)),
+        clean=clean,
+    )
     try:
         async with opened as driver:
             with bars.shown():

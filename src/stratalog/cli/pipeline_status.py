@@ -95,7 +95,7 @@ def _run_row(run: "Run") -> list[object]:
     report: Mapping[str, Any] = run.report
     seconds = report.get("seconds", 0.0)
     moved = report.get("merged_bytes", 0) + report.get("split_bytes", 0)
-    failed = len(report.get("failed", ()))
+    failed = report.get("failed_partitions", 0)
     return [
         _time(run.started_ms),
         run.holder,

@@ -11,7 +11,7 @@ from stratalog.errors import StaleError
 from stratalog.ids import Entropy, uuid7
 
 KEPT_RUNS = 5000
-"""A report is a few kilobytes, and a run a minute makes 1440 a day."""
+"""A report is a kilobyte, some forty if much has failed; and a run a minute makes 1440 a day."""
 
 _COLUMNS = "run_id, holder, started_ms, finished_ms, report"
 

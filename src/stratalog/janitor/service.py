@@ -41,8 +41,8 @@ class _Step:
     failure_means: str
     takes_objects: bool = False
     """Whether what it removes are objects and segments of the store, not rows."""
-    is_expiry: bool = False
-    """Whether it forgets what only brokers ask for, and frees nothing in the store."""
+    brokers_only: bool = False
+    """Whether it forgets what only brokers ask for, and is left to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +121,9 @@ class Janitor:
         return [await self._run_step(step) for step in self._steps]
 
     async def free_store(self) -> int:
-        """Run the steps that free the store; return how many objects and segments they took."""
-        steps = [step for step in self._steps if not step.is_expiry]
+        """Run the steps that are due without brokers, too; return how many objects and segments
+        they took."""
+        steps = [step for step in self._steps if not step.brokers_only]
         outcomes = [await self._run_step(step) for step in steps]
         return sum(outcome.done for outcome in outcomes if outcome.took_objects)
 
@@ -196,20 +197,22 @@ class Janitor:
             _Step(
                 name="answer expiry",
                 run=self._forget_answers,
-                failure_means="the control plane keeps answers that nobody asks for",
-                is_expiry=True,
+                # The rows of deleted objects stay with their answers, so that a pipeline that runs
+                # alone would add a row per file that it ever wrote.
+                failure_means="the control plane keeps answers that nobody asks for, and the rows"
+                " of deleted objects",
             ),
             _Step(
                 name="producer expiry",
                 run=self._expire_producers,
                 failure_means="the control plane keeps the sequences of idle producers",
-                is_expiry=True,
+                brokers_only=True,
             ),
             _Step(
                 name="offset expiry",
                 run=self._expire_offsets,
                 failure_means="groups that are long gone keep their offsets",
-                is_expiry=True,
+                brokers_only=True,
             ),
         ]
 

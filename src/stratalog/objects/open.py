@@ -54,6 +54,12 @@ def absolute_url(url: str) -> str:
     return f"file:{Path(path).absolute()}"
 
 
+def folder_of(url: str) -> Path | None:
+    """Where the store's objects are files, for those who must not make a folder by opening it."""
+    scheme, _, rest = url.partition(":")
+    return _folder_path(rest) if scheme == "file" else None
+
+
 def open_store(
     url: str,
     options: Mapping[str, str] | None = None,

@@ -17,6 +17,8 @@ from stratalog.pipeline.visits import plan_visits
 
 _SEGMENT_REQUESTS = 3
 """Beside the log: a look at it, the indexes and the manifest."""
+_SPLIT_REQUESTS = 1
+"""Beside the file: a look at it."""
 
 
 class Kind(StrEnum):
@@ -106,7 +108,7 @@ def cost_of(tasks: Sequence[Task], rewrites: Sequence[SplitTask] = ()) -> Cost:
         write_requests=sum(
             put_requests(segment.size_bytes) + _SEGMENT_REQUESTS for segment in segments
         )
-        + sum(put_requests(_task_bytes(task)) for task in (*splits, *rewrites)),
+        + sum(put_requests(_task_bytes(task)) + _SPLIT_REQUESTS for task in (*splits, *rewrites)),
         rows_removed=len(rows) - sum(rows_needed(part.rows) for part in parts),
         topics=[
             *_shares(Kind.MERGE, segments),

@@ -26,6 +26,7 @@ from stratalog.control.pipeline_model import (
 from stratalog.control.plane import ControlPlane, UnknownTopicError
 from stratalog.errors import StratalogError
 from stratalog.ids import TopicId, TopicPartition
+from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.loading import load_rows
 from stratalog.pipeline.merge_plan import ClaimedRows, plan_merges
@@ -68,6 +69,7 @@ class Driver:
         self,
         *,
         control: ControlPlane,
+        objects: ObjectStore,
         finisher: SegmentFinisher,
         open_jobs: OpenJobs,
         settings: Settings,
@@ -81,6 +83,7 @@ class Driver:
         needs any more and answers how many objects that were; `effort` tells what the driver itself
         has asked of the store so far."""
         self._control = control
+        self._objects = objects
         self._finisher = finisher
         self._open_jobs = open_jobs
         self._settings = settings
@@ -329,6 +332,7 @@ class Driver:
     ) -> Work:
         return Work(
             control=self._control,
+            objects=self._objects,
             finisher=self._finisher,
             settings=self._tiering,
             clock=self._clock,

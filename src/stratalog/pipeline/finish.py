@@ -6,8 +6,8 @@ The order of steps, and what a crash after each of them leaves:
    without a row. The sweeper bars its id, then deletes it.
 2. `add_segment`: the intent. From here on the sweeper leaves the object alone. Left behind: a
    segment that was started; the janitor removes it when it is old.
-3. The `.log` is looked at once more. If the sweeper was faster than step 2 it is gone, and the
-   segment is given up.
+3. The `.log` is looked at once more. If the sweeper was faster than step 2 it is gone; so it is if
+   the executor wrote it somewhere else. The segment is given up.
 4. `.indexes`, then the manifest. Left behind: as after 2.
 5. `finish_segment`. Left behind: a whole segment that belongs to nobody. If it still fits, the
    janitor chains it when it is old; otherwise it is deleted.
@@ -23,14 +23,15 @@ from contextlib import suppress
 from stratalog.clock import Clock
 from stratalog.control.pipeline_model import ClaimToken
 from stratalog.control.plane import ControlPlane, ControlUnavailableError
-from stratalog.control.segment_model import ChainOutcome, EpochStart, SegmentToAdd
-from stratalog.errors import OutcomeUnknownError, StaleError, StratalogError
+from stratalog.control.segment_model import ChainOutcome, EpochStart, Segment, SegmentToAdd
+from stratalog.errors import DamagedError, OutcomeUnknownError, StratalogError
 from stratalog.ids import Offset, SegmentId, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError
 from stratalog.pipeline.tasks import LogMade, SegmentPlan
+from stratalog.pipeline.uploaded import check_uploaded
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.keys import LOG_SUFFIX
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX
 from stratalog.segment.metadata import SegmentMetadata
 from stratalog.segment.model import IndexKind, SegmentIndexes
 from stratalog.segment.producer_state import PartitionTail, advance
@@ -42,8 +43,8 @@ from stratalog.segment.upload import upload_indexes
 _ATTEMPTS = 5
 
 
-class LogGoneError(StaleError):
-    """The uploaded log is not there (any more): it was taken for garbage, or never complete."""
+class IndexesLostError(DamagedError):
+    """The indexes of a segment are gone, and the next one goes on from what they tell."""
 
 
 class SegmentFinisher:
@@ -73,7 +74,9 @@ class SegmentFinisher:
         segment = _segment_of(made, plan)
         await self._metadata.add_segment(segment)
         try:
-            await self._check_log(made)
+            await check_uploaded(
+                self._stores.own, made.key_base + LOG_SUFFIX, made.uploaded.stored_bytes
+            )
             tail = await self._upload_rest(made, plan, segment)
             outcome = await self._chain(made.segment_id, plan.token)
         except OutcomeUnknownError:
@@ -89,17 +92,6 @@ class SegmentFinisher:
     def forget(self, partition: TopicPartition) -> None:
         """No more segments of this partition will come for now."""
         self._tails.pop(partition, None)
-
-    async def _check_log(self, made: LogMade) -> None:
-        key = made.key_base + LOG_SUFFIX
-        try:
-            info = await self._stores.own.head(key)
-        except ObjectNotFoundError:
-            raise LogGoneError(f"{key}: it was deleted before its segment was added") from None
-        if info.size_bytes != made.uploaded.stored_bytes:
-            raise LogGoneError(
-                f"{key}: it has {info.size_bytes} bytes, not {made.uploaded.stored_bytes}"
-            )
 
     async def _upload_rest(
         self, made: LogMade, plan: SegmentPlan, segment: SegmentToAdd
@@ -131,11 +123,24 @@ class SegmentFinisher:
         end, tail = self._tails.get(partition, (None, PartitionTail()))
         if end == base:
             return tail
-        before = await self._metadata.segments(partition, after=Offset(base - 2), limit=1)
-        if not before or before[0].end_offset != base:
+        before = await self._segment_before(partition, base)
+        if before is None:
             return PartitionTail()
-        snapshot = await self._reader.index(before[0], IndexKind.PRODUCER_SNAPSHOT)
+        try:
+            snapshot = await self._reader.index(before, IndexKind.PRODUCER_SNAPSHOT)
+        except ObjectNotFoundError:
+            if await self._segment_before(partition, base) is None:
+                # Retention took it meanwhile.
+                return PartitionTail()
+            raise IndexesLostError(
+                f"{before.key_base}{INDEXES_SUFFIX} is lost, and the segment after it needs what it"
+                " tells of producers: run `stratalog fsck --rebuild-indexes`"
+            ) from None
         return PartitionTail.from_snapshot(snapshot)
+
+    async def _segment_before(self, partition: TopicPartition, base: Offset) -> Segment | None:
+        found = await self._metadata.segments(partition, after=Offset(base - 2), limit=1)
+        return found[0] if found and found[0].end_offset == base else None
 
     async def _lineage(self, segment: SegmentToAdd) -> list[EpochStart]:
         """All epochs that began before the segment's end, without those in which nothing was

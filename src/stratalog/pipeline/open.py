@@ -2,10 +2,12 @@
 
 import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
+from uuid import UUID
 
 from stratalog.checks.marker import check_store
 from stratalog.clock import Clock, SystemClock
@@ -19,13 +21,16 @@ from stratalog.pipeline.clean import Cleaner
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.tasks import Workplace
-from stratalog.pipeline.work import OpenJobs
+from stratalog.pipeline.work import Jobs
 from stratalog.pipeline.workplace import OpenWorkplace, Wrap, opened, unwrapped
 from stratalog.segment.errors import KeyFileError, KeyMissingError
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import RemoteSettings, Settings
+
+OpenJobsFor: TypeAlias = Callable[[UUID | None], AbstractAsyncContextManager[Jobs]]
+"""Starts Spark for this cluster: its workers look whether the stores that they see are its own."""
 
 
 class PrivateStoreError(CallError):
@@ -51,7 +56,7 @@ def workplace_of(settings: Settings, *, gently: bool = False) -> Workplace:
 @asynccontextmanager
 async def opened_driver(
     settings: Settings,
-    open_jobs: OpenJobs,
+    open_jobs: OpenJobsFor,
     *,
     clock: Clock | None = None,
     control: ControlPlane | None = None,
@@ -84,6 +89,7 @@ async def opened_driver(
         )
         yield Driver(
             control=control,
+            objects=place.objects,
             finisher=SegmentFinisher(
                 control=control,
                 metadata=control,
@@ -93,7 +99,7 @@ async def opened_driver(
                 clock=clock,
                 producer_expiry_ms=settings.janitor.producer_expiry_ms,
             ),
-            open_jobs=open_jobs,
+            open_jobs=partial(_opened_jobs, open_jobs, control),
             settings=settings,
             clock=clock,
             holder=holder or here(),
@@ -106,6 +112,13 @@ async def opened_driver(
 async def _check_stores(control: ControlPlane, place: OpenWorkplace) -> None:
     await check_store(control, place.objects)
     await check_segments(control, place.objects, place.segments)
+
+
+@asynccontextmanager
+async def _opened_jobs(open_jobs: OpenJobsFor, control: ControlPlane) -> AsyncIterator[Jobs]:
+    cluster = await control.cluster()
+    async with open_jobs(cluster.cluster_id if cluster.generation else None) as jobs:
+        yield jobs
 
 
 def here() -> str:

@@ -1,10 +1,16 @@
 """What a run of the pipeline did, for people and for the history."""
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 
 from stratalog.pipeline.tasks import Effort
 
 _SHOWN_ERRORS = 3
+TOLD_ERRORS = 100
+"""In the history, which keeps thousands of reports, and in the log. Where more fail, they mostly
+fail for one reason, and the first tell it."""
+TOLD_ERROR_CHARS = 300
 _SUMS = (
     "merged_partitions",
     "segments",
@@ -68,9 +74,13 @@ class Report:
         self.parked += later.parked
 
     def to_json(self) -> dict[str, object]:
-        told = asdict(self)
+        """Everything, of failures the first and their number."""
+        figures = replace(
+            self, failed=_first(self.failed), parked=self.parked[:TOLD_ERRORS], done=set()
+        )
+        told = asdict(figures)
         del told["done"]
-        return told
+        return told | {"failed_partitions": len(self.failed), "parked_partitions": len(self.parked)}
 
     @property
     def did_nothing(self) -> bool:
@@ -104,6 +114,14 @@ class Report:
         if self.overtaken:
             reasons.append(f"{_partitions(self.overtaken)} changed meanwhile")
         return ", ".join(reasons) or "nothing"
+
+
+def _first(failed: Mapping[str, str]) -> dict[str, str]:
+    return {name: _cut(error) for name, error in islice(failed.items(), TOLD_ERRORS)}
+
+
+def _cut(error: str) -> str:
+    return error if len(error) <= TOLD_ERROR_CHARS else error[: TOLD_ERROR_CHARS - 1] + "…"
 
 
 def _partitions(count: int) -> str:

@@ -7,11 +7,16 @@ from functools import cache
 import uvloop
 
 from stratalog.clock import Clock, SystemClock
+from stratalog.errors import RetriableError
 from stratalog.ids import Entropy
 from stratalog.memory import collect_garbage_rarely, keep_freed_memory
+from stratalog.objects.store import StoreAccessError
+from stratalog.pipeline.failures import unit_failed
 from stratalog.pipeline.merge_task import run_merge
+from stratalog.pipeline.own_store import check_own_stores
 from stratalog.pipeline.split_task import run_split
 from stratalog.pipeline.tasks import MergeTask, SplitTask, Task, TaskDone, Workplace
+from stratalog.pipeline.units import tokens_of
 from stratalog.pipeline.workplace import Wrap, opened, unwrapped
 
 
@@ -37,6 +42,11 @@ async def run_in_loop(
 ) -> TaskDone:
     clock = clock or SystemClock()
     started = clock.monotonic()
+    try:
+        await check_own_stores(workplace, clock)
+    except (RetriableError, StoreAccessError) as error:
+        # As an answer: a job that fails is searched for the partition that is to blame.
+        return TaskDone(failed=[unit_failed(token, error) for token in tokens_of(task)])
     async with opened(workplace, clock=clock, entropy=entropy, wrap=wrap) as place:
         match task:
             case MergeTask():

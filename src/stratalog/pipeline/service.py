@@ -186,6 +186,12 @@ def _log_report(report: Mapping[str, Any]) -> None:
             "%s is parked: see `stratalog pipeline status`, then `stratalog pipeline unpark`",
             partition,
         )
+    if report["failed_partitions"] > len(report["failed"]):
+        log.warning(
+            "In all, the pipeline could not convert %d partitions, and has parked %d.",
+            report["failed_partitions"],
+            report["parked_partitions"],
+        )
     log.info(
         "The pipeline made %d segments and %d split files in %.1f s.",
         report["segments"],

@@ -7,7 +7,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from stratalog.clock import Clock
 from stratalog.pipeline.progress import ProgressListener
@@ -41,8 +43,9 @@ class SparkJobs:
         return self._spark is not None
 
     @asynccontextmanager
-    async def open(self) -> "AsyncIterator[JobRunner]":
-        """A runner of jobs. The session outlives it, unless the runner is distrusted."""
+    async def open(self, cluster_id: UUID | None = None) -> "AsyncIterator[JobRunner]":
+        """A runner of jobs, whose workers refuse stores that are not this cluster's. The session
+        outlives it, unless the runner is distrusted."""
         # Imported late: Spark alone takes a second, and most looks for work find none.
         from stratalog.pipeline.execute import JobRunner
         from stratalog.pipeline.run_task import run_task
@@ -53,9 +56,8 @@ class SparkJobs:
             await self._drop()
         if self._spark is None:
             self._spark = await asyncio.to_thread(open_session, self._options)
-        runner = JobRunner(
-            self._spark, run_task, self._workplace, clock=self._clock, listener=self._listener
-        )
+        place = replace(self._workplace, cluster_id=cluster_id)
+        runner = JobRunner(self._spark, run_task, place, clock=self._clock, listener=self._listener)
         try:
             yield runner
         finally:

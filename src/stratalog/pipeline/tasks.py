@@ -8,6 +8,7 @@ wrong with a unit is part of the answer, and the other units of the task are don
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
+from uuid import UUID
 
 from stratalog.control.model import Coordinates
 from stratalog.control.pipeline_model import ClaimToken
@@ -30,6 +31,8 @@ class Workplace:
     encryption_key: str | None
     task_bytes_per_second: int = 0
     """What a task reads at the most; 0 is no limit."""
+    cluster_id: UUID | None = None
+    """Whose stores these must be; None if nobody has claimed them yet."""
     object_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     public_keys_pem: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The text of the PEM files: executors may not have them."""

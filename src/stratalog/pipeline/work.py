@@ -20,10 +20,17 @@ from stratalog.control.pipeline_model import (
     SplitToCommit,
     UnitKind,
 )
-from stratalog.control.plane import BarredObjectError, ControlPlane
+from stratalog.control.plane import (
+    BarredObjectError,
+    BoundaryMovedError,
+    ClaimLostError,
+    ControlPlane,
+    SegmentStateError,
+)
 from stratalog.control.segment_model import ChainOutcome
-from stratalog.errors import OutcomeUnknownError, RetriableError, StaleError, StratalogError
+from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
 from stratalog.ids import ObjectId, TopicPartition
+from stratalog.objects.store import ObjectStore, StoreAccessError
 from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
 from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.loading import has_changed, has_moved
@@ -32,6 +39,7 @@ from stratalog.pipeline.report import Report
 from stratalog.pipeline.suspects import MOST_REPEATS, halves, is_alone, probe
 from stratalog.pipeline.tasks import MergeTask, SplitMade, Task, TaskDone, UnitFailed
 from stratalog.pipeline.units import Unit, Units, tokens_of
+from stratalog.pipeline.uploaded import UploadGoneError, check_uploaded
 from stratalog.settings import TieringSettings
 
 log = logging.getLogger(__name__)
@@ -41,6 +49,8 @@ _RENEWALS_PER_CLAIM = 3
 _BIN_TASKS = 2
 _FINISHED_AT_ONCE = 16
 """Segments of different partitions: to finish one is a few small requests, one after another."""
+_OVERTAKEN = (ClaimLostError, BoundaryMovedError, SegmentStateError)
+"""The control plane's refusals of those whom somebody else was faster than."""
 
 
 class Jobs(Protocol):
@@ -59,6 +69,7 @@ class Work:
         self,
         *,
         control: ControlPlane,
+        objects: ObjectStore,
         finisher: SegmentFinisher,
         settings: TieringSettings,
         clock: Clock,
@@ -70,6 +81,7 @@ class Work:
         """`rewrites`: rows are only moved out of objects that are mostly dead. What can be moved
         is; what cannot says something about its object and nothing about its partition."""
         self._control = control
+        self._objects = objects
         self._finisher = finisher
         self._settings = settings
         self._clock = clock
@@ -243,17 +255,19 @@ class Work:
                         self._report.rows_removed += len(plan.rows)
 
     def _note_error(self, unit: Unit, error: Exception) -> None:
-        """Somebody else's change ends a unit quietly; what waiting may cure is not counted."""
-        if isinstance(error, StaleError):
+        """Somebody else's change ends a unit quietly; what waiting may cure is not counted. What is
+        merely not there (any more) is neither: to look again and again would find no end. A rewrite
+        counts nothing."""
+        if isinstance(error, _OVERTAKEN):
             log.info("%s was overtaken: %s", unit.name, error)
             unit.overtaken = True
-        elif isinstance(error, RetriableError | OutcomeUnknownError):
+        elif isinstance(error, RetriableError | OutcomeUnknownError | StoreAccessError):
             unit.fail(str(error), counts=False)
         elif isinstance(error, StratalogError):
-            unit.fail(str(error), counts=True)
+            unit.fail(str(error), counts=not self._rewrites)
         else:
             log.error("%s failed unexpectedly", unit.name, exc_info=error)
-            unit.fail(f"{type(error).__name__}: {error}", counts=True)
+            unit.fail(f"{type(error).__name__}: {error}", counts=not self._rewrites)
 
     async def _commit_split(self, split: SplitMade) -> None:
         commit = SplitToCommit(
@@ -266,12 +280,13 @@ class Work:
             ],
         )
         try:
+            # Once rows point at the file, what they pointed at before is deleted.
+            await check_uploaded(self._objects, split.key, split.size_bytes)
             outcomes = await self._repeated(commit)
         except BarredObjectError:
             outcomes = [SplitOutcome.ROWS_CHANGED] * len(split.parts)
         except Exception as error:
-            for part in split.parts:
-                self._note_error(self._units[part.token], error)
+            self._note_split_error(split, error)
             return
         self._report.split_files += SplitOutcome.SWAPPED in outcomes
         for part, outcome in zip(split.parts, outcomes, strict=True):
@@ -282,6 +297,12 @@ class Work:
                 self._report.rows_removed += len(part.old_rows) - len(part.new_rows)
             else:
                 unit.overtaken = True
+
+    def _note_split_error(self, split: SplitMade, error: Exception) -> None:
+        for part in split.parts:
+            self._note_error(self._units[part.token], error)
+        if isinstance(error, UploadGoneError) and self._rewrites:
+            self.stuck |= {row.object_id for part in split.parts for row in part.old_rows}
 
     async def _repeated(self, commit: SplitToCommit) -> list[SplitOutcome]:
         """To commit a split file again is harmless: doubt about it is settled by doing so."""

@@ -66,12 +66,12 @@ async def opened(
     clock = clock or SystemClock()
     metrics = [Metrics()]
     async with AsyncExitStack() as closing:
-        objects = wrap(_open(workplace.objects_url, workplace, clock, entropy, metrics[0]))
+        objects = wrap(open_of(workplace.objects_url, workplace, clock, entropy, metrics[0]))
         closing.push_async_callback(objects.close)
         segments = objects
         if workplace.segments_url:
             metrics.append(Metrics())
-            segments = wrap(_open(workplace.segments_url, workplace, clock, entropy, metrics[1]))
+            segments = wrap(open_of(workplace.segments_url, workplace, clock, entropy, metrics[1]))
             closing.push_async_callback(segments.close)
         yield OpenWorkplace(
             objects=objects,
@@ -90,9 +90,14 @@ async def opened(
         )
 
 
-def _open(
-    url: str, workplace: Workplace, clock: Clock, entropy: Entropy, metrics: Metrics
+def open_of(
+    url: str,
+    workplace: Workplace,
+    clock: Clock,
+    entropy: Entropy = os.urandom,
+    metrics: Metrics | None = None,
 ) -> ObjectStore:
+    """A store of a workplace."""
     # The options are the objects' store's. Another kind of store would not understand them.
     same_kind = url.partition(":")[0] == workplace.objects_url.partition(":")[0]
     options = workplace.object_options if same_kind else {}

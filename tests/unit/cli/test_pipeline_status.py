@@ -89,13 +89,14 @@ def test_the_history_is_a_table_with_a_line_per_run(capsys: pytest.CaptureFixtur
         seconds=4.0,
     )
     done = replace(RUN, finished_ms=NOON_MS + 4000, report=report.to_json())
-    failed = replace(done, report=Report(failed={"orders-0": "why"}).to_json())
+    errors = {f"orders-{number}": "why" for number in range(1234)}
+    failed = replace(done, report=Report(failed=errors).to_json())
     print_runs([done, failed, RUN])
     assert capsys.readouterr().out.splitlines() == [
         "STARTED              BY      TOOK   SEGMENTS  FILES  READ     WRITTEN  REQUESTS  SPEED",
         "2025-06-16 12:00:00  host:7  4.0 s  3         1      81.0 MB  80.5 MB  1234      20 MB/s",
         "2025-06-16 12:00:00  host:7  0.0 s  0         0      0.0 MB   0.0 MB   0         -"
-        "        1 failed",
+        "        1234 failed",
         "2025-06-16 12:00:00  host:7  0.0 s  0         0      0.0 MB   0.0 MB   0         -"
         "        not finished",
     ]

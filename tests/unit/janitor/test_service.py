@@ -147,6 +147,12 @@ async def test_it_runs_after_every_pause_until_it_is_stopped() -> None:
     assert control.calls.count("topics") == 2
 
 
+async def test_without_brokers_only_what_they_ask_for_is_left_to_them() -> None:
+    control, store = busy()
+    assert await janitor_of(control, store).free_store() == 2
+    assert (control.old_answers, control.idle_producers, control.old_offsets) == (0, 7, 4)
+
+
 @pytest.mark.parametrize(("drawn", "pause"), [(b"\0\0", 0.8), (b"\xff\xff", 1.2)])
 async def test_pauses_are_spread_around_the_interval(drawn: bytes, pause: float) -> None:
     clock = HeldClock()

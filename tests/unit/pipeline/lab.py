@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import cast
+from uuid import UUID
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.frames import check_crc, iter_batches
@@ -84,8 +85,9 @@ class LocalJobs:
     distrusted: int = 0
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator["LocalJobs"]:
+    async def open(self, cluster_id: UUID | None = None) -> AsyncIterator["LocalJobs"]:
         self.opened += 1
+        self.workplace = replace(self.workplace, cluster_id=cluster_id)
         yield self
 
     def distrust(self) -> None:
@@ -471,6 +473,14 @@ async def change(lab: Lab, statement: str) -> None:
     database = await open_database(lab.settings.storage.control)
     await database.write(lambda connection: connection.execute(statement))
     await database.close()
+
+
+async def number_in(lab: Lab, query: str) -> int:
+    """The number that a query of the control plane's database answers."""
+    database = await open_database(lab.settings.storage.control)
+    [(number,)] = await database.read(lambda connection: connection.fetch(query))
+    await database.close()
+    return int(number)
 
 
 async def take_over(lab: Lab, topic: Topic, kind: UnitKind = UnitKind.MERGE) -> None:

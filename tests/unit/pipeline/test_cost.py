@@ -39,7 +39,7 @@ def test_the_lines_for_people_tell_of_bytes_requests_and_rows() -> None:
         "merge   1 partition into 1 segment",
         "split   1 partition into 1 file",
         "move    0.0 MB out of 5 objects in 2 tasks",
-        "ask     13 requests of the object store: 8 to read, 5 to write",
+        "ask     14 requests of the object store: 8 to read, 6 to write",
         "free    7 rows of the control plane",
     ):
         assert line in lines

@@ -12,6 +12,7 @@ from tests.unit.pipeline.lab import (
     Interposed,
     Lab,
     change,
+    number_in,
     using,
 )
 
@@ -314,6 +315,21 @@ async def test_a_run_without_brokers_takes_deleted_topics_and_expired_records(la
     state = await lab.state(expiring, 0)
     assert (state.log_start, state.high_watermark) == (2, 2)
     await lab.check(kept)
+
+
+@pytest.mark.parametrize("tiering", [EAGER, PATIENT])
+async def test_runs_without_brokers_forget_the_objects_that_they_have_deleted(
+    lab: Lab, tiering: TieringSettings
+) -> None:
+    using(lab, tiering)
+    topic = await lab.topic()
+    for _ in range(3):
+        await lab.fill(topic)
+        async with lab.driver(clean=True) as driver:
+            await driver.run_until_idle()
+    left = [*await lab.keys("blocks/"), *await lab.keys("splits/")]
+    assert await number_in(lab, "SELECT COUNT(*) FROM objects") == len(left)
+    await lab.check(topic)
 
 
 async def test_a_run_lets_nothing_expire_by_the_defaults_of_its_own_settings(lab: Lab) -> None:

@@ -1,6 +1,8 @@
 from dataclasses import fields
 
-from stratalog.pipeline.report import Report
+import pytest
+
+from stratalog.pipeline.report import TOLD_ERROR_CHARS, TOLD_ERRORS, Report
 from stratalog.pipeline.tasks import Effort
 
 
@@ -76,5 +78,23 @@ def test_every_figure_of_two_runs_is_added() -> None:
 
 
 def test_the_history_keeps_every_figure() -> None:
-    kept = Report(segments=2, failed={"x": "1"}).to_json()
-    assert Report(**kept) == Report(segments=2, failed={"x": "1"})  # type: ignore[arg-type]
+    kept = Report(segments=2, failed={"x": "1"}, parked=["x"]).to_json()
+    assert (kept.pop("failed_partitions"), kept.pop("parked_partitions")) == (1, 1)
+    assert Report(**kept) == Report(segments=2, failed={"x": "1"}, parked=["x"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("more", [0, 1, 14_000])
+def test_the_history_keeps_the_first_failures_and_their_number(more: int) -> None:
+    names = [f"orders-{number}" for number in range(TOLD_ERRORS + more)]
+    kept = Report(failed=dict.fromkeys(names, "why"), parked=names).to_json()
+    assert kept["failed"] == dict.fromkeys(names[:TOLD_ERRORS], "why")
+    assert kept["parked"] == names[:TOLD_ERRORS]
+    assert (kept["failed_partitions"], kept["parked_partitions"]) == (len(names), len(names))
+
+
+@pytest.mark.parametrize("more", [0, 1, 1_000_000])
+def test_the_history_keeps_the_beginning_of_a_long_error(more: int) -> None:
+    report = Report(failed={"x": "e" * (TOLD_ERROR_CHARS + more)})
+    [told] = report.to_json()["failed"].values()  # type: ignore[attr-defined]
+    assert told == ("e" * (TOLD_ERROR_CHARS - 1) + "…" if more else report.failed["x"])
+    assert len(told) == TOLD_ERROR_CHARS

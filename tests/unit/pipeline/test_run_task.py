@@ -2,13 +2,17 @@ import asyncio
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from tests.unit.pipeline.world import WatchedStore, World, merge_of, sent, swapped
 
+from stratalog.checks.marker import MARKER_KEY, StoreMarker, encode_marker, read_marker
 from stratalog.clock import SystemClock
 from stratalog.objects.folder import THREADS
 from stratalog.objects.open import open_store
+from stratalog.objects.store import ObjectStore, StoreAccessError
+from stratalog.pipeline import own_store
 from stratalog.pipeline.run_task import run_in_loop, run_task
 from stratalog.pipeline.tasks import Workplace
 from stratalog.segment.errors import KeyFileError
@@ -98,6 +102,63 @@ async def test_a_key_that_did_not_come_is_named(tmp_path: Path, pem: dict[str, s
     place = replace(workplace(tmp_path), encryption_key="k1", public_keys_pem=pem)
     with pytest.raises(KeyFileError, match="'k1' did not reach"):
         await run_in_loop(merge_of([]), place)
+
+
+async def test_a_worker_reads_the_marker_of_its_stores_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await written(tmp_path / "blocks")
+    cluster_id = uuid4()
+    marker = encode_marker(StoreMarker(cluster_id=cluster_id, generation=1))
+    for name in ("blocks", "cold"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / MARKER_KEY).write_bytes(marker)
+    reads: list[str] = []
+
+    async def watched(store: ObjectStore) -> tuple[StoreMarker, str] | None:
+        reads.append(store.url)
+        return await read_marker(store)
+
+    monkeypatch.setattr(own_store, "read_marker", watched)
+    place = replace(
+        workplace(tmp_path / "blocks"),
+        segments_url=f"file:{tmp_path / 'cold'}",
+        cluster_id=cluster_id,
+    )
+    efforts = [(await run_in_loop(merge_of(world.segments()), place)).effort for _ in range(3)]
+    assert reads == [f"file://{tmp_path / 'blocks'}", f"file://{tmp_path / 'cold'}"]
+    assert {effort.requests for effort in efforts} == {3 + 5}, "they are no part of a task's cost"
+    await world.store.close()
+
+
+async def test_a_folder_that_is_not_mounted_any_more_is_not_made_anew(tmp_path: Path) -> None:
+    world = await written(tmp_path / "blocks")
+    await world.store.close()
+    cluster_id = uuid4()
+    marker = encode_marker(StoreMarker(cluster_id=cluster_id, generation=1))
+    (tmp_path / "blocks" / MARKER_KEY).write_bytes(marker)
+    place = replace(workplace(tmp_path / "blocks"), cluster_id=cluster_id)
+    assert (await run_in_loop(merge_of(world.segments()), place)).failed == []
+    (tmp_path / "blocks").rename(tmp_path / "away")
+    done = await run_in_loop(merge_of(world.segments()), place)
+    assert [(each.retriable, each.lost) for each in done.failed] == [(True, False)] * 5
+    assert not (tmp_path / "blocks").exists()
+
+
+async def test_a_store_that_refuses_a_worker_is_no_partitions_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await written(tmp_path)
+    (tmp_path / MARKER_KEY).touch()
+
+    async def refuse(_: ObjectStore) -> None:
+        raise StoreAccessError("made to fail")
+
+    monkeypatch.setattr(own_store, "read_marker", refuse)
+    place = replace(workplace(tmp_path), cluster_id=uuid4())
+    done = await run_in_loop(world.split_task(), place)
+    assert [each.retriable for each in done.failed] == [True] * 5
+    await world.store.close()
 
 
 def test_run_task_needs_no_loop(tmp_path: Path) -> None:

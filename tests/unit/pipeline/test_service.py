@@ -18,7 +18,7 @@ from tests.unit.pipeline.lab import Lab
 from stratalog.control.pipeline_model import UnitKind
 from stratalog.control.plane import ControlPlane, ControlUnavailableError
 from stratalog.pipeline.child import Child
-from stratalog.pipeline.report import Report
+from stratalog.pipeline.report import TOLD_ERRORS, Report
 from stratalog.pipeline.service import PipelineService, kinds_of_work
 from stratalog.settings import HOUR_MS, Settings, StorageSettings, TieringSettings
 
@@ -60,12 +60,17 @@ class Looks:
 
 @asynccontextmanager
 async def running(
-    folder: Path, look: Looks, *, tiering: TieringSettings = OFTEN, dies: bool = False
+    folder: Path,
+    look: Looks,
+    *,
+    tiering: TieringSettings = OFTEN,
+    dies: bool = False,
+    report: Report = Report(),  # noqa: B008 - nobody changes it
 ) -> AsyncIterator[PipelineService]:
     storage = StorageSettings(
         objects=f"file:{folder / 'objects'}", control=f"sqlite:{folder / 'control.db'}"
     )
-    script = PRETENDER.format(dies=dies, report=Report().to_json())
+    script = PRETENDER.format(dies=dies, report=report.to_json())
     service = PipelineService(
         Settings(storage=storage, tiering=tiering),
         look=look,
@@ -142,6 +147,22 @@ async def test_a_child_that_dies_is_told_of_and_replaced(
     assert len(told) == 2
     assert "exit code 3" in told[0]
     assert "aged records stay in blocks" in told[0]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_of_many_failures_the_log_has_the_first_and_their_number(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, more: int
+) -> None:
+    names = [f"orders-{number}" for number in range(TOLD_ERRORS + more)]
+    report = Report(failed=dict.fromkeys(names, "why"), parked=names[:3])
+    look = Looks(MERGE)
+    tiering = replace(OFTEN, splitter_interval_ms=HOUR_MS)
+    async with running(tmp_path, look, tiering=tiering, report=report):
+        await look.reach(2)
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(told) == TOLD_ERRORS + 3 + more
+    in_all = "In all, the pipeline could not convert 101 partitions, and has parked 3."
+    assert (in_all in told) == bool(more)
 
 
 async def test_a_look_that_fails_is_repeated(

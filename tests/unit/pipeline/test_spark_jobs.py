@@ -1,15 +1,18 @@
 """Which session jobs get, with sessions that only pretend to be Spark's."""
 
+from dataclasses import replace
 from typing import cast
+from uuid import uuid4
 
 import pytest
 from tests.unit.pipeline.spark_tasks import WORKPLACE
 
 from stratalog.clock import SystemClock
-from stratalog.pipeline import session
+from stratalog.pipeline import execute, session
 from stratalog.pipeline.session import OpenSpark
 from stratalog.pipeline.spark_conf import SparkOptions
 from stratalog.pipeline.spark_jobs import SparkJobs
+from stratalog.pipeline.tasks import Workplace
 
 
 class Pretended:
@@ -73,3 +76,14 @@ async def test_a_session_with_which_nothing_works_is_replaced(
     async with spark.open():
         pass
     assert [each.ended for each in opened] == [["dropped"], []]
+
+
+async def test_workers_are_told_whose_stores_they_must_see(
+    spark: SparkJobs, opened: list[Pretended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[Workplace] = []
+    monkeypatch.setattr(execute, "row_function", lambda run_task, place: places.append(place))
+    cluster_id = uuid4()
+    async with spark.open(cluster_id):
+        pass
+    assert places == [replace(WORKPLACE, cluster_id=cluster_id)]

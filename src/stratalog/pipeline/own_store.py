@@ -1,0 +1,78 @@
+"""Whether a worker finds the cluster's store at the store's address.
+
+The driver has looked at the store's marker, from its own machine. On another one a folder may not
+be mounted, or an endpoint may lead elsewhere. To such a worker every block would seem to be lost,
+which counts as a failure of its partition.
+"""
+
+import socket
+from pathlib import Path
+from uuid import UUID
+
+from stratalog.checks.marker import (
+    MARKER_KEY,
+    MarkerDamagedError,
+    WrongStoreError,
+    read_marker,
+)
+from stratalog.clock import Clock
+from stratalog.errors import RetriableError
+from stratalog.objects.open import folder_of
+from stratalog.pipeline.tasks import Workplace
+from stratalog.pipeline.workplace import open_of
+
+_found: set[tuple[str, UUID]] = set()
+"""Stores that this process has seen to be right, and whose: it reads a marker once, and not for
+every task."""
+
+
+class StrangeStoreError(RetriableError):
+    """What is found here at the store's address is not the cluster's store. It may be mounted."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(
+            f"{url} is not this cluster's store on {socket.gethostname()}: {why}; mount the store"
+            " there, or let the address lead to it"
+        )
+
+
+async def check_own_stores(workplace: Workplace, clock: Clock) -> None:
+    """Raise if a store is not the cluster's, before anything in it is opened or made."""
+    cluster_id = workplace.cluster_id
+    if cluster_id is None:
+        return
+    for url in filter(None, (workplace.objects_url, workplace.segments_url)):
+        # Each time: a folder that is not mounted any more would be made by opening it.
+        _check_folder(url)
+        if (url, cluster_id) not in _found:
+            await _check_marker(url, workplace, cluster_id, clock)
+            _found.add((url, cluster_id))
+
+
+def _check_folder(url: str) -> None:
+    folder = folder_of(url)
+    if folder is not None and not _is_file(folder / MARKER_KEY, url):
+        raise StrangeStoreError(url, f"there is no {MARKER_KEY}")
+
+
+def _is_file(path: Path, url: str) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise StrangeStoreError(url, f"{MARKER_KEY}: {error.strerror}") from None
+
+
+async def _check_marker(url: str, workplace: Workplace, cluster_id: UUID, clock: Clock) -> None:
+    """One small read. No part of what a run costs, as the driver's own look is none: there are as
+    many as there are workers, which no plan knows."""
+    store = open_of(url, workplace, clock)
+    try:
+        found = await read_marker(store)
+    except (MarkerDamagedError, WrongStoreError) as error:
+        raise StrangeStoreError(url, str(error)) from None
+    finally:
+        await store.close()
+    if found is None:
+        raise StrangeStoreError(url, f"there is no {MARKER_KEY}")
+    if found[0].cluster_id != cluster_id:
+        raise StrangeStoreError(url, f"it belongs to cluster {found[0].cluster_id}")

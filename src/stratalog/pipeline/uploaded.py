@@ -1,0 +1,28 @@
+"""What executors say they have stored, looked at by the driver before anything refers to it.
+
+An executor may see a store of its own under the same address: a copy that was mounted, a replica.
+What it read there was right, and what it wrote there nobody else can read.
+"""
+
+from stratalog.errors import DamagedError
+from stratalog.objects.store import ObjectNotFoundError, ObjectStore
+
+
+class UploadGoneError(DamagedError):
+    """The uploaded object is not there, or not complete."""
+
+
+async def check_uploaded(store: ObjectStore, key: str, size_bytes: int) -> None:
+    """One request. Raises unless the object is there with all its bytes."""
+    try:
+        info = await store.head(key)
+    except ObjectNotFoundError:
+        raise UploadGoneError(
+            f"{key} is not in {store.url}: executors write to another store, or it was deleted"
+            " before anything referred to it"
+        ) from None
+    if info.size_bytes != size_bytes:
+        raise UploadGoneError(
+            f"{key} has {info.size_bytes} bytes in {store.url}, and {size_bytes} were written:"
+            " executors write to another store"
+        )
