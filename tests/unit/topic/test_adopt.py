@@ -557,8 +557,10 @@ def named(topic: str, topic_id: TopicId, partition: int = PARTITION) -> list[Rem
     return [added, finished(added)]
 
 
-def deleted(topic: str, topic_id: TopicId) -> RemoteLogRecord:
-    where = ADDED.partition._replace(topic=topic, topic_id=topic_id)
+def deleted(topic: str, topic_id: TopicId, partition: int = PARTITION) -> RemoteLogRecord:
+    where = ADDED.partition._replace(
+        topic=topic, topic_id=topic_id, partition=PartitionIndex(partition)
+    )
     return PartitionDeleted(
         partition=where, broker_id=ADDED.broker_id, event_ms=1, state=PartitionDeleteState.MARKED
     )
@@ -588,6 +590,23 @@ def test_a_topic_that_was_deleted_is_not_meant() -> None:
     with pytest.raises(NotInMetadataError, match="was deleted"):
         topic_in_metadata(fold(*records), "a")
     assert topic_in_metadata(fold(*records, *named("a", OTHER_ID)), "a")[0] == OTHER_ID
+
+
+def test_a_topic_whose_deletion_has_begun_on_some_partitions_is_refused() -> None:
+    records = [record for index in range(4) for record in named("a", TOPIC_ID, index)]
+    records += [deleted("a", TOPIC_ID, index) for index in (1, 3)]
+    for topic_id in (None, TOPIC_ID):
+        with pytest.raises(NotInMetadataError, match=r"is being deleted: .* partitions: 1, 3$"):
+            topic_in_metadata(fold(*records), "a", topic_id)
+    # Another one of its name is meant then, if there is one.
+    found, partitions = topic_in_metadata(fold(*records, *named("a", OTHER_ID, 2)), "a")
+    assert (found, sorted(partitions)) == (OTHER_ID, [2])
+
+
+def test_a_deleted_topic_is_told_also_if_it_is_named_by_its_id() -> None:
+    records = [*named("a", TOPIC_ID), deleted("a", TOPIC_ID), *named("a", OTHER_ID)]
+    with pytest.raises(NotInMetadataError, match="was deleted"):
+        topic_in_metadata(fold(*records), "a", TOPIC_ID)
 
 
 def test_an_unknown_topic_is_told_with_the_nearest_name() -> None:
