@@ -28,6 +28,7 @@ from stratalog.errors import OutcomeUnknownError, StaleError, StratalogError
 from stratalog.ids import Offset, SegmentId, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError
 from stratalog.pipeline.tasks import LogMade, SegmentPlan
+from stratalog.segment.batch_walk import is_dense
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import LOG_SUFFIX
@@ -135,7 +136,8 @@ class SegmentFinisher:
         if not before or before[0].end_offset != base:
             return PartitionTail()
         snapshot = await self._reader.index(before[0], IndexKind.PRODUCER_SNAPSHOT)
-        return PartitionTail.from_snapshot(snapshot)
+        tail = PartitionTail.from_snapshot(snapshot)
+        return tail if is_dense(before[0]) else tail.decided()
 
     async def _lineage(self, segment: SegmentToAdd) -> list[EpochStart]:
         """All epochs that began before the segment's end, without those in which nothing was
