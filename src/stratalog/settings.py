@@ -116,7 +116,10 @@ class RemoteSettings:
     index_cache_bytes: NotNegative = 32 * MIB
     """Memory for the indexes of segments: with them a read costs one request, else two."""
     chunk_cache_bytes: NotNegative = 64 * MIB
-    """Memory for chunks of segments, read ahead and shared by consumers of the same records."""
+    """Memory for chunks of segments, read ahead and shared by consumers of the same records. A
+    chunk that is compressed or encrypted and finds no place here is fetched and decoded whole for
+    each step of its reader, so have room for two of `chunk_bytes` for each consumer of such
+    segments. In adopted ones chunks have the size that was set in Kafka."""
     read_ahead_bytes: NotNegative = 16 * MIB
     """How far a consumer that reads on is read ahead for. 0 switches it off."""
 

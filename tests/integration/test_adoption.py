@@ -399,6 +399,18 @@ def test_open_transactions_are_refused_with_their_producers(
     assert "4001" not in result.stderr
 
 
+def test_a_start_behind_the_last_tiered_offset_is_refused(
+    place: Place, dump: Path, tiered: Path
+) -> None:
+    arguments = import_arguments(dump, tiered, "--log-start", "7=50000")
+    result = place.try_(*arguments)
+    assert result.exit_code == 1
+    assert f"tiered is {END - 1}. Correct --log-start" in " ".join(result.stderr.split())
+    shown = json.loads(place(*arguments, "--lose-untiered", "--json"))
+    assert shown["partitions"][PARTITION]["lost_records"] == 50_000 - END
+    assert described(place)["high_watermark"] == 50_000
+
+
 def test_a_dump_needs_the_word_that_its_topic_is_sealed(
     place: Place, dump: Path, tiered: Path
 ) -> None:

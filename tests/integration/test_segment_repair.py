@@ -27,11 +27,13 @@ from typer.testing import CliRunner, Result
 
 from stratalog.batch.control import ControlType
 from stratalog.checks.marker import MARKER_KEY, MarkerMissingError
+from stratalog.checks.producers_before import tail_between
 from stratalog.checks.remote import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise
 from stratalog.checks.segment_repair import rebuild_indexes
 from stratalog.cli.main import app
 from stratalog.clock import SystemClock
+from stratalog.control.segment_model import Segment
 from stratalog.janitor.marker import claim_store
 from stratalog.janitor.segments import delete_doomed
 from stratalog.objects.open import open_store
@@ -230,6 +232,32 @@ async def test_producers_are_not_guessed_after_a_segment_whose_snapshot_cannot_b
     if failure is not None:
         assert "those of segment 0 to 59, whose producer snapshot cannot be read" in failure
         assert await cluster.objects(second) == [".log", ".rsm-manifest"]
+
+
+async def test_what_was_open_at_the_end_of_an_adopted_log_is_decided_where_ours_begins(
+    small: SmallCluster,
+) -> None:
+    cluster = await SegmentCluster.make(small, segments=0)
+    await cluster.write_data([batch(10, producer_id=9, transactional=True)])
+    await cluster.converter.convert(cluster.topic)
+    small.damage("UPDATE segments SET owned = false")
+    await cluster.write(1)
+    await cluster.converter.convert(cluster.topic)
+    theirs, ours = await cluster.segments()
+    await cluster.store.delete([ours.key_base + ".indexes"])
+    (repair,) = await cluster.rebuild()
+    assert repair.failure is None
+    theirs, ours = await cluster.segments()
+    assert await open_in(cluster, theirs, theirs) == {9: 20}
+    assert await open_in(cluster, theirs, ours) == await open_in(cluster, ours, ours) == {}
+
+
+async def open_in(cluster: SegmentCluster, before: Segment, segment: Segment) -> dict[int, int]:
+    """Where open transactions began, by producer, between two segments."""
+    tail = await tail_between(before, segment, cluster.tier)
+    assert tail is not None
+    entries = tail.producers.values()
+    return {one.producer_id: one.txn_first_offset for one in entries if one.txn_first_offset >= 0}
 
 
 async def test_a_segment_of_somebody_else_is_checked_and_not_rebuilt(

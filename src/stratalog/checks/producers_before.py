@@ -6,6 +6,7 @@ from stratalog.control.segment_model import Segment
 from stratalog.errors import CallError, DamagedError
 from stratalog.ids import NO_OFFSET, Offset
 from stratalog.objects.store import Buffer, ObjectNotFoundError, Range
+from stratalog.segment.batch_walk import is_dense
 from stratalog.segment.index_object import read_index
 from stratalog.segment.manifest import IndexPlace
 from stratalog.segment.metadata import SegmentMetadata
@@ -25,10 +26,17 @@ async def tail_before(
 ) -> PartitionTail | None:
     """The state at the segment's start. None if no segment is before it, or that does not tell."""
     before = await segment_before(metadata, segment)
-    return None if before is None else await tail_of(before, tier)
+    return None if before is None else await tail_between(before, segment, tier)
 
 
-async def tail_of(segment: Segment, tier: RemoteTier) -> PartitionTail | None:
+async def tail_between(before: Segment, segment: Segment, tier: RemoteTier) -> PartitionTail | None:
+    """The state where a segment ends and the next one begins. None if the former does not tell."""
+    tail = await _tail_of(before, tier)
+    is_first_of_ours = is_dense(segment) and not is_dense(before)
+    return tail.decided() if tail is not None and is_first_of_ours else tail
+
+
+async def _tail_of(segment: Segment, tier: RemoteTier) -> PartitionTail | None:
     """What its producer snapshot says. None if that cannot be read, or cannot be true."""
     if segment.uploaded is None:
         return None

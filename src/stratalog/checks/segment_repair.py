@@ -24,7 +24,7 @@ from itertools import pairwise
 
 from stratalog.batch.frames import iter_batches
 from stratalog.checks.marker import MARKER_KEY, MarkerMissingError, check_marker, read_marker
-from stratalog.checks.producers_before import segment_before, tail_before, tail_of
+from stratalog.checks.producers_before import segment_before, tail_before, tail_between
 from stratalog.checks.remote import RemoteTier
 from stratalog.checks.report import Problem, Progress
 from stratalog.checks.segment_audit import Audited, audit_segment, open_whole, whole_batches
@@ -190,7 +190,7 @@ class _Rebuilding:
         before = await segment_before(self._control, segment)
         if before is None:
             return PartitionTail()
-        tail = await tail_of(before, self._tier)
+        tail = await tail_between(before, segment, self._tier)
         if tail is None:
             raise NotRepairedError(
                 f"its producers continue those of {name_of(before)}, whose producer snapshot cannot"

@@ -33,6 +33,9 @@ EPILOG = examples(
 _KEPT_FOR_EVER = {"retention.ms": "-1"}
 """A dump does not tell how long the topic keeps its records. The default would be a week."""
 
+_MANY_DIGITS = 100
+"""No number that means something has as many, zeros in front of it included."""
+
 KafkaBootstrap = Annotated[
     str | None,
     typer.Option(
@@ -194,12 +197,25 @@ def import_(
 
 
 def parse_starts(texts: Sequence[str] | None) -> dict[PartitionIndex, Offset]:
+    from stratalog.control.model import MAX_PARTITIONS
+    from stratalog.control.segment_model import ADOPTED_OFFSETS_END
+
     starts = {}
     for partition, offset in parse_pairs(texts, "--log-start"):
+        given = f'--log-start "{partition}={offset}"'
         if not (partition.isdecimal() and offset.isdecimal()):
-            raise BadOptionError(f'--log-start "{partition}={offset}": write it as 3=5000')
+            raise BadOptionError(f"{given}: write it as 3=5000")
+        if not _is_up_to(partition, MAX_PARTITIONS - 1):
+            raise BadOptionError(f"{given}: a topic has up to {MAX_PARTITIONS} partitions")
+        if not _is_up_to(offset, ADOPTED_OFFSETS_END):
+            raise BadOptionError(f"{given}: no partition begins beyond {ADOPTED_OFFSETS_END}")
         starts[PartitionIndex(int(partition))] = Offset(int(offset))
     return starts
+
+
+def _is_up_to(digits: str, most: int) -> bool:
+    # Python itself refuses to read numbers of thousands of digits.
+    return len(digits) < _MANY_DIGITS and int(digits) <= most
 
 
 def _parse_topic_id(text: str | None) -> TopicId | None:
@@ -272,10 +288,7 @@ def _find_in_dump(
 
     found, partitions = topic_in_metadata(fold_records(read_dump(dump)), name, topic_id)
     seen = max([*partitions, *starts]) + 1
-    if count is not None and count < seen:
-        raise BadOptionError(
-            f"--partitions {count} are too few: partition {seen - 1} of {name} is spoken of"
-        )
+    _check_count(name, count, seen)
     notes = []
     if count is None:
         notes.append(
@@ -299,6 +312,19 @@ def _find_in_dump(
         configs=check_configs({**_KEPT_FOR_EVER, **configs}),
     )
     return Found(source=source, notes=notes)
+
+
+def _check_count(name: str, given: int | None, seen: int) -> None:
+    from stratalog.control.model import MAX_PARTITIONS
+
+    if given is not None and given < seen:
+        raise BadOptionError(
+            f"--partitions {given} are too few: partition {seen - 1} of {name} is spoken of"
+        )
+    # Before one is made of each: a damaged dump can speak of billions.
+    if max(given or 0, seen) > MAX_PARTITIONS:
+        what = f"--partitions {given}" if given else f"partition {seen - 1} of {name} is spoken of"
+        raise BadOptionError(f"{what}: a topic has up to {MAX_PARTITIONS} partitions")
 
 
 async def _import(

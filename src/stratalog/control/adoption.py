@@ -11,10 +11,13 @@ from itertools import pairwise
 from typing import Any
 
 from stratalog.control.database import Connection, Rows, shape
-from stratalog.control.model import Topic, WriteTier
+from stratalog.control.model import MAX_PARTITIONS, Topic, WriteTier
 from stratalog.control.operations import Operations
 from stratalog.control.plane import TopicExistsError
 from stratalog.control.segment_model import (
+    ADOPTED_EPOCHS_END,
+    ADOPTED_OFFSETS_END,
+    ADOPTED_PRODUCERS_END,
     AdoptedProducer,
     AdoptedSegment,
     EpochStart,
@@ -82,9 +85,17 @@ def check_adoption(topic: TopicToAdopt) -> None:
         raise AdoptionRefusedError(
             f"topic {topic.name}: its partitions must be all there, from 0 on, but are {indexes}"
         )
+    if len(indexes) > MAX_PARTITIONS:
+        raise AdoptionRefusedError(
+            f"topic {topic.name} has {len(indexes)} partitions: {MAX_PARTITIONS} are the most"
+        )
     for partition in topic.partitions:
         where = f"partition {partition.partition} of topic {topic.name}"
-        for breach in (*_segment_breaches(topic, partition), *_epoch_breaches(partition)):
+        for breach in (
+            *_segment_breaches(topic, partition),
+            *_epoch_breaches(partition),
+            *_room_breaches(partition),
+        ):
             raise AdoptionRefusedError(f"{where}: {breach}")
 
 
@@ -127,6 +138,22 @@ def _epoch_breaches(partition: PartitionToAdopt) -> Iterable[str]:
     for epoch, start_offset in partition.epochs:
         if epoch < 0 or not 0 <= start_offset <= end:
             yield f"epoch {epoch} begins at offset {start_offset}, the partition ends at {end}"
+
+
+def _room_breaches(partition: PartitionToAdopt) -> Iterable[str]:
+    """What would leave too few numbers for the records, leaders and producers to come.
+
+    Beyond the last number of a column SQLite rounds, and commits fail for all who share a block.
+    """
+    end = _end(partition)
+    if end > ADOPTED_OFFSETS_END:
+        yield f"it ends at offset {end}, which is beyond {ADOPTED_OFFSETS_END}"
+    for epoch, _ in partition.epochs:
+        if epoch >= ADOPTED_EPOCHS_END:
+            yield f"epoch {epoch} is not below {ADOPTED_EPOCHS_END}"
+    for producer in partition.producers:
+        if producer.producer_id >= ADOPTED_PRODUCERS_END:
+            yield f"producer {producer.producer_id} is not below {ADOPTED_PRODUCERS_END}"
 
 
 def _end(partition: PartitionToAdopt) -> Offset:

@@ -21,6 +21,9 @@ from stratalog.ids import (
     TopicPartition,
 )
 
+MAX_PARTITIONS = 10_000
+"""Of one topic. More is more likely a slip than a plan, and every one of them costs rows."""
+
 
 class WriteTier(StrEnum):
     BLOCK = "block"

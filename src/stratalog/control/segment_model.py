@@ -17,6 +17,13 @@ from stratalog.ids import (
     TopicPartition,
 )
 
+ADOPTED_OFFSETS_END = 1 << 62
+"""Half of the offsets that there are in Kafka. The others are left for what is written here."""
+ADOPTED_EPOCHS_END = 1 << 30
+"""Likewise for leader epochs: those of this cluster begin above what was adopted."""
+ADOPTED_PRODUCERS_END = 1 << 62
+"""Likewise for the numbers of producers."""
+
 
 class SegmentState(IntEnum):
     """The states of a remote log segment in Kafka, with their numbers there."""

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 
-from stratalog.control.model import Topic
+from stratalog.control.model import MAX_PARTITIONS, Topic
 from stratalog.control.plane import PartitionCountError, TopicExistsError
 from stratalog.kafka.components import Components
 from stratalog.kafka.topic_names import check_no_collision, check_topic_name, may_collide
 from stratalog.topic_configs import check_configs
 
-MAX_PARTITIONS = 10_000
-"""Of one topic. More is more likely a slip than a plan, and every one of them costs rows."""
 _DEFAULT_COUNT = -1
 
 

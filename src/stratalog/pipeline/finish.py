@@ -29,6 +29,7 @@ from stratalog.ids import Offset, SegmentId, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError
 from stratalog.pipeline.tasks import LogMade, SegmentPlan
 from stratalog.pipeline.uploaded import check_uploaded
+from stratalog.segment.batch_walk import is_dense
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX
@@ -136,7 +137,8 @@ class SegmentFinisher:
                 f"{before.key_base}{INDEXES_SUFFIX} is lost, and the segment after it needs what it"
                 " tells of producers: run `stratalog fsck --rebuild-indexes`"
             ) from None
-        return PartitionTail.from_snapshot(snapshot)
+        tail = PartitionTail.from_snapshot(snapshot)
+        return tail if is_dense(before) else tail.decided()
 
     async def _segment_before(self, partition: TopicPartition, base: Offset) -> Segment | None:
         found = await self._metadata.segments(partition, after=Offset(base - 2), limit=1)

@@ -10,6 +10,10 @@ still one reading of it: what counts as reading anew is a step that does not go 
 chunk has been read already. And what was read ahead has not been read at all when it gets to the
 front: it may pass the young queue once more, and if it comes back after all, that is no sign of
 its being wanted often.
+
+What came last stays until the next one comes, however large it is: a consumer takes a chunk in many
+steps, and would fetch and decode all of it for each of them. A chunk that is larger than the young
+queue's share takes the difference from the main queue.
 """
 
 from collections import OrderedDict
@@ -24,8 +28,6 @@ Value = TypeVar("Value")
 ENTRY_OVERHEAD_BYTES = 400
 """What an entry costs beyond its value: its key, its place in a queue, the objects in between."""
 
-_LARGEST_SHARE = Fraction(1, 4)
-"""Of the budget that one entry may take. A larger one would turn out most of the others."""
 _MOST_READINGS = 3
 """Readings that are remembered of an entry: as many turns it survives in the main queue unread."""
 _MOST_GONE = 10_000
@@ -51,7 +53,7 @@ class ByteCache(Generic[Key, Value]):
         self.budget_bytes = budget_bytes
         self.young_bytes = int(budget_bytes * young_share)
         """What the young queue keeps when the main queue wants all the room."""
-        self.largest_bytes = int(budget_bytes * _LARGEST_SHARE) - ENTRY_OVERHEAD_BYTES
+        self.largest_bytes = budget_bytes - ENTRY_OVERHEAD_BYTES
         self.size_bytes = 0
         self._young: OrderedDict[Key, _Entry[Value]] = OrderedDict()
         self._main: OrderedDict[Key, _Entry[Value]] = OrderedDict()
@@ -107,7 +109,8 @@ class ByteCache(Generic[Key, Value]):
 
     def _shrink(self) -> None:
         while self.size_bytes > self.budget_bytes:
-            if self._young_size_bytes > self.young_bytes or not self._main:
+            is_crowded = self._young_size_bytes > self.young_bytes and len(self._young) > 1
+            if is_crowded or not self._main:
                 self._turn_young()
             else:
                 self._turn_main()

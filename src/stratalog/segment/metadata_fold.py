@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from stratalog.control.segment_model import SegmentState
-from stratalog.ids import SegmentId, TopicPartition
+from stratalog.ids import NO_EPOCH, LeaderEpoch, Offset, SegmentId, TopicPartition
 from stratalog.segment.errors import RemoteLogRecordError
 from stratalog.segment.remote_log_metadata import (
     NamedPartition,
@@ -49,6 +49,12 @@ class FoldedPartition:
     """Whose upload or whose deletion is under way, or was given up."""
     delete_state: PartitionDeleteState | None
     """Not None if Kafka was told to delete the partition."""
+    known_end: Offset
+    """After the last offset of any segment that there ever was, be it unfinished or deleted."""
+    finished_end: Offset
+    """After the last offset of any that ever finished."""
+    highest_epoch: LeaderEpoch
+    """Of any such segment; none, if there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +94,8 @@ class _Partition:
     superseded: set[SegmentId] = field(default_factory=set)
     last_finished: int = -1
     """The highest offset of any segment that ever finished."""
+    known_end: int = 0
+    highest_epoch: LeaderEpoch = NO_EPOCH
     delete_state: PartitionDeleteState | None = None
 
     def apply(self, record: SegmentAdded | SegmentUpdated | PartitionDeleted) -> bool:
@@ -116,6 +124,9 @@ class _Partition:
                 if segment.state in (SegmentState.COPY_STARTED, SegmentState.DELETE_STARTED)
             ),
             delete_state=self.delete_state,
+            known_end=Offset(self.known_end),
+            finished_end=Offset(self.last_finished + 1),
+            highest_epoch=self.highest_epoch,
         )
 
     def _add(self, added: SegmentAdded) -> bool:
@@ -125,6 +136,8 @@ class _Partition:
         if known is not None and known.state is not SegmentState.COPY_STARTED:
             return False
         self.segments[added.segment_id] = added
+        self.known_end = max(self.known_end, added.last_offset + 1)
+        self.highest_epoch = max(self.highest_epoch, added.leader_epochs[-1].epoch)
         return True
 
     def _update(self, updated: SegmentUpdated) -> bool:

@@ -49,6 +49,19 @@ class PartitionTail:
             }
         )
 
+    def decided(self) -> "PartitionTail":
+        """Without open transactions.
+
+        So an adopted log goes on here: what was open at its end was taken as committed, and no
+        marker will come that ends it.
+        """
+        return PartitionTail(
+            {
+                producer_id: entry._replace(txn_first_offset=NO_OFFSET)
+                for producer_id, entry in self.producers.items()
+            }
+        )
+
 
 def advance(tail: PartitionTail, built: BuiltLog) -> tuple[PartitionTail, list[AbortedTransaction]]:
     """The state after the next segment, and the entries of that segment's transaction index."""

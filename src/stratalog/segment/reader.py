@@ -46,6 +46,8 @@ _OPEN_SHARE = Fraction(1, 8)
 """Of the index cache, for manifests."""
 _YOUNG_SHARE = Fraction(1, 2)
 """Of the chunk cache, for what is read ahead and not known to be read again."""
+_PLAIN_SHARE = Fraction(1, 4)
+"""Of the chunk cache, for one chunk of a plain log, which may be cut as small as one likes."""
 _LEAST_CHUNK_BYTES = 64 * 1024
 _READS_AT_ONCE = 32
 """More wait: each may hold some chunks of which it needs but a few batches."""
@@ -103,7 +105,7 @@ class SegmentReader:
             stores=stores,
             keys=keys,
             cache_bytes=open_bytes,
-            plain_chunk_bytes=_plain_chunk_bytes(chunks.largest_bytes),
+            plain_chunk_bytes=_plain_chunk_bytes(settings.chunk_cache_bytes),
         )
         self._indexes = IndexBytes(
             self._opened, cache_bytes=settings.index_cache_bytes - open_bytes, metrics=counted
@@ -299,11 +301,12 @@ def _needed_bytes(index: OffsetIndex, segment: Segment, offset: Offset, position
     return min(max(end - position, 1), MOST_LOOK_BYTES)
 
 
-def _plain_chunk_bytes(largest_bytes: int) -> int:
-    """Such as the cache takes, unless it is too small to be of any use."""
-    if largest_bytes < _LEAST_CHUNK_BYTES:
+def _plain_chunk_bytes(cache_bytes: int) -> int:
+    """Such that the cache takes several, unless it is too small to be of any use."""
+    fitting = int(cache_bytes * _PLAIN_SHARE)
+    if fitting < _LEAST_CHUNK_BYTES:
         return PLAIN_CHUNK_BYTES
-    return min(PLAIN_CHUNK_BYTES, largest_bytes)
+    return min(PLAIN_CHUNK_BYTES, fitting)
 
 
 def _at_segment(segments: Sequence[Segment], place: int) -> Cursor:

@@ -10,7 +10,7 @@ with `check_free`, which says what is left to do.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -28,7 +28,6 @@ from stratalog.control.segment_model import (
 from stratalog.errors import CallError
 from stratalog.ids import (
     NO_EPOCH,
-    LeaderEpoch,
     Offset,
     PartitionIndex,
     ProducerId,
@@ -38,7 +37,6 @@ from stratalog.ids import (
 )
 from stratalog.segment.errors import SegmentMismatchError
 from stratalog.segment.lineage import lineage
-from stratalog.segment.metadata_fold import FoldedPartition
 from stratalog.segment.producer_snapshot import ProducerEntry
 from stratalog.segment.remote_log_metadata import SegmentAdded
 from stratalog.topic.adoption_source import SourcePartition, SourceTopic
@@ -72,6 +70,8 @@ class PartitionPlan:
     """Those that the source has, as far as is known, and no segment."""
     open_producers: Sequence[ProducerId]
     """Whose transactions were open at the end of the last segment."""
+    told_end: Offset | None = None
+    """Where the metadata ends, if the start that was given lies beyond it."""
 
     @property
     def partition(self) -> PartitionIndex:
@@ -108,6 +108,7 @@ class AdoptionPlan:
         )
 
     def check_sealed(self) -> None:
+        self._check_starts()
         losing = [one for one in self.partitions if one.lost_records]
         if losing:
             named = ", ".join(f"{one.lost_records} of partition {one.partition}" for one in losing)
@@ -115,6 +116,16 @@ class AdoptionPlan:
                 f"topic {self.source.name} has records that are in no complete segment and would be"
                 f" lost: {named}. Seal the topic, or leave them behind with --lose-untiered"
             )
+
+    def _check_starts(self) -> None:
+        for one in self.partitions:
+            if one.told_end is not None:
+                raise UnsealedSourceError(
+                    f"partition {one.partition} of topic {self.source.name} would begin at offset"
+                    f" {one.to_adopt.log_start}, with nothing before it, but the last one that was"
+                    f" tiered is {one.told_end - 1}. Correct --log-start, or leave everything up to"
+                    " there behind with --lose-untiered"
+                )
 
     def check_transactions(self) -> None:
         open_ones = [one for one in self.partitions if one.open_producers]
@@ -203,8 +214,7 @@ class _Chain:
 async def _find_chain(objects: ForeignObjects, source: SourcePartition) -> _Chain:
     candidates = _candidates(source)
     if not candidates:
-        # Records will begin at no offset that was in use.
-        return _Chain(source=source, log_start=_known_end(source))
+        return _Chain(source=source, log_start=_unused_start(source))
     newest = await objects.check(max(candidates, key=_age))
     epochs = await objects.epochs(newest)
     records = lineage(candidates, epochs, log_end=source.log_end)
@@ -254,22 +264,20 @@ def _plan(chain: _Chain, adopted: Mapping[SegmentId, AdoptedSegment]) -> Partiti
         ),
         lost_records=_lost(chain),
         open_producers=[one.producer_id for one in chain.producers if one.txn_first_offset >= 0],
+        told_end=_told_end(chain.source) if _starts_beyond(chain.source) else None,
     )
 
 
 def _epochs(chain: _Chain) -> list[EpochStart]:
     """The lineage, and the highest epoch that is known: ours will begin above it."""
     epochs = list(chain.epochs)
-    highest = max([chain.source.leader_epoch, *_epochs_seen(chain.source.metadata)])
+    metadata = chain.source.metadata
+    highest = max(
+        chain.source.leader_epoch, NO_EPOCH if metadata is None else metadata.highest_epoch
+    )
     if highest > (epochs[-1].epoch if epochs else NO_EPOCH):
         epochs.append(EpochStart(highest, chain.end_offset))
     return epochs
-
-
-def _epochs_seen(metadata: FoldedPartition | None) -> Iterable[LeaderEpoch]:
-    if metadata is not None:
-        for segment in (*metadata.segments, *metadata.superseded, *metadata.unfinished):
-            yield segment.leader_epochs[-1].epoch
 
 
 def _producer(entry: ProducerEntry) -> AdoptedProducer:
@@ -289,11 +297,36 @@ def _lost(chain: _Chain) -> int:
 
 
 def _known_start(chain: _Chain, end: Offset) -> Offset:
-    if chain.source.log_start is not None:
-        return chain.source.log_start
+    source = chain.source
+    if source.log_start is not None:
+        return _told_end(source) if _starts_beyond(source) else source.log_start
     if chain.records:
         return chain.log_start
-    return min((one.base_offset for one in _uploads(chain.source)), default=end)
+    begun = min((one.base_offset for one in _uploads(source)), default=end)
+    # What was once tiered has expired since, and is not lost.
+    return begun if source.metadata is None else max(begun, source.metadata.finished_end)
+
+
+def _starts_beyond(source: SourcePartition) -> bool:
+    """Whether a dump tells of offsets, and all are below the start that was given with it.
+
+    Of a sealed topic everything was tiered once, so the start is more likely a slip.
+    """
+    if source.log_start is None or source.log_end is not None:
+        return False
+    return 0 < _told_end(source) < source.log_start
+
+
+def _unused_start(source: SourcePartition) -> Offset:
+    """Where a partition begins of which nothing is adopted: at no offset that was in use."""
+    if source.log_end is not None:
+        return source.log_end
+    return max(source.log_start or Offset(0), _told_end(source))
+
+
+def _told_end(source: SourcePartition) -> Offset:
+    """After the last offset that the metadata ever told of. Before the first, if of none."""
+    return Offset(0) if source.metadata is None else source.metadata.known_end
 
 
 def _known_end(source: SourcePartition) -> Offset:

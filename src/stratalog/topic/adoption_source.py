@@ -44,14 +44,21 @@ class SourceTopic:
 def topic_in_metadata(
     metadata: FoldedTopics, name: str, topic_id: TopicId | None = None
 ) -> tuple[TopicId, dict[PartitionIndex, FoldedPartition]]:
-    """The id of the topic of this name that was not deleted, and its partitions."""
-    named = [one for one in metadata.partitions.values() if one.partition.topic == name]
-    living = [one for one in named if one.delete_state is None]
-    ids = {one.partition.topic_id for one in living}
-    if topic_id is not None:
-        ids &= {topic_id}
+    """The id of the topic of this name that is not deleted, and its partitions.
+
+    Kafka deletes topics partition by partition, so one that is marked dooms the others.
+    """
+    named = [
+        one
+        for one in metadata.partitions.values()
+        if one.partition.topic == name and topic_id in (None, one.partition.topic_id)
+    ]
+    doomed = {one.partition.topic_id for one in named if one.delete_state is not None}
+    ids = {one.partition.topic_id for one in named} - doomed
     if not ids:
-        raise NotInMetadataError(_unknown(metadata, name, topic_id, deleted=bool(named)))
+        raise NotInMetadataError(
+            _deleted(name, named) if named else _unknown(metadata, name, topic_id)
+        )
     if len(ids) > 1:
         listed = ", ".join(sorted(map(kafka_base64, ids)))
         raise NotInMetadataError(
@@ -59,15 +66,27 @@ def topic_in_metadata(
             " with --topic-id"
         )
     [found] = ids
-    chosen = [one for one in living if one.partition.topic_id == found]
+    chosen = [one for one in named if one.partition.topic_id == found]
     return found, {one.partition.partition: one for one in chosen}
 
 
-def _unknown(metadata: FoldedTopics, name: str, topic_id: TopicId | None, *, deleted: bool) -> str:
+def _deleted(name: str, named: Sequence[FoldedPartition]) -> str:
+    alive = {one.partition.topic_id for one in named if one.delete_state is None}
+    if not alive:
+        return f"according to the metadata, topic {name} was deleted"
+    marked = [
+        one for one in named if one.partition.topic_id in alive and one.delete_state is not None
+    ]
+    listed = ", ".join(str(one.partition.partition) for one in marked)
+    return (
+        f"according to the metadata, topic {name} is being deleted: it has begun on these of its"
+        f" partitions: {listed}"
+    )
+
+
+def _unknown(metadata: FoldedTopics, name: str, topic_id: TopicId | None) -> str:
     if topic_id is not None:
         return f"the metadata knows no topic {name} with the id {kafka_base64(topic_id)}"
-    if deleted:
-        return f"according to the metadata, topic {name} was deleted"
     names = sorted({one.partition.topic for one in metadata.partitions.values()})
     close = get_close_matches(name, names, n=1)
     hint = f': did you mean "{close[0]}"?' if close else ", nor one of a name like that"

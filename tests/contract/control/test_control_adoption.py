@@ -14,9 +14,12 @@ from stratalog.control.adoption import AdoptionRefusedError
 from stratalog.control.cluster import FIRST_PRODUCER_ID
 from stratalog.control.database import Database
 from stratalog.control.migration_state import MigrationState, migration_state
-from stratalog.control.model import CommitOutcome, Span, Topic, WriteTier
+from stratalog.control.model import MAX_PARTITIONS, CommitOutcome, Span, Topic, WriteTier
 from stratalog.control.plane import ControlPlane, TopicExistsError
 from stratalog.control.segment_model import (
+    ADOPTED_EPOCHS_END,
+    ADOPTED_OFFSETS_END,
+    ADOPTED_PRODUCERS_END,
     AdoptedProducer,
     AdoptedSegment,
     EpochStart,
@@ -175,6 +178,12 @@ async def test_segments_that_are_known_already_are_refused_and_nothing_is_left(
         ((partition(epochs=[epoch(3, 10), epoch(4, 9)]),), "epoch 4 from offset 9"),
         ((partition(epochs=[epoch(3, 10), epoch(4, 26)]),), "offset 26, the partition ends at 25"),
         ((partition(epochs=[epoch(-1, 10)]),), "epoch -1"),
+        ((partition(0, ADOPTED_OFFSETS_END + 1, [], epochs=()),), "ends at offset"),
+        ((partition(0, 2**63, [], epochs=()),), "ends at offset 9223372036854775808"),
+        ((partition(0, 12, [adopted(0, 10, ADOPTED_OFFSETS_END)]),), "ends at offset"),
+        ((partition(0, 12, [adopted(0, 10, 2**63 - 1)]),), "ends at offset"),
+        ((partition(epochs=[epoch(ADOPTED_EPOCHS_END, 10)]),), "epoch 1073741824"),
+        ((partition(producers=[producer(ADOPTED_PRODUCERS_END)]),), "producer 4611686018427387904"),
     ],
 )
 async def test_what_is_not_a_whole_topic_is_refused(
@@ -183,6 +192,35 @@ async def test_what_is_not_a_whole_topic_is_refused(
     with pytest.raises(AdoptionRefusedError, match=named):
         await plane.adopt_topic(source(*partitions))
     assert await plane.topics() == []
+
+
+async def test_a_topic_of_more_partitions_than_any_has_is_refused(plane: ControlPlane) -> None:
+    many = [empty(index) for index in range(MAX_PARTITIONS + 1)]
+    with pytest.raises(AdoptionRefusedError, match="has 10001 partitions: 10000 are the most"):
+        await plane.adopt_topic(source(*many))
+    assert (await plane.adopt_topic(source(*many[:-1]))).partition_count == MAX_PARTITIONS
+
+
+async def test_records_follow_the_highest_offset_epoch_and_producer_that_are_adopted(
+    plane: ControlPlane,
+) -> None:
+    end = ADOPTED_OFFSETS_END
+    highest = partition(
+        0,
+        12,
+        [adopted(0, 10, end - 1)],
+        epochs=[epoch(ADOPTED_EPOCHS_END - 1, 10)],
+        producers=[producer(ADOPTED_PRODUCERS_END - 1)],
+    )
+    topic = await plane.adopt_topic(source(highest, empty(1, end)))
+    await plane.begin_migration(topic.id)
+    await plane.switch_to_blocks(topic.id)
+    answers = await commit(plane, batch(part(topic), 5), batch(part(topic, 1), 5))
+    assert [(one.base_offset, one.leader_epoch) for one in answers] == [
+        (end, ADOPTED_EPOCHS_END),
+        (end, 1),
+    ]
+    assert await plane.allocate_producer_ids(1) == ADOPTED_PRODUCERS_END
 
 
 @pytest.mark.parametrize("log_start", [10, 19])

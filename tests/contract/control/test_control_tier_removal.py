@@ -21,6 +21,8 @@ from stratalog.control.database import Database
 from stratalog.control.model import Topic
 from stratalog.control.plane import BoundaryMovedError, ControlPlane, OffsetOutOfRangeError
 from stratalog.control.purge import _forget
+from stratalog.control.removal import Trim
+from stratalog.control.retention import RetentionOperations
 from stratalog.control.segment_model import SegmentState
 from stratalog.ids import NO_OFFSET, Offset, TopicPartition
 
@@ -303,6 +305,40 @@ async def test_rows_wait_for_what_is_missing_below_them(
     await change(database, "DELETE FROM segments")
     assert await retain(plane, key, ms=0) == 0
     assert len(await rows_of(plane, key)) == 4
+
+
+async def test_a_retention_that_was_planned_before_a_segment_was_chained_changes_nothing(
+    plane: ControlPlane, topic: Topic, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below the blocks, as after a migration whose last files are not tiered yet: the segment moves
+    no boundary but `remote_end`, which the plan would set back."""
+    key = part(topic)
+    for _ in range(10):
+        await commit(plane, batch(key, 10))
+    await chain(plane, key, 0, 20)
+    where = "WHERE topic_id = $1 AND partition = $2"
+    await change(database, f"UPDATE partitions SET block_start = 40 {where}", *key)
+    await change(database, f"UPDATE heads SET size_bytes = size_bytes - 200 {where}", *key)
+    segment_id = await finished(plane, key, 20, 40)
+    apply = RetentionOperations._apply
+
+    async def overtaken(self: RetentionOperations, trim: Trim, max_rows: int) -> int:
+        await plane.chain_segment(segment_id)
+        return await apply(self, trim, max_rows)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RetentionOperations, "_apply", overtaken)
+        await retain(plane, key, size=600)
+    state = await state_of(plane, key)
+    assert (state.log_start, state.remote_end, state.block_start) == (0, 40, 40)
+    assert await chained(plane, key) == [0, 20]
+    await assert_consistent(plane, key)
+    # The next one finds it.
+    assert await retain(plane, key, size=600) == 2
+    state = await state_of(plane, key)
+    assert (state.log_start, state.remote_end, state.block_start) == (40, 40, 40)
+    assert await chained(plane, key) == []
+    await assert_consistent(plane, key)
 
 
 # Deleted topics.

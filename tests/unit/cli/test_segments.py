@@ -2,10 +2,11 @@ import asyncio
 import json
 import struct
 from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.golden_topic import metadata_values, write_dump
+from tests.golden_topic import ADDED, metadata_values, write_dump
 from tests.unit.segment.layout_golden import TOPIC
 from typer.testing import CliRunner, Result
 
@@ -15,8 +16,9 @@ from stratalog.cli.metadata_dump import DumpError, dump_line, read_dump
 from stratalog.cli.record_json import record_from_json
 from stratalog.cli.segments_import import BadOptionError, open_foreign, parse_starts
 from stratalog.control.open import open_control_plane
+from stratalog.control.segment_model import ADOPTED_OFFSETS_END
 from stratalog.errors import CallError
-from stratalog.ids import kafka_base64
+from stratalog.ids import PartitionIndex, kafka_base64
 from stratalog.settings import Settings, StorageSettings
 
 runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
@@ -118,6 +120,36 @@ def test_where_partitions_begin_is_told_one_by_one() -> None:
     for wrong in ("-1=5", "1=-5", "1=", "one=2"):
         with pytest.raises(CallError):
             parse_starts([wrong])
+
+
+def test_a_start_that_no_partition_can_have_is_refused() -> None:
+    assert parse_starts([f"9999={ADOPTED_OFFSETS_END}"]) == {9999: ADOPTED_OFFSETS_END}
+    for offset in (str(ADOPTED_OFFSETS_END + 1), "99999999999999999999", "9" * 5_000):
+        with pytest.raises(BadOptionError, match="no partition begins beyond 4611686018427387904"):
+            parse_starts([f"7={offset}"])
+    for partition in ("10000", "30000000", "9" * 5_000):
+        with pytest.raises(BadOptionError, match="a topic has up to 10000 partitions"):
+            parse_starts([f"{partition}=5"])
+
+
+@pytest.mark.parametrize(
+    ("spoken_of", "more", "said"),
+    [
+        (2**31 - 1, [], "partition 2147483647 of topic1 is spoken of: a topic has up to 10000"),
+        (10_000, [], "partition 10000 of topic1 is spoken of: a topic has up to 10000"),
+        (7, ["--partitions", "30000000"], "--partitions 30000000: a topic has up to 10000"),
+    ],
+)
+def test_more_partitions_than_a_topic_has_are_refused_before_they_are_made(
+    tmp_path: Path, spoken_of: int, more: list[str], said: str
+) -> None:
+    asyncio.run(make_control_plane(f"sqlite:{tmp_path / 'control.db'}"))
+    where = ADDED.partition._replace(partition=PartitionIndex(spoken_of))
+    dump = write_dump(tmp_path / "dump", metadata_values(replace(ADDED, partition=where)))
+    arguments = ["--dump", str(dump), "--data", str(tmp_path), "--sealed", *more]
+    result = invoke("segments", "import", TOPIC, "--objects", f"file:{tmp_path}", *arguments)
+    assert result.exit_code == 1
+    assert said in " ".join(result.stderr.split())
 
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:

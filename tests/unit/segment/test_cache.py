@@ -29,13 +29,30 @@ def test_what_was_added_is_found() -> None:
     assert cache.find(2) is None
 
 
-def test_an_entry_may_take_a_quarter_of_the_budget_and_no_more() -> None:
+def test_an_entry_may_take_the_whole_budget_and_no_more() -> None:
     cache = cache_for(10)
-    largest = 10 * WHOLE // 4 - ENTRY_OVERHEAD_BYTES
+    largest = 10 * WHOLE - ENTRY_OVERHEAD_BYTES
     assert cache.largest_bytes == largest
-    assert cache.add(1, "fits", largest)
-    assert not cache.add(2, "too large", largest + 1)
-    assert 2 not in cache
+    assert not cache.add(1, "too large", largest + 1)
+    assert 1 not in cache
+    assert cache.add(2, "fits", largest)
+    assert 2 in cache
+
+
+@pytest.mark.parametrize("at", [None, 0])
+@pytest.mark.parametrize("entries", [2, 5, 10])
+def test_a_large_entry_stays_until_the_next_one_comes(entries: int, at: int | None) -> None:
+    """Also where all the room is taken by what was read again and again."""
+    cache = cache_for(10)
+    for _ in range(3):
+        for key in range(10):
+            use(cache, key)
+    large = entries * WHOLE - ENTRY_OVERHEAD_BYTES
+    for key in range(100, 120):
+        assert cache.add(key, "large", large, at=at)
+        assert cache.find(key, 1) == "large"
+        # Of the others so many stay as there is room for beside it.
+        assert len(cache) == 1 + 10 - entries
 
 
 def test_a_cache_without_a_budget_keeps_nothing() -> None:

@@ -197,6 +197,26 @@ def test_the_same_offsets_in_another_epoch_supersede_nothing() -> None:
     assert numbers(only(folded).segments) == [1, 2]
 
 
+def test_what_was_deleted_leaves_its_end_and_its_epoch_behind() -> None:
+    ever: list[RemoteLogRecord] = [
+        added(1, 0, 9, (7, 0)),
+        updated(1, FINISHED),
+        added(2, 10, 14, (2, 10)),
+        added(3, 10, 19, (2, 10), (3, 12)),
+        updated(3, FINISHED),
+    ]
+    gone = [updated(number, state) for number in (1, 2, 3) for state in (DELETING, DELETED)]
+    # An upload that was given up reached furthest.
+    ever += [added(4, 20, 24, (4, 20)), updated(4, DELETING), updated(4, DELETED)]
+    for folded in (only(fold(*ever)), only(fold(*ever, *gone))):
+        assert (folded.known_end, folded.finished_end, folded.highest_epoch) == (25, 20, 7)
+
+
+def test_a_partition_without_segments_has_no_end_and_no_epoch() -> None:
+    folded = only(fold(updated(1, FINISHED)))
+    assert (folded.known_end, folded.finished_end, folded.highest_epoch) == (0, 0, -1)
+
+
 def test_a_deleted_partition_tells_so_and_has_nothing_left() -> None:
     states = PartitionDeleteState
     folded = fold(

@@ -179,3 +179,15 @@ def test_what_a_worker_sends_is_what_the_driver_folds() -> None:
     log = built(100, transactional(1), marker(ABORT, 1))
     received = pickle.loads(pickle.dumps(log))
     assert fold(received) == fold(log)
+
+
+def test_what_goes_on_elsewhere_has_no_open_transactions_and_the_same_sequences() -> None:
+    log = built(100, transactional(8, 4, count=3), batch(1, producer_id=9))
+    tail, _ = fold(log)
+    assert entry(tail, 8).txn_first_offset == 100
+    decided = tail.decided()
+    assert entry(decided, 8) == entry(tail, 8)._replace(txn_first_offset=Offset(-1))
+    assert entry(decided, 9) == entry(tail, 9)
+    # A marker that comes nevertheless has nothing to abort.
+    _, aborted = advance(decided, built(104, marker(ABORT, 8)))
+    assert aborted == []

@@ -287,6 +287,25 @@ async def test_closing_ends_what_is_under_way_and_refuses_what_comes_later() -> 
     assert len(asyncio.all_tasks()) == 1
 
 
+@pytest.mark.parametrize(("cache_bytes", "requests"), [(101_000, 16), (201_000, 4), (390_000, 4)])
+@pytest.mark.parametrize("encrypt", [False, True])
+async def test_a_chunk_that_fills_much_of_the_cache_is_fetched_once_for_all_steps(
+    cache_bytes: int, requests: int, encrypt: bool
+) -> None:
+    """Where there is room for two. With room for one, steps that need two fetch both anew."""
+    mode = Encoding(chunk_bytes=100_000, compress=not encrypt, encrypt=encrypt)
+    shelf = await shelf_of(1, mode)
+    reader = shelf.reader(RemoteSettings(chunk_cache_bytes=cache_bytes))
+    offset, steps = 0, 0
+    while offset < shelf.end:
+        answer = await read(reader, shelf.segments, offset, max_bytes=10 * SIZE)
+        assert answer.error is None
+        offset, steps = answer.next_offset, steps + 1
+    assert steps == 30
+    assert shelf.requests <= requests
+    await reader.close()
+
+
 async def test_closing_ends_what_is_read_ahead() -> None:
     shelf = await shelf_of(1, MODES["aes"], batches=600)
     reader = shelf.reader(RemoteSettings(chunk_cache_bytes=MIB))

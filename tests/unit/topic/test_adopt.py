@@ -258,6 +258,69 @@ async def test_a_partition_whose_records_all_expired_begins_where_it_ended(kafka
     assert plan.to_adopt.epochs == [epoch(4, 10)]
 
 
+def expired(*segments: SegmentAdded) -> list[RemoteLogRecord]:
+    """The records of a deletion that was brought to its end."""
+    states = (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED)
+    return [finished(segment, state=state) for segment in segments for state in states]
+
+
+async def test_a_partition_whose_segments_are_all_gone_begins_where_they_ended(
+    kafka: Kafka,
+) -> None:
+    """A dump tells of no offsets but theirs, and consumers have committed such."""
+    first = await kafka.tier(0, 9, [epoch(4, 0)])
+    second = await kafka.tier(10, 29, [epoch(4, 0), epoch(7, 10)])
+    kafka.records += expired(first, second)
+    for log_start in (None, 30):
+        plan = await kafka.plan(log_start=log_start)
+        assert (bases(plan), plan.to_adopt.log_start, plan.lost_records) == ([], 30, 0)
+        assert plan.to_adopt.epochs == [epoch(7, 30)]
+
+
+async def test_an_upload_that_was_given_up_before_others_expired_loses_nothing(
+    kafka: Kafka,
+) -> None:
+    await kafka.tier(5, 9, finish=False)
+    kafka.records += expired(await kafka.tier(0, 29))
+    plan = await kafka.plan()
+    assert (bases(plan), plan.to_adopt.log_start, plan.lost_records) == ([], 30, 0)
+    await kafka.tier(30, 34, finish=False)
+    plan = await kafka.plan()
+    assert (bases(plan), plan.to_adopt.log_start, plan.lost_records) == ([], 35, 5)
+
+
+async def test_the_epochs_of_segments_that_are_gone_are_kept_in_mind(kafka: Kafka) -> None:
+    """The segment of a leader that was deposed was removed by the next one."""
+    await kafka.tier(0, 9)
+    kafka.records += expired(await kafka.tier(10, 19, [epoch(0, 0), epoch(9, 10)]))
+    assert (await kafka.plan()).to_adopt.epochs == [epoch(0, 0), epoch(9, 10)]
+
+
+@pytest.mark.parametrize(("log_start", "lost"), [(29, 0), (30, 0), (31, 1), (300, 270)])
+async def test_a_start_behind_everything_that_was_tiered_is_refused(
+    kafka: Kafka, log_start: int, lost: int
+) -> None:
+    for base in (0, 10, 20):
+        await kafka.tier(base, base + 9)
+    plan = await kafka.plan_topic(log_start=log_start)
+    assert plan.partitions[0].lost_records == lost
+    assert plan.partitions[0].to_adopt.log_start == log_start
+    if lost:
+        said = f"would begin at offset {log_start}, .* tiered is 29. Correct --log-start"
+        with pytest.raises(UnsealedSourceError, match=said):
+            plan.check_sealed()
+    else:
+        plan.check_sealed()
+
+
+async def test_a_running_source_knows_where_it_begins(kafka: Kafka) -> None:
+    """Records may have been deleted before any of them was tiered."""
+    await kafka.tier(0, 9)
+    plan = await kafka.plan_topic(log_start=300, log_end=300)
+    plan.check_sealed()
+    assert plan.partitions[0].to_adopt.log_start == 300
+
+
 async def test_a_segment_beyond_the_end_of_the_log_does_not_count(kafka: Kafka) -> None:
     await kafka.tier(0, 9)
     await kafka.tier(10, 19)
@@ -557,8 +620,10 @@ def named(topic: str, topic_id: TopicId, partition: int = PARTITION) -> list[Rem
     return [added, finished(added)]
 
 
-def deleted(topic: str, topic_id: TopicId) -> RemoteLogRecord:
-    where = ADDED.partition._replace(topic=topic, topic_id=topic_id)
+def deleted(topic: str, topic_id: TopicId, partition: int = PARTITION) -> RemoteLogRecord:
+    where = ADDED.partition._replace(
+        topic=topic, topic_id=topic_id, partition=PartitionIndex(partition)
+    )
     return PartitionDeleted(
         partition=where, broker_id=ADDED.broker_id, event_ms=1, state=PartitionDeleteState.MARKED
     )
@@ -588,6 +653,23 @@ def test_a_topic_that_was_deleted_is_not_meant() -> None:
     with pytest.raises(NotInMetadataError, match="was deleted"):
         topic_in_metadata(fold(*records), "a")
     assert topic_in_metadata(fold(*records, *named("a", OTHER_ID)), "a")[0] == OTHER_ID
+
+
+def test_a_topic_whose_deletion_has_begun_on_some_partitions_is_refused() -> None:
+    records = [record for index in range(4) for record in named("a", TOPIC_ID, index)]
+    records += [deleted("a", TOPIC_ID, index) for index in (1, 3)]
+    for topic_id in (None, TOPIC_ID):
+        with pytest.raises(NotInMetadataError, match=r"is being deleted: .* partitions: 1, 3$"):
+            topic_in_metadata(fold(*records), "a", topic_id)
+    # Another one of its name is meant then, if there is one.
+    found, partitions = topic_in_metadata(fold(*records, *named("a", OTHER_ID, 2)), "a")
+    assert (found, sorted(partitions)) == (OTHER_ID, [2])
+
+
+def test_a_deleted_topic_is_told_also_if_it_is_named_by_its_id() -> None:
+    records = [*named("a", TOPIC_ID), deleted("a", TOPIC_ID), *named("a", OTHER_ID)]
+    with pytest.raises(NotInMetadataError, match="was deleted"):
+        topic_in_metadata(fold(*records), "a", TOPIC_ID)
 
 
 def test_an_unknown_topic_is_told_with_the_nearest_name() -> None:
