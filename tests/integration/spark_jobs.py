@@ -15,7 +15,7 @@ from tests.unit.pipeline.lab import LocalJobs
 from tests.unit.pipeline.spark_tasks import WORKPLACE, task
 
 from stratalog.clock import SystemClock
-from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
+from stratalog.pipeline.bins import Begin, Bin, BinDone, BinFailed, BinOutcome
 from stratalog.pipeline.execute import JobRunner
 from stratalog.pipeline.progress import ProgressListener, TaskCounts
 from stratalog.pipeline.run_task import run_task
@@ -71,10 +71,10 @@ class SparkJobs(LocalJobs):
 
     spark: OpenSpark | None = None
 
-    async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
+    async def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]:
         assert self.spark is not None
         runner = JobRunner(self.spark, run_task, self.workplace, clock=SystemClock())
-        async with aclosing(runner.run(bins)) as outcomes:
+        async with aclosing(runner.run(bins, begin)) as outcomes:
             async for outcome in outcomes:
                 yield outcome
 

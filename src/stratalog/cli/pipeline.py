@@ -134,7 +134,9 @@ def run(
     if dry_run:
         asyncio.run(_show_plan(settings, kinds, topics, json=json))
         return
-    report = asyncio.run(
+    from stratalog.pipeline.stopping import run_until_terminated
+
+    report = run_until_terminated(
         run_pipeline(
             settings,
             options,

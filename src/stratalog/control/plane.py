@@ -487,14 +487,19 @@ class ControlPlane(Protocol):
     ) -> list[Claim]:
         """Claim those of the ranges that nobody else holds now; one claim per partition.
 
-        A claim that expired counts as a failure of the run that had it, and parks the partition if
-        it was one too many. What this run holds already it gets anew, under another token, so that
-        it may ask again when the outcome is unknown. With `also_parked` parked partitions are
-        claimed, too, a few times at the most; they remain parked.
+        A claim that expired after its work had begun counts as a failure of the run that had it,
+        and parks the partition if it was one too many. What this run holds already it gets anew,
+        under another token, so that it may ask again when the outcome is unknown. With
+        `also_parked` parked partitions are claimed, too, a few times at the most; they remain
+        parked.
         """
 
     async def renew_claims(self, run_id: RunId, *, duration_ms: int) -> set[ClaimToken]:
         """Extend the claims of a run that have not expired; return them."""
+
+    async def begin_claims(self, tokens: Sequence[ClaimToken]) -> None:
+        """Note that the work under these claims begins: from now on the silence of their holder
+        counts. Those that are lost are left alone."""
 
     async def release_claims(self, tokens: Sequence[ClaimToken], *, succeeded: bool = True) -> None:
         """Give claims back. After success the failures of partitions that are not parked are

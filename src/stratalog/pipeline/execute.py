@@ -7,13 +7,13 @@ iteration early, or cancelling the task that iterates, cancels the Spark jobs an
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from uuid import uuid4
 
 from stratalog.clock import Clock
-from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
+from stratalog.pipeline.bins import Begin, Bin, BinDone, BinFailed, BinOutcome, unnoticed
 from stratalog.pipeline.job_errors import JobFailedError, explain_failure
 from stratalog.pipeline.progress import NoListener, ProgressListener, TaskCounts
 from stratalog.pipeline.session import OpenSpark
@@ -54,13 +54,19 @@ class JobRunner:
         """Take the session for broken, so that no other work is tried with it."""
         self.is_distrusted = True
 
-    async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
+    async def run(
+        self, bins: Sequence[Bin], begin: Begin = unnoticed
+    ) -> AsyncGenerator[BinOutcome, None]:
         """All bins, each as soon as it is done or has failed. Use it in `contextlib.aclosing`."""
         running: dict[str, Bin] = {}
         loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(self._parallel_jobs, thread_name_prefix="spark-job")
+
+        def begun(work: Bin) -> None:
+            asyncio.run_coroutine_threadsafe(self._begin(work, begin), loop).result()
+
         waiting = {
-            loop.run_in_executor(pool, self._run_bin, work, running, loop): work for work in bins
+            loop.run_in_executor(pool, self._run_bin, work, running, begun): work for work in bins
         }
         watcher = asyncio.create_task(self._watch(running)) if self._watched else None
         try:
@@ -126,14 +132,18 @@ class JobRunner:
                         seen[tag] = counts
                         self._listener.bin_moved(work, counts)
 
+    async def _begin(self, work: Bin, begin: Begin) -> None:
+        self._listener.bin_started(work)
+        await begin(work)
+
     def _run_bin(
-        self, work: Bin, running: dict[str, Bin], loop: asyncio.AbstractEventLoop
+        self, work: Bin, running: dict[str, Bin], begun: Callable[[Bin], None]
     ) -> BinOutcome:
         """In a thread of the pool: Spark's calls block until the job is done."""
         tag = f"{work.name} {uuid4().hex}".replace(",", " ")
         running[tag] = work
-        loop.call_soon_threadsafe(self._listener.bin_started, work)
         try:
+            begun(work)
             return BinDone(work=work, answers=_in_order(work, self._collect(work, tag)))
         except JobFailedError as error:
             return BinFailed(work=work, error=error)

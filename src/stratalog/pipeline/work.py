@@ -24,7 +24,7 @@ from stratalog.control.plane import BarredObjectError, ControlPlane
 from stratalog.control.segment_model import ChainOutcome
 from stratalog.errors import OutcomeUnknownError, RetriableError, StaleError, StratalogError
 from stratalog.ids import ObjectId, TopicPartition
-from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
+from stratalog.pipeline.bins import Begin, Bin, BinDone, BinFailed, BinOutcome
 from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.loading import has_changed, has_moved
 from stratalog.pipeline.merge_plan import ClaimedRows, HoleError, check_rows
@@ -44,7 +44,7 @@ _FINISHED_AT_ONCE = 16
 
 
 class Jobs(Protocol):
-    def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]: ...
+    def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]: ...
 
     def distrust(self) -> None:
         """Whoever opens jobs next needs another Spark."""
@@ -158,7 +158,8 @@ class Work:
     async def _run_bins(self, jobs: Jobs, bins: Sequence[Bin]) -> list[BinFailed]:
         """Commit what bins bring as they come; return those that failed."""
         failed = []
-        async with _side_by_side() as commits, aclosing(jobs.run(bins)) as outcomes:
+        running = jobs.run(bins, self._begin)
+        async with _side_by_side() as commits, aclosing(running) as outcomes:
             async for outcome in outcomes:
                 if isinstance(outcome, BinDone):
                     for task, answer in zip(outcome.work.tasks, outcome.answers, strict=True):
@@ -166,6 +167,16 @@ class Work:
                 else:
                     failed.append(outcome)
         return failed
+
+    async def _begin(self, work: Bin) -> None:
+        tokens = {token for task in work.tasks for token in tokens_of(task)}
+        if not tokens:
+            return
+        try:
+            await self._control.begin_claims(sorted(tokens))
+        except (RetriableError, OutcomeUnknownError) as error:
+            # Not worth the work: all that is lost is the count of a death, should there be one.
+            log.info("It could not be noted that %s begins: %s", work.name, error)
 
     async def _judge(self, jobs: Jobs, failed: Sequence[BinFailed], repeats_left: int) -> list[Bin]:
         """Give up those about which there is no doubt; return the others in smaller bins."""

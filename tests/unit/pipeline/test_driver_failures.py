@@ -566,6 +566,7 @@ _STEPS = [
     "aged_partitions",
     "claim_ranges",
     "find_batches",
+    "begin_claims",
     "add_segment",
     "epochs",
     "finish_segment",
@@ -600,7 +601,7 @@ async def test_a_killed_merge_is_finished_by_the_next_run_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", ["claim_ranges", "commit_split", "release_claims"])
+@pytest.mark.parametrize("step", ["claim_ranges", "begin_claims", "commit_split", "release_claims"])
 async def test_a_killed_split_is_finished_by_the_next_run_and_leaves_nothing(
     lab: Lab, step: str, when: str
 ) -> None:
