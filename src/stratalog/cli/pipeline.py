@@ -207,7 +207,8 @@ async def run_pipeline(
     bars = Bars()
     place = workplace_of(settings, gently=gently)
     options = replace(options, yields=gently)
-    spark = SparkJobs(options, place, clock=SystemClock(), listener=bars)
+    wait_ms = settings.tiering.executor_wait_ms
+    spark = SparkJobs(options, place, clock=SystemClock(), executor_wait_ms=wait_ms, listener=bars)
     async with opened_control(settings) as control:
         for topic in topics or ():
             await topic_named(control, topic)
@@ -231,7 +232,12 @@ async def _show_plan(
     from stratalog.pipeline.spark_conf import SparkOptions
     from stratalog.pipeline.spark_jobs import SparkJobs
 
-    spark = SparkJobs(SparkOptions(master=None), workplace_of(settings), clock=SystemClock())
+    spark = SparkJobs(
+        SparkOptions(master=None),
+        workplace_of(settings),
+        clock=SystemClock(),
+        executor_wait_ms=settings.tiering.executor_wait_ms,
+    )
     async with opened_control(settings) as control:
         for topic in topics or ():
             await topic_named(control, topic)

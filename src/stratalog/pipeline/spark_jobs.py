@@ -28,11 +28,13 @@ class SparkJobs:
         workplace: Workplace,
         *,
         clock: Clock,
+        executor_wait_ms: int,
         listener: ProgressListener | None = None,
     ) -> None:
         self._options = options
         self._workplace = workplace
         self._clock = clock
+        self._executor_wait_ms = executor_wait_ms
         self._listener = listener
         self._spark: OpenSpark | None = None
 
@@ -54,7 +56,12 @@ class SparkJobs:
         if self._spark is None:
             self._spark = await asyncio.to_thread(open_session, self._options)
         runner = JobRunner(
-            self._spark, run_task, self._workplace, clock=self._clock, listener=self._listener
+            self._spark,
+            run_task,
+            self._workplace,
+            clock=self._clock,
+            listener=self._listener,
+            executor_wait_ms=self._executor_wait_ms,
         )
         try:
             yield runner

@@ -36,7 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _run(settings: Settings, given: argparse.Namespace) -> Report:
-    spark = SparkJobs(SparkOptions(master=None), workplace_of(settings), clock=SystemClock())
+    spark = SparkJobs(
+        SparkOptions(master=None),
+        workplace_of(settings),
+        clock=SystemClock(),
+        executor_wait_ms=settings.tiering.executor_wait_ms,
+    )
     kinds = [UnitKind(given.only)] if given.only else list(UnitKind)
     try:
         async with opened_driver(settings, spark.open, clean=True) as driver:

@@ -78,7 +78,12 @@ async def _work(settings: Settings, orders: "asyncio.Queue[str]", answer: _Answe
     options = SparkOptions(
         master=settings.tiering.master, app_name="stratalog pipeline", yields=gently
     )
-    spark = SparkJobs(options, workplace_of(settings, gently=gently), clock=SystemClock())
+    spark = SparkJobs(
+        options,
+        workplace_of(settings, gently=gently),
+        clock=SystemClock(),
+        executor_wait_ms=settings.tiering.executor_wait_ms,
+    )
     try:
         # The janitor of the broker cleans.
         async with opened_driver(settings, spark.open) as driver:

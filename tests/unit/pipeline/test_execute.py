@@ -57,7 +57,7 @@ class FakeSpark:
         assert tag in self.tags
         self.cancelled.set()
 
-    def counts(self, tag: str) -> TaskCounts:
+    def counts(self, tag: str) -> TaskCounts | None:
         return TaskCounts(done=0, running=1)
 
 
