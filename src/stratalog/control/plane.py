@@ -537,6 +537,14 @@ class ControlPlane(Protocol):
         first, from the one after `after` on. Those that were noted as stuck are left out for
         `stuck_for_ms`."""
 
+    async def resting_rows(
+        self, *, max_file_bytes: int, more_than: int, stuck_for_ms: int, limit: int
+    ) -> list[Coordinates]:
+        """What partitions that are parked, or whose topic is paused, have in split files of no more
+        than so many bytes, by partition and offset. Nothing, unless one of them has more rows there
+        than `more_than`, or there are more such files. Files that were noted as stuck are left
+        out for `stuck_for_ms`."""
+
     async def note_stuck(self, ids: Sequence[ObjectId]) -> None:
         """Remember that what is alive in these objects could not be moved out of them now."""
 
@@ -555,7 +563,7 @@ class ControlPlane(Protocol):
         """The newest first."""
 
     async def pause_pipeline(self, topic_id: TopicId) -> None:
-        """Plan nothing for the topic from now on. What is claimed already is finished."""
+        """Convert nothing of the topic from now on. What is claimed already is finished."""
 
     async def resume_pipeline(self, topic_id: TopicId) -> None: ...
 
