@@ -29,7 +29,7 @@ from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.loading import has_changed, has_moved
 from stratalog.pipeline.merge_plan import ClaimedRows, HoleError, check_rows
 from stratalog.pipeline.report import Report
-from stratalog.pipeline.suspects import MOST_REPEATS, halves, is_alone, probe
+from stratalog.pipeline.suspects import MOST_REPEATS, halves, is_alone, probe, set_apart
 from stratalog.pipeline.tasks import MergeTask, SplitMade, Task, TaskDone, UnitFailed
 from stratalog.pipeline.units import Unit, Units, tokens_of
 from stratalog.settings import TieringSettings
@@ -147,13 +147,25 @@ class Work:
         await self._settle(idle)
         if not tasks:
             return
+        others, alone = self._set_apart(tasks)
         async with open_jobs() as jobs:
-            failed = await self._run_bins(jobs, make_bins(tasks))
+            failed = await self._run_bins(jobs, make_bins(others)) if others else []
+            for work in alone:
+                failed += await self._run_bins(jobs, [work])
             repeats_left = MOST_REPEATS
             while failed:
                 bins = await self._judge(jobs, failed, repeats_left)
                 repeats_left -= len(bins)
                 failed = await self._run_bins(jobs, bins) if bins else []
+
+    def _set_apart(self, tasks: Sequence[Task]) -> tuple[Sequence[Task], Sequence[Bin]]:
+        """What has failed before gets jobs of its own. Not what is only moved: those that are
+        parked have all failed, and a file for each would be as many as before."""
+        if self._rewrites:
+            return tasks, []
+        others, alone = set_apart(tasks, lambda token: self._units[token].claim.attempts)
+        self._units.replan(tasks, [*others, *(task for work in alone for task in work.tasks)])
+        return others, alone
 
     async def _run_bins(self, jobs: Jobs, bins: Sequence[Bin]) -> list[BinFailed]:
         """Commit what bins bring as they come; return those that failed."""

