@@ -57,7 +57,7 @@ from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor
 from stratalog.memory import collect_garbage_rarely, keep_freed_memory
 from stratalog.objects.store import ObjectStore
-from stratalog.pipeline.bins import Bin, BinDone, BinOutcome
+from stratalog.pipeline.bins import Begin, Bin, BinDone, BinOutcome
 from stratalog.pipeline.execute import JobRunner
 from stratalog.pipeline.open import opened_driver, workplace_of
 from stratalog.pipeline.report import Report
@@ -158,8 +158,8 @@ class Watched:
         self.seconds += now - started
         self.tail_seconds += now - self._ended
 
-    async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
-        async with aclosing(self._runner.run(bins)) as outcomes:
+    async def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]:
+        async with aclosing(self._runner.run(bins, begin)) as outcomes:
             async for outcome in outcomes:
                 if isinstance(outcome, BinDone):
                     self.efforts += [answer.effort for answer in outcome.answers]

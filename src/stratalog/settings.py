@@ -168,6 +168,10 @@ class TieringSettings:
     `stratalog pipeline run` is held back only if it is told to go `--gently`."""
     max_attempts: Positive = 5
     """A partition whose conversion failed so often in a row is parked."""
+    executor_wait_ms: Positive = 10 * MINUTE_MS
+    """How long a run waits while Spark starts none of its tasks, because a cluster has no executor
+    to give. Then it gives its partitions back and fails. Longer suits clusters that start machines
+    on demand; shorter lets another run, elsewhere, have the partitions sooner."""
     idle_ms: NotNegative = 10 * MINUTE_MS
     """How long Spark stays up without work beside a broker."""
     master: str = "local[*]"

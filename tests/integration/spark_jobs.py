@@ -15,8 +15,8 @@ from tests.unit.pipeline.lab import LocalJobs
 from tests.unit.pipeline.spark_tasks import WORKPLACE, task
 
 from stratalog.clock import SystemClock
-from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
-from stratalog.pipeline.execute import JobRunner
+from stratalog.pipeline.bins import Begin, Bin, BinDone, BinFailed, BinOutcome
+from stratalog.pipeline.execute import EXECUTOR_WAIT_MS, JobRunner
 from stratalog.pipeline.progress import ProgressListener, TaskCounts
 from stratalog.pipeline.run_task import run_task
 from stratalog.pipeline.session import OpenSpark
@@ -58,9 +58,20 @@ def scripted(folder: Path) -> RunTask:
 
 
 async def run_bins(
-    spark: OpenSpark, run_task: RunTask, *bins: Bin, listener: ProgressListener | None = None
+    spark: OpenSpark,
+    run_task: RunTask,
+    *bins: Bin,
+    listener: ProgressListener | None = None,
+    executor_wait_ms: int = EXECUTOR_WAIT_MS,
 ) -> dict[str, BinOutcome]:
-    runner = JobRunner(spark, run_task, WORKPLACE, clock=SystemClock(), listener=listener)
+    runner = JobRunner(
+        spark,
+        run_task,
+        WORKPLACE,
+        clock=SystemClock(),
+        listener=listener,
+        executor_wait_ms=executor_wait_ms,
+    )
     async with aclosing(runner.run(bins)) as outcomes:
         return {outcome.work.name: outcome async for outcome in outcomes}
 
@@ -71,10 +82,10 @@ class SparkJobs(LocalJobs):
 
     spark: OpenSpark | None = None
 
-    async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
+    async def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]:
         assert self.spark is not None
         runner = JobRunner(self.spark, run_task, self.workplace, clock=SystemClock())
-        async with aclosing(runner.run(bins)) as outcomes:
+        async with aclosing(runner.run(bins, begin)) as outcomes:
             async for outcome in outcomes:
                 yield outcome
 

@@ -2,16 +2,17 @@
 
 import sys
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.integration.sink_topics import SinkLake, once, values
-from tests.integration.spark_jobs import attempts, run_bins, scripted
+from tests.integration.spark_jobs import attempts, error_of, run_bins, scripted
 from tests.spark import SharedSpark, activate
 from tests.unit.pipeline.spark_tasks import task
 
 from stratalog.pipeline.bins import Bin
-from stratalog.pipeline.session import OpenSpark
+from stratalog.pipeline.session import OpenSpark, open_session
 from stratalog.pipeline.spark_conf import SMALL_JVM, SparkOptions
 
 pytestmark = pytest.mark.timeout(300)
@@ -73,3 +74,23 @@ async def test_a_job_survives_the_end_of_an_executor(spark: OpenSpark, tmp_path:
     assert first >= 2
     assert len(others) == 3
     assert not (tmp_path / "doomed.1.done").exists()
+
+
+@pytest.mark.parametrize("over", ["a JVM", "Connect"])
+async def test_a_job_for_which_no_worker_is_large_enough_fails_in_time(
+    shared_spark: SharedSpark, spark_cluster: str, tmp_path: Path, over: str
+) -> None:
+    conf = {key: value for key, value in CONF.items() if "Java" in key or "host" in key}
+    conf["spark.executor.memory"] = "8g"
+    options = SparkOptions(master=spark_cluster, conf=conf, python=sys.executable)
+    with ExitStack() as stack:
+        if over == "Connect":
+            address = shared_spark.serve_connect(options)
+            spark = stack.enter_context(open_session(SparkOptions(master=address)))
+        else:
+            spark = shared_spark.open(options)
+        work = [Bin(name=name, tasks=[task("", 0, name)]) for name in ("one", "two")]
+        outcomes = await run_bins(spark, scripted(tmp_path), *work, executor_wait_ms=1000)
+    for name, outcome in outcomes.items():
+        assert error_of(outcome).startswith(f"{name}: Spark gave no executor for 1s")
+    assert len(outcomes) == 2

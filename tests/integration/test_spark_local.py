@@ -169,7 +169,9 @@ async def test_a_jvm_that_was_killed_is_replaced_for_the_next_jobs(
     shared_spark: SharedSpark,
 ) -> None:
     shared_spark.close()
-    spark = SparkJobs(SparkOptions(master="local[1]"), WORKPLACE, clock=SystemClock())
+    spark = SparkJobs(
+        SparkOptions(master="local[1]"), WORKPLACE, clock=SystemClock(), executor_wait_ms=60_000
+    )
     before = descendants(os.getpid())
     for _ in range(2):
         async with spark.open() as jobs:

@@ -42,6 +42,7 @@ RETENTIONS = st.builds(
 STEPS = (
     "claim_ranges",
     "find_batches",
+    "begin_claims",
     "add_segment",
     "epochs",
     "finish_segment",

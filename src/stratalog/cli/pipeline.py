@@ -135,7 +135,9 @@ def run(
     if dry_run:
         asyncio.run(_show_plan(settings, kinds, topics, json=json))
         return
-    report = asyncio.run(
+    from stratalog.pipeline.stopping import run_until_terminated
+
+    report = run_until_terminated(
         run_pipeline(
             settings,
             options,
@@ -206,7 +208,8 @@ async def run_pipeline(
     bars = Bars()
     place = workplace_of(settings, gently=gently)
     options = replace(options, yields=gently)
-    spark = SparkJobs(options, place, clock=SystemClock(), listener=bars)
+    wait_ms = settings.tiering.executor_wait_ms
+    spark = SparkJobs(options, place, clock=SystemClock(), executor_wait_ms=wait_ms, listener=bars)
     opened = opened_driver(
         settings,
         lambda cluster_id: bars.announced(partial(spark.open, cluster_id)),
@@ -229,7 +232,12 @@ async def _show_plan(
     from stratalog.pipeline.spark_conf import SparkOptions
     from stratalog.pipeline.spark_jobs import SparkJobs
 
-    spark = SparkJobs(SparkOptions(master=None), workplace_of(settings), clock=SystemClock())
+    spark = SparkJobs(
+        SparkOptions(master=None),
+        workplace_of(settings),
+        clock=SystemClock(),
+        executor_wait_ms=settings.tiering.executor_wait_ms,
+    )
     async with opened_driver(settings, spark.open) as driver:
         plan = await driver.plan(kinds, topics)
     cost = cost_of(plan.tasks, plan.rewrites)

@@ -17,7 +17,7 @@ from rich.progress import (
 from rich.text import Text
 
 from stratalog.cli.output import stderr
-from stratalog.pipeline.bins import Bin, BinOutcome
+from stratalog.pipeline.bins import Begin, Bin, BinOutcome
 from stratalog.pipeline.progress import TaskCounts
 from stratalog.pipeline.work import Jobs, OpenJobs
 
@@ -92,9 +92,9 @@ class _Announced:
         self._jobs = jobs
         self._bars = bars
 
-    def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
+    def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]:
         self._bars.plan(bins)
-        return self._jobs.run(bins)
+        return self._jobs.run(bins, begin)
 
     def distrust(self) -> None:
         self._jobs.distrust()

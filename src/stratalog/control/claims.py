@@ -44,7 +44,7 @@ _HOLD = (
     "SELECT 1 FROM claims WHERE topic_id = $1 AND partition = $2 AND token = $3"
     " AND expires_ms > {now_ms}"
 )
-_GIVEN_BACK = "token = NULL, run_id = NULL, expires_ms = NULL"
+_GIVEN_BACK = "token = NULL, run_id = NULL, expires_ms = NULL, begun_token = NULL"
 
 
 class Standing(NamedTuple):
@@ -54,6 +54,8 @@ class Standing(NamedTuple):
     run_id: UUID | None
     """None if it is given back."""
     expires_ms: int
+    begun: bool
+    """Whether the work under it has begun."""
     attempts: int
     parked: bool
 
@@ -64,7 +66,7 @@ class Verdict(NamedTuple):
     granted: bool
     """Otherwise the partition is parked, now or since long."""
     attempts: int
-    """With the failure of the holder whose claim expired."""
+    """With the failure of the holder whose claim expired while it was at work."""
     error: str | None = None
     """Of that holder."""
 
@@ -113,6 +115,17 @@ class ClaimOperations(Operations):
             return {ClaimToken(as_uuid(row[0])) for row in rows}
 
         return await self._database.write(work)
+
+    async def begin_claims(self, tokens: Sequence[ClaimToken]) -> None:
+        async def work(connection: Connection) -> None:
+            await _lock_tokens(connection, tokens)
+            await connection.execute(
+                "UPDATE claims SET begun_token = claims.token FROM {rows}"
+                " WHERE claims.token = r.token AND claims.expires_ms > {now_ms}",
+                rows=Rows(_TOKEN, [(token,) for token in tokens]),
+            )
+
+        await self._database.write(work)
 
     async def release_claims(self, tokens: Sequence[ClaimToken], *, succeeded: bool = True) -> None:
         forgiven = "parked_ms IS NULL" if succeeded else "false"
@@ -174,8 +187,10 @@ def judge(
     if standing.run_id is not None and standing.run_id != run_id:
         if standing.expires_ms > now_ms:
             return None
-        attempts += 1
-        error = f"run {standing.run_id} was at work on it and went silent"
+        # A run claims all that it wants at once. What it had not come to did not end it.
+        if standing.begun:
+            attempts += 1
+            error = f"run {standing.run_id} was at work on it and went silent"
     if standing.parked:
         granted = also_parked and attempts < _PARKED_FACTOR * max_attempts
     else:
@@ -236,7 +251,8 @@ async def _lock_free(
     )
     # A row that is locked belongs to somebody who renews it, or commits under it.
     rows = await connection.fetch(
-        "SELECT topic_id, partition, run_id, expires_ms, attempts, parked_ms FROM claims"
+        "SELECT topic_id, partition, run_id, expires_ms, COALESCE(begun_token = token, false),"
+        " attempts, parked_ms FROM claims"
         " WHERE (topic_id, partition) IN (SELECT topic_id, partition FROM {rows})"
         " ORDER BY topic_id, partition {for_update_skip_locked}",
         rows=source,
@@ -246,11 +262,12 @@ async def _lock_free(
 
 
 def _standing(row: Row) -> Standing:
-    _, _, run_id, expires_ms, attempts, parked_ms = row
+    _, _, run_id, expires_ms, begun, attempts, parked_ms = row
     return Standing(
         partition=partition_key(row),
         run_id=None if run_id is None else as_uuid(run_id),
         expires_ms=expires_ms or 0,
+        begun=bool(begun),
         attempts=attempts,
         parked=parked_ms is not None,
     )

@@ -493,14 +493,19 @@ class ControlPlane(Protocol):
     ) -> list[Claim]:
         """Claim those of the ranges that nobody else holds now; one claim per partition.
 
-        A claim that expired counts as a failure of the run that had it, and parks the partition if
-        it was one too many. What this run holds already it gets anew, under another token, so that
-        it may ask again when the outcome is unknown. With `also_parked` parked partitions are
-        claimed, too, a few times at the most; they remain parked.
+        A claim that expired after its work had begun counts as a failure of the run that had it,
+        and parks the partition if it was one too many. What this run holds already it gets anew,
+        under another token, so that it may ask again when the outcome is unknown. With
+        `also_parked` parked partitions are claimed, too, a few times at the most; they remain
+        parked.
         """
 
     async def renew_claims(self, run_id: RunId, *, duration_ms: int) -> set[ClaimToken]:
         """Extend the claims of a run that have not expired; return them."""
+
+    async def begin_claims(self, tokens: Sequence[ClaimToken]) -> None:
+        """Note that the work under these claims begins: from now on the silence of their holder
+        counts. Those that are lost are left alone."""
 
     async def release_claims(self, tokens: Sequence[ClaimToken], *, succeeded: bool = True) -> None:
         """Give claims back. After success the failures of partitions that are not parked are
@@ -538,6 +543,14 @@ class ControlPlane(Protocol):
         first, from the one after `after` on. Those that were noted as stuck are left out for
         `stuck_for_ms`."""
 
+    async def resting_rows(
+        self, *, max_file_bytes: int, more_than: int, stuck_for_ms: int, limit: int
+    ) -> list[Coordinates]:
+        """What partitions that are parked, or whose topic is paused, have in split files of no more
+        than so many bytes, by partition and offset. Nothing, unless one of them has more rows there
+        than `more_than`, or there are more such files. Files that were noted as stuck are left
+        out for `stuck_for_ms`."""
+
     async def note_stuck(self, ids: Sequence[ObjectId]) -> None:
         """Remember that what is alive in these objects could not be moved out of them now."""
 
@@ -556,7 +569,7 @@ class ControlPlane(Protocol):
         """The newest first."""
 
     async def pause_pipeline(self, topic_id: TopicId) -> None:
-        """Plan nothing for the topic from now on. What is claimed already is finished."""
+        """Convert nothing of the topic from now on. What is claimed already is finished."""
 
     async def resume_pipeline(self, topic_id: TopicId) -> None: ...
 

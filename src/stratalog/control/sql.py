@@ -20,6 +20,7 @@ from stratalog.control.partitions import PartitionOperations
 from stratalog.control.producers import ProducerOperations
 from stratalog.control.purge import PurgeOperations
 from stratalog.control.reads import ReadOperations
+from stratalog.control.resting import RestingOperations
 from stratalog.control.retention import RetentionOperations
 from stratalog.control.runs import RunOperations
 from stratalog.control.scans import ScanOperations
@@ -53,6 +54,7 @@ class SqlControlPlane(
     ClaimOperations,
     SplitOperations,
     DeadObjectOperations,
+    RestingOperations,
     RunOperations,
     TopicOrderOperations,
     TierStatusOperations,

@@ -1,6 +1,6 @@
 """Bins of tasks. Each is one Spark job: what is done and committed together, or fails together."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -33,3 +33,10 @@ class BinFailed:
 
 
 BinOutcome: TypeAlias = BinDone | BinFailed
+
+Begin: TypeAlias = Callable[[Bin], Awaitable[None]]
+"""Called in the event loop just before a bin is handed to Spark, which waits for it."""
+
+
+async def unnoticed(_: Bin) -> None:
+    """For bins whose beginning nobody wants to know of."""

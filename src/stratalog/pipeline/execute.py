@@ -2,29 +2,40 @@
 
 Only what Spark returns counts: of attempts that ran twice, the one that it took. Ending the
 iteration early, or cancelling the task that iterates, cancels the Spark jobs and waits for them.
+Where Spark gives no executor for long, all that is left fails: nobody knows when it would run.
 """
 
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from uuid import uuid4
 
 from stratalog.clock import Clock
-from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
-from stratalog.pipeline.job_errors import JobFailedError, explain_failure
+from stratalog.pipeline.bins import Begin, Bin, BinDone, BinFailed, BinOutcome, unnoticed
+from stratalog.pipeline.executor_wait import ExecutorWait, JobLook
+from stratalog.pipeline.job_errors import (
+    JobCancelledError,
+    JobFailedError,
+    NoExecutorError,
+    explain_failure,
+)
 from stratalog.pipeline.progress import NoListener, ProgressListener, TaskCounts
 from stratalog.pipeline.session import OpenSpark
 from stratalog.pipeline.task_rows import ROW_SCHEMA, RunTask, answers, plan_table, row_function
 from stratalog.pipeline.tasks import TaskDone, Workplace
+from stratalog.settings import TieringSettings
 
 log = logging.getLogger(__name__)
 
 PARALLEL_JOBS = 3
 """Enough that the last tasks of one bin leave no core idle."""
+EXECUTOR_WAIT_MS = TieringSettings().executor_wait_ms
 _LOOK_SECONDS = 0.25
+_RARE_LOOK_SECONDS = 5.0
+"""Where nobody watches, and only jobs that do not start are looked for."""
 _CANCEL_SECONDS = 0.25
 _MOST_CANCELS = 40
 """Ten seconds. Whoever asked for the end waits, and beside a broker is killed after thirty: by then
@@ -41,34 +52,42 @@ class JobRunner:
         clock: Clock,
         listener: ProgressListener | None = None,
         parallel_jobs: int = PARALLEL_JOBS,
+        executor_wait_ms: int = EXECUTOR_WAIT_MS,
     ) -> None:
         self._spark = spark
         self._function = row_function(run_task, workplace)
         self._clock = clock
         self._listener = listener or NoListener()
-        self._watched = listener is not None
+        self._look_seconds = _RARE_LOOK_SECONDS if listener is None else _LOOK_SECONDS
         self._parallel_jobs = parallel_jobs
+        self._executor_wait_ms = executor_wait_ms
+        self._starves = False
         self.is_distrusted = False
 
     def distrust(self) -> None:
         """Take the session for broken, so that no other work is tried with it."""
         self.is_distrusted = True
 
-    async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
+    async def run(
+        self, bins: Sequence[Bin], begin: Begin = unnoticed
+    ) -> AsyncGenerator[BinOutcome, None]:
         """All bins, each as soon as it is done or has failed. Use it in `contextlib.aclosing`."""
         running: dict[str, Bin] = {}
         loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(self._parallel_jobs, thread_name_prefix="spark-job")
+
+        def begun(work: Bin) -> None:
+            asyncio.run_coroutine_threadsafe(self._begin(work, begin), loop).result()
+
         waiting = {
-            loop.run_in_executor(pool, self._run_bin, work, running, loop): work for work in bins
+            loop.run_in_executor(pool, self._run_bin, work, running, begun): work for work in bins
         }
-        watcher = asyncio.create_task(self._watch(running)) if self._watched else None
+        watcher = asyncio.create_task(self._watch(running))
         try:
             async for outcome in self._outcomes(waiting):
                 yield outcome
         finally:
-            if watcher is not None:
-                watcher.cancel()
+            watcher.cancel()
             pool.shutdown(wait=False, cancel_futures=True)
             await self._cancel(waiting, running)
 
@@ -116,32 +135,61 @@ class JobRunner:
         threading.Thread(target=ask, name="spark-cancel", daemon=True).start()
 
     async def _watch(self, running: Mapping[str, Bin]) -> None:
+        """Tell how far jobs are, and end them if Spark gives them nothing to run on."""
         seen: dict[str, TaskCounts] = {}
+        now_s = self._clock.monotonic()
+        waiting = ExecutorWait(longest_s=self._executor_wait_ms / 1000, now_s=now_s)
         while True:
-            await self._clock.sleep(_LOOK_SECONDS)
+            await self._clock.sleep(self._look_seconds)
+            looks: dict[str, JobLook] = {}
             for tag, work in list(running.items()):
-                with suppress(Exception):
-                    counts = await asyncio.to_thread(self._spark.jobs.counts, tag)
-                    if counts != seen.get(tag) and tag in running:
-                        seen[tag] = counts
+                counts = await asyncio.to_thread(self._counts, tag)
+                looks[tag] = JobLook(len(work.tasks), counts)
+                if counts is not None and counts != seen.get(tag) and tag in running:
+                    seen[tag] = counts
+                    # A bar that cannot be drawn must not end the watch.
+                    with suppress(Exception):
                         self._listener.bin_moved(work, counts)
+            if waiting.is_over(looks, self._clock.monotonic()):
+                self._starves = True
+            if self._starves:
+                # At each look: a job cannot be cancelled before it began.
+                for tag in list(running):
+                    self._ask_to_cancel(tag)
+
+    def _counts(self, tag: str) -> TaskCounts | None:
+        with suppress(Exception):
+            return self._spark.jobs.counts(tag)
+        return None
+
+    async def _begin(self, work: Bin, begin: Begin) -> None:
+        self._listener.bin_started(work)
+        if self._starves:
+            raise NoExecutorError(work.name, self._executor_wait_ms)
+        await begin(work)
 
     def _run_bin(
-        self, work: Bin, running: dict[str, Bin], loop: asyncio.AbstractEventLoop
+        self, work: Bin, running: dict[str, Bin], begun: Callable[[Bin], None]
     ) -> BinOutcome:
         """In a thread of the pool: Spark's calls block until the job is done."""
         tag = f"{work.name} {uuid4().hex}".replace(",", " ")
         running[tag] = work
-        loop.call_soon_threadsafe(self._listener.bin_started, work)
         try:
+            begun(work)
             return BinDone(work=work, answers=_in_order(work, self._collect(work, tag)))
         except JobFailedError as error:
             return BinFailed(work=work, error=error)
         except Exception as error:
             log.debug("%s failed", work.name, exc_info=True)
-            return BinFailed(work=work, error=explain_failure(work.name, error))
+            return BinFailed(work=work, error=self._explained(work, error))
         finally:
             del running[tag]
+
+    def _explained(self, work: Bin, error: Exception) -> JobFailedError:
+        explained = explain_failure(work.name, error)
+        if self._starves and isinstance(explained, JobCancelledError):
+            return NoExecutorError(work.name, self._executor_wait_ms)
+        return explained
 
     def _collect(self, work: Bin, tag: str) -> dict[int, TaskDone]:
         with self._spark.jobs.tagged(tag):

@@ -3,6 +3,7 @@
 import re
 
 from stratalog.errors import RetriableError
+from stratalog.units import format_duration
 
 _LONGEST = 300
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?:\w+\.)*(\S.*)")
@@ -20,6 +21,17 @@ class JobFailedError(RetriableError):
 
 class JobCancelledError(JobFailedError):
     """Somebody asked for the job's end."""
+
+
+class NoExecutorError(JobFailedError):
+    """Spark has started no task for too long."""
+
+    def __init__(self, name: str, waited_ms: int) -> None:
+        super().__init__(
+            f"{name}: Spark gave no executor for {format_duration(waited_ms)}: see whether its"
+            " workers are up, and have cores and memory to spare for executors as they are asked"
+            " for; tiering.executor_wait_ms is how long a run waits"
+        )
 
 
 def explain_failure(name: str, error: BaseException) -> JobFailedError:

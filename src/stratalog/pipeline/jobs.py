@@ -22,7 +22,8 @@ class Jobs(Protocol):
     def cancel(self, tag: str) -> None:
         """Stop the job if it runs. One that has not begun yet is not stopped."""
 
-    def counts(self, tag: str) -> TaskCounts: ...
+    def counts(self, tag: str) -> TaskCounts | None:
+        """How far the job is. None if Spark has told nothing of it."""
 
 
 class ClassicJobs:
@@ -72,8 +73,8 @@ class ConnectJobs:
     def cancel(self, tag: str) -> None:
         self._spark.interruptTag(tag)
 
-    def counts(self, tag: str) -> TaskCounts:
-        return self._counts.get(tag, TaskCounts())
+    def counts(self, tag: str) -> TaskCounts | None:
+        return self._counts.get(tag)
 
     def _note_progress(
         self, stages: Iterable[Any] | None, inflight_tasks: int, **_rest: object

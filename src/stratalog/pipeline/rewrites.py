@@ -3,6 +3,10 @@
 Whoever keeps the last rows of an object: a paused topic, a parked partition, a long retention. A
 rewrite frees at least three quarters of the object, counted with the footer that the rows need in
 their new one. So what was just rewritten is never rewritten again, however small it is.
+
+Paused topics and parked partitions get another small file with every run that way, and nobody
+converts them. Once they have many, those are joined as those of thin partitions are: an old file
+stays until several times its size has come after it.
 """
 
 from collections import defaultdict
@@ -16,6 +20,7 @@ from stratalog.control.pipeline_model import ClaimWish, DeadObject, UnitKind
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import ObjectId, Offset, TopicId, TopicPartition
 from stratalog.pipeline.selection import Reason, Selection, TopicFacts
+from stratalog.pipeline.split_plan import is_worth_joining, outgrown_files, small_file_bytes
 from stratalog.settings import DAY_MS, TieringSettings
 
 _LIVE_PART = 0.25
@@ -37,7 +42,8 @@ async def find_rewrites(
     spared: Collection[TopicPartition],
     converted: Sequence[Coordinates] = (),
 ) -> Rewrites:
-    """What may be rewritten with what is left of a run's bytes, the oldest objects first.
+    """What may be rewritten with what is left of a run's bytes, the oldest objects first, and
+    after those that are mostly dead the small files of partitions that nobody converts.
 
     `converted` are rows that are there still, and will not be.
     """
@@ -64,6 +70,12 @@ async def find_rewrites(
         if len(page) < _PAGE:
             break
         after = page[-1]
+    if not chosen.is_full:
+        resting = await _resting_rows(control, settings)
+        files = chosen.fitting(outgrown_files(_movable(resting, facts, spared)))
+        if is_worth_joining(files, settings.max_rows):
+            for rows_of_file in files:
+                chosen.add(rows_of_file)
     return chosen.by_partition()
 
 
@@ -144,6 +156,19 @@ class _Chosen:
             self._left_objects -= 1
             self._rows += rows
 
+    def fitting(self, objects: Iterable[Sequence[Coordinates]]) -> list[Sequence[Coordinates]]:
+        """Those objects, the first ones, that could be added beside what was chosen."""
+        found: list[Sequence[Coordinates]] = []
+        left_bytes = self._left_bytes
+        for rows in objects:
+            if rows[0].object_id in self._objects:
+                continue
+            left_bytes -= _bytes(rows)
+            if left_bytes < 0 or len(found) == self._left_objects:
+                break
+            found.append(rows)
+        return found
+
     def by_partition(self) -> Rewrites:
         found: dict[TopicPartition, list[Coordinates]] = defaultdict(list)
         for row in sorted(self._rows, key=lambda row: (*_partition(row), row.base_offset)):
@@ -167,6 +192,15 @@ async def _left_behind(
         )
         for object_id, alive in rows.items()
     ]
+
+
+async def _resting_rows(control: ControlPlane, settings: TieringSettings) -> list[Coordinates]:
+    return await control.resting_rows(
+        max_file_bytes=small_file_bytes(settings),
+        more_than=settings.max_rows,
+        stuck_for_ms=_STUCK_MS,
+        limit=settings.max_batches_per_run,
+    )
 
 
 async def _rows_by_object(

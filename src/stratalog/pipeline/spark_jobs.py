@@ -30,11 +30,13 @@ class SparkJobs:
         workplace: Workplace,
         *,
         clock: Clock,
+        executor_wait_ms: int,
         listener: ProgressListener | None = None,
     ) -> None:
         self._options = options
         self._workplace = workplace
         self._clock = clock
+        self._executor_wait_ms = executor_wait_ms
         self._listener = listener
         self._spark: OpenSpark | None = None
 
@@ -56,8 +58,14 @@ class SparkJobs:
             await self._drop()
         if self._spark is None:
             self._spark = await asyncio.to_thread(open_session, self._options)
-        place = replace(self._workplace, cluster_id=cluster_id)
-        runner = JobRunner(self._spark, run_task, place, clock=self._clock, listener=self._listener)
+        runner = JobRunner(
+            self._spark,
+            run_task,
+            replace(self._workplace, cluster_id=cluster_id),
+            clock=self._clock,
+            listener=self._listener,
+            executor_wait_ms=self._executor_wait_ms,
+        )
         try:
             yield runner
         finally:

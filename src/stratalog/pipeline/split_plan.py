@@ -63,6 +63,13 @@ def plan_splits(
         *_files(groups, settings.split_file_bytes),
         *_files(_scattered(large, settings), settings.split_file_bytes),
     ]
+    if tasks := _tasks(files, parts):
+        return tasks
+    # Where large and small objects take turns in a partition, neither kind has a run of its rows.
+    return _tasks(_files(_scattered(objects, settings), settings.split_file_bytes), parts)
+
+
+def _tasks(files: Iterable[Sequence[Coordinates]], parts: _Parts) -> list[SplitTask]:
     tasks = [_task(rows, parts) for rows in files]
     return [task for task in tasks if _objects(task) > 1]
 
@@ -74,6 +81,38 @@ def plan_rewrites(
     objects, parts = _by_object(claimed, topics)
     files = _files(objects, settings.split_file_bytes)
     return [replace(_task(rows, parts), salvages=True) for rows in files]
+
+
+def outgrown_files(rows: Iterable[Coordinates]) -> list[list[Coordinates]]:
+    """The rows of each object that has been outgrown, in the order of their commits."""
+    objects: dict[ObjectId, list[Coordinates]] = defaultdict(list)
+    for row in rows:
+        objects[row.object_id].append(row)
+    return [*_outgrown(sorted(objects.values(), key=_committed))]
+
+
+def is_worth_joining(files: Sequence[Sequence[Coordinates]], max_rows: int) -> bool:
+    """Whether one file instead of these would spare a partition many rows, or the store many
+    objects.
+
+    A row that is kept elsewhere may lie between those of a partition. Then only the longest run of
+    them moves, so that some files stay; where most would, the same bytes would be moved for ever.
+    """
+    found = _by_partition(row for rows in files for row in rows)
+    runs = [longest_run(rows) for rows in found.values()]
+    if any(
+        len(run) * _MANY_PART > max_rows and len(run) >= SMALL_PART * rows_needed(run)
+        for run in runs
+    ):
+        return True
+    moved = {row for run in runs for row in run}
+    freed = sum(moved.issuperset(rows) for rows in files)
+    return freed > 1 and freed * _MANY_PART > max_rows
+
+
+def small_file_bytes(settings: TieringSettings) -> int:
+    """Up to which size an object counts as small."""
+    return settings.split_file_bytes // _LARGE_PART
 
 
 def rows_needed(rows: Sequence[Coordinates]) -> int:

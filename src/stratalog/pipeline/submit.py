@@ -6,7 +6,6 @@ spark-submit --archives env.tar.gz#env submit.py --config stratalog.toml --until
 """
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,16 +17,17 @@ from stratalog.pipeline.open import opened_driver, workplace_of
 from stratalog.pipeline.report import Report
 from stratalog.pipeline.spark_conf import SparkOptions
 from stratalog.pipeline.spark_jobs import SparkJobs
+from stratalog.pipeline.stopping import run_until_terminated
 from stratalog.settings import Settings
 from stratalog.settings_source import load_settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 1 if anything failed."""
+    """The exit code: 1 if anything failed. SIGTERM ends the program with another."""
     given = _parser().parse_args(arguments)
     try:
         settings = load_settings(given.config, given.set)
-        report = asyncio.run(_run(settings, given))
+        report = run_until_terminated(_run(settings, given))
     except StratalogError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -36,7 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _run(settings: Settings, given: argparse.Namespace) -> Report:
-    spark = SparkJobs(SparkOptions(master=None), workplace_of(settings), clock=SystemClock())
+    spark = SparkJobs(
+        SparkOptions(master=None),
+        workplace_of(settings),
+        clock=SystemClock(),
+        executor_wait_ms=settings.tiering.executor_wait_ms,
+    )
     kinds = [UnitKind(given.only)] if given.only else list(UnitKind)
     try:
         async with opened_driver(settings, spark.open, clean=True) as driver:

@@ -31,12 +31,12 @@ from stratalog.control.segment_model import ChainOutcome
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
 from stratalog.ids import ObjectId, TopicPartition
 from stratalog.objects.store import ObjectStore, StoreAccessError
-from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
+from stratalog.pipeline.bins import Begin, Bin, BinDone, BinFailed, BinOutcome
 from stratalog.pipeline.finish import SegmentFinisher
 from stratalog.pipeline.loading import has_changed, has_moved
 from stratalog.pipeline.merge_plan import ClaimedRows, HoleError, check_rows
 from stratalog.pipeline.report import Report
-from stratalog.pipeline.suspects import MOST_REPEATS, halves, is_alone, probe
+from stratalog.pipeline.suspects import MOST_REPEATS, halves, is_alone, probe, set_apart
 from stratalog.pipeline.tasks import MergeTask, SplitMade, Task, TaskDone, UnitFailed
 from stratalog.pipeline.units import Unit, Units, tokens_of
 from stratalog.pipeline.uploaded import UploadGoneError, check_uploaded
@@ -54,7 +54,7 @@ _OVERTAKEN = (ClaimLostError, BoundaryMovedError, SegmentStateError)
 
 
 class Jobs(Protocol):
-    def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]: ...
+    def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]: ...
 
     def distrust(self) -> None:
         """Whoever opens jobs next needs another Spark."""
@@ -159,18 +159,31 @@ class Work:
         await self._settle(idle)
         if not tasks:
             return
+        others, alone = self._set_apart(tasks)
         async with open_jobs() as jobs:
-            failed = await self._run_bins(jobs, make_bins(tasks))
+            failed = await self._run_bins(jobs, make_bins(others)) if others else []
+            for work in alone:
+                failed += await self._run_bins(jobs, [work])
             repeats_left = MOST_REPEATS
             while failed:
                 bins = await self._judge(jobs, failed, repeats_left)
                 repeats_left -= len(bins)
                 failed = await self._run_bins(jobs, bins) if bins else []
 
+    def _set_apart(self, tasks: Sequence[Task]) -> tuple[Sequence[Task], Sequence[Bin]]:
+        """What has failed before gets jobs of its own. Not what is only moved: those that are
+        parked have all failed, and a file for each would be as many as before."""
+        if self._rewrites:
+            return tasks, []
+        others, alone = set_apart(tasks, lambda token: self._units[token].claim.attempts)
+        self._units.replan(tasks, [*others, *(task for work in alone for task in work.tasks)])
+        return others, alone
+
     async def _run_bins(self, jobs: Jobs, bins: Sequence[Bin]) -> list[BinFailed]:
         """Commit what bins bring as they come; return those that failed."""
         failed = []
-        async with _side_by_side() as commits, aclosing(jobs.run(bins)) as outcomes:
+        running = jobs.run(bins, self._begin)
+        async with _side_by_side() as commits, aclosing(running) as outcomes:
             async for outcome in outcomes:
                 if isinstance(outcome, BinDone):
                     for task, answer in zip(outcome.work.tasks, outcome.answers, strict=True):
@@ -178,6 +191,16 @@ class Work:
                 else:
                     failed.append(outcome)
         return failed
+
+    async def _begin(self, work: Bin) -> None:
+        tokens = {token for task in work.tasks for token in tokens_of(task)}
+        if not tokens:
+            return
+        try:
+            await self._control.begin_claims(sorted(tokens))
+        except (RetriableError, OutcomeUnknownError) as error:
+            # Not worth the work: all that is lost is the count of a death, should there be one.
+            log.info("It could not be noted that %s begins: %s", work.name, error)
 
     async def _judge(self, jobs: Jobs, failed: Sequence[BinFailed], repeats_left: int) -> list[Bin]:
         """Give up those about which there is no doubt; return the others in smaller bins."""

@@ -1,8 +1,8 @@
 """The process in which the pipeline works for a broker, from its own side. See `child.py`.
 
 The first line of standard input is the settings. Each line after it names kinds of work, and is
-answered by one line of standard output. When standard input ends, so does this process, in the
-middle of whatever it does.
+answered by one line of standard output. When standard input ends, or SIGTERM comes, so does this
+process, in the middle of whatever it does.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.open import opened_driver, workplace_of
 from stratalog.pipeline.spark_conf import Place, SparkOptions, place_of
 from stratalog.pipeline.spark_jobs import SparkJobs
+from stratalog.pipeline.stopping import run_until_terminated
 from stratalog.settings import Settings
 
 _LONGEST_LINE_BYTES = 1024 * 1024
@@ -41,7 +42,7 @@ def main() -> None:
         print(json.dumps(report), file=answers, flush=True)
 
     try:
-        asyncio.run(_serve(answer))
+        run_until_terminated(_serve(answer))
     except StratalogError as error:
         logging.error("%s", error)
         sys.exit(1)
@@ -57,11 +58,13 @@ async def _serve(answer: _Answer) -> None:
     orders: asyncio.Queue[str] = asyncio.Queue()
     working = asyncio.create_task(_work(unpack_settings(first), orders, answer))
     listening = asyncio.create_task(_listen(reader, orders))
-    await asyncio.wait([working, listening], return_when=asyncio.FIRST_COMPLETED)
-    listening.cancel()
-    working.cancel()
-    with suppress(asyncio.CancelledError):
-        await working
+    try:
+        await asyncio.wait([working, listening], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        listening.cancel()
+        working.cancel()
+        with suppress(asyncio.CancelledError):
+            await working
 
 
 async def _listen(reader: asyncio.StreamReader, orders: "asyncio.Queue[str]") -> None:
@@ -75,7 +78,12 @@ async def _work(settings: Settings, orders: "asyncio.Queue[str]", answer: _Answe
     options = SparkOptions(
         master=settings.tiering.master, app_name="stratalog pipeline", yields=gently
     )
-    spark = SparkJobs(options, workplace_of(settings, gently=gently), clock=SystemClock())
+    spark = SparkJobs(
+        options,
+        workplace_of(settings, gently=gently),
+        clock=SystemClock(),
+        executor_wait_ms=settings.tiering.executor_wait_ms,
+    )
     try:
         # The janitor of the broker cleans.
         async with opened_driver(settings, spark.open) as driver:

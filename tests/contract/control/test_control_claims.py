@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import asyncpg
 import pytest
-from tests.contract.control.building import batch, commit, part, state_of
+from tests.contract.control.building import batch, change, commit, part, state_of
 from tests.contract.control.conftest import empty
 from tests.contract.control.pipeline_building import (
     LONG_MS,
@@ -160,11 +161,11 @@ async def test_a_released_claim_can_be_had_by_others(plane: ControlPlane, topic:
     assert await claim(plane, part(topic)) != token
 
 
-async def test_an_expired_claim_is_taken_over_and_counts_as_a_failure(
+async def test_a_claim_that_expired_at_work_is_taken_over_and_counts_as_a_failure(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     key, silent = part(topic), new_run()
-    await claim(plane, key, silent)
+    await plane.begin_claims([await claim(plane, key, silent)])
     assert await claim_all(plane, new_run(), key) == []
     await expire(database)
     [taken] = await claim_all(plane, new_run(), key)
@@ -174,12 +175,73 @@ async def test_an_expired_claim_is_taken_over_and_counts_as_a_failure(
     assert str(silent) in (error or "")
 
 
+async def test_a_claim_that_expired_before_its_work_began_counts_as_nothing(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    begun, waiting = part(topic, 0), part(topic, 1)
+    for number in range(MAX_ATTEMPTS):
+        claims = await claim_all(plane, new_run(), begun, waiting)
+        assert [each.attempts for each in claims] == [number, 0]
+        await plane.begin_claims([claims[0].token])
+        await expire(database)
+    [claimed] = await claim_all(plane, new_run(), begun, waiting)
+    assert (claimed.partition, claimed.attempts) == (waiting, 0)
+    assert await attempts_of(database, waiting) == (0, None, False)
+    assert (await attempts_of(database, begun))[2], "it is parked"
+
+
+async def test_what_one_holder_began_is_not_held_against_the_next(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    """Whether it gave its claim back, or is known to have died at work."""
+    key = part(topic)
+    token = await claim(plane, key)
+    await plane.begin_claims([token])
+    await plane.release_claims([token], succeeded=False)
+    await claim(plane, key)
+    await expire(database)
+    await plane.begin_claims([await claim(plane, key)])
+    await expire(database)
+    [taken] = await claim_all(plane, new_run(), key)
+    assert taken.attempts == 1
+    await expire(database)
+    [taken] = await claim_all(plane, new_run(), key)
+    assert taken.attempts == 1
+
+
+async def test_a_claim_that_was_lost_does_not_begin(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    late = await claim(plane, key)
+    await expire(database)
+    await plane.begin_claims([late])
+    await claim(plane, key)
+    await plane.begin_claims([late])
+    await expire(database)
+    [taken] = await claim_all(plane, new_run(), key)
+    assert taken.attempts == 0
+
+
+async def test_the_claims_of_an_older_version_which_notes_no_beginning_are_never_begun(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    await plane.begin_claims([await claim(plane, key)])
+    # It gives its own claim a token and a run, and knows no other columns.
+    await change(database, f"UPDATE claims SET token = '{uuid4()}', run_id = '{uuid4()}'")
+    await expire(database)
+    [taken] = await claim_all(plane, new_run(), key)
+    assert taken.attempts == 0
+
+
 async def test_a_stranger_can_neither_renew_nor_release_nor_fail_a_claim(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     """The stranger is the former holder, who wakes up late."""
     key, late, holder = part(topic), new_run(), new_run()
     old_token = await claim(plane, key, late)
+    await plane.begin_claims([old_token])
     await expire(database)
     token = await claim(plane, key, holder)
     assert await plane.renew_claims(late, duration_ms=LONG_MS) == set()
@@ -219,6 +281,7 @@ async def test_a_partition_that_silences_its_run_every_time_is_parked(
     for number in range(MAX_ATTEMPTS):
         [taken] = await claim_all(plane, new_run(), key)
         assert taken.attempts == number
+        await plane.begin_claims([taken.token])
         await expire(database)
     for _ in range(2):
         assert await claim_all(plane, new_run(), key) == []
@@ -259,7 +322,8 @@ async def test_parked_partitions_are_claimed_when_asked_for_but_not_for_ever(
     assert await plane.fail_claims({token: "worse"}, max_attempts=1) == []
     assert await attempts_of(database, key) == (2, "worse", True)
     assert await claim_all(plane, new_run(), key, also_parked=True, max_attempts=1) == []
-    assert await claim_all(plane, new_run(), key, also_parked=True, max_attempts=2) != []
+    token = await claim(plane, key, also_parked=True, max_attempts=2)
+    await plane.begin_claims([token])
     await expire(database)
     assert await claim_all(plane, new_run(), key, also_parked=True, max_attempts=1) == []
     assert (await attempts_of(database, key))[0] == 3

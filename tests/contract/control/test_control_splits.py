@@ -504,3 +504,67 @@ async def test_rows_that_nobody_is_sent_to_are_not_worth_a_rewrite(
     assert [row.base_offset for row in await plane.coordinates_in(ids)] == [5, 10]
     await plane.delete_topic(topic.id)
     assert await plane.coordinates_in(ids) == []
+
+
+# Partitions that nobody converts.
+
+
+async def write_split(plane: ControlPlane, *keys: TopicPartition, size: int = 100) -> SplitToCommit:
+    """One batch for each of the partitions, moved into a split file of their own."""
+    await commit(plane, *(batch(key, 5, size=size) for key in keys))
+    parts = []
+    for key in keys:
+        token = await claim(plane, key, also_parked=True, max_attempts=1_000)
+        parts.append((token, (await rows_in(plane, key))[-1:]))
+    file = split(*parts)
+    assert await plane.commit_split(file) == [SWAPPED] * len(keys)
+    await plane.release_claims([token for token, _ in parts], succeeded=False)
+    return file
+
+
+async def test_what_paused_topics_and_parked_partitions_have_in_split_files_is_found(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    other = await plane.create_topic("other", partition_count=2, configs={})
+    keys = [part(topic), part(other, 0), part(other, 1)]
+    for _ in range(2):
+        await write_split(plane, *keys)
+        await commit(plane, *(batch(key, 5) for key in keys))
+
+    async def resting(**changes: int) -> list[tuple[TopicPartition, int]]:
+        asked = {"max_file_bytes": 300, "more_than": 1, "stuck_for_ms": 60_000, "limit": 100}
+        rows = await plane.resting_rows(**asked | changes)
+        return [(TopicPartition(row.topic_id, row.partition), row.base_offset) for row in rows]
+
+    assert await resting() == []
+    await plane.pause_pipeline(topic.id)
+    assert await resting() == [(keys[0], 0), (keys[0], 10)]
+    await plane.fail_claims({await claim(plane, keys[2]): "bad"}, max_attempts=1)
+    both = sorted((key, offset) for key in (keys[0], keys[2]) for offset in (0, 10))
+    assert await resting() == both
+    assert await resting(limit=3) == both[:3]
+    assert await resting(more_than=2) == []
+    assert await resting(max_file_bytes=299) == []
+    await plane.resume_pipeline(topic.id)
+    await plane.delete_records({keys[2]: Offset(10)})
+    assert await resting(more_than=0) == [(keys[2], 10)]
+    await plane.delete_topic(other.id)
+    assert await resting(more_than=0) == []
+
+
+async def test_many_files_with_few_rows_of_each_partition_are_found_unless_they_are_stuck(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    files = [await write_split(plane, part(topic, index)) for index in range(3)]
+    await plane.pause_pipeline(topic.id)
+
+    async def resting(stuck_for_ms: int = 60_000) -> list[ObjectId]:
+        rows = await plane.resting_rows(
+            max_file_bytes=100, more_than=2, stuck_for_ms=stuck_for_ms, limit=100
+        )
+        return [row.object_id for row in rows]
+
+    assert await resting() == [file.object_id for file in files]
+    await plane.note_stuck([files[1].object_id])
+    assert await resting() == []
+    assert await resting(stuck_for_ms=-1) == [file.object_id for file in files]

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from stratalog.cli import pipeline_bars
 from stratalog.cli.pipeline_bars import Bars
-from stratalog.pipeline.bins import Bin, BinOutcome
+from stratalog.pipeline.bins import Begin, Bin, BinOutcome, unnoticed
 from stratalog.pipeline.progress import TaskCounts
 from stratalog.pipeline.tasks import MergeTask
 
@@ -73,7 +73,7 @@ def test_what_is_planned_later_is_added_to_the_bar_of_its_stage(terminal: Termin
 
 
 class _Jobs:
-    async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
+    async def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]:
         for _ in ():
             yield _
 
@@ -90,5 +90,6 @@ async def test_spark_is_seen_to_start_and_its_jobs_are_announced(terminal: Termi
 
     with terminal.bars.shown():
         async with terminal.bars.announced(open_jobs) as jobs:
-            assert [outcome async for outcome in jobs.run([work("split 1 of 1", 3)])] == []
+            outcomes = jobs.run([work("split 1 of 1", 3)], unnoticed)
+            assert [outcome async for outcome in outcomes] == []
             assert terminal.lines() == ["split 0/3"]

@@ -37,7 +37,7 @@ from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor, StepOutcome
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
-from stratalog.pipeline.bins import Bin, BinDone, BinOutcome
+from stratalog.pipeline.bins import Begin, Bin, BinDone, BinOutcome
 from stratalog.pipeline.driver import BOTH, Driver
 from stratalog.pipeline.open import opened_driver, workplace_of
 from stratalog.pipeline.report import Report
@@ -93,9 +93,10 @@ class LocalJobs:
     def distrust(self) -> None:
         self.distrusted += 1
 
-    async def run(self, bins: Sequence[Bin]) -> AsyncGenerator[BinOutcome, None]:
+    async def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]:
         for work in bins:
             self.bins.append(work)
+            await begin(work)
             failure = self.fail(work)
             if failure is not None:
                 yield failure

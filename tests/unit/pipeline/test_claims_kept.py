@@ -3,12 +3,24 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.pipeline.lab import EAGER, Interposed, Lab, LocalJobs, spoil, using
+from tests.unit.pipeline.lab import (
+    EAGER,
+    PATIENT,
+    Crash,
+    Interposed,
+    Lab,
+    LocalJobs,
+    expire_claims,
+    spoil,
+    using,
+)
 
 from stratalog.clock import SystemClock
+from stratalog.control.open import open_database
 from stratalog.control.plane import CommitInDoubtError, ControlPlane, ControlUnavailableError
 from stratalog.pipeline.report import Report
-from stratalog.pipeline.tasks import Task
+from stratalog.pipeline.tasks import SplitTask, Task, row_lists
+from stratalog.settings import TieringSettings
 from stratalog.testing.clock import ManualClock
 
 
@@ -66,3 +78,79 @@ async def test_a_failure_that_cannot_be_counted_is_told_all_the_same(lab: Lab) -
     assert report.segments == 1
     assert list(report.failed) == ["orders-1"]
     assert await claimed(lab, topic.id) == []
+
+
+async def failures(lab: Lab) -> list[tuple[int, int, bool]]:
+    """Of each partition that was ever claimed: how many, and whether it is parked."""
+    database = await open_database(lab.settings.storage.control)
+    rows = await database.read(
+        lambda connection: connection.fetch(
+            "SELECT partition, attempts, parked_ms IS NOT NULL FROM claims ORDER BY partition"
+        )
+    )
+    await database.close()
+    return [(partition, attempts, bool(parked)) for partition, attempts, parked in rows]
+
+
+async def test_a_killed_driver_counts_against_nobody_whose_work_had_not_begun(any_lab: Lab) -> None:
+    lab = using(any_lab, replace(EAGER, task_bytes=1, max_attempts=2))
+    topic = await lab.topic(6)
+    await lab.fill(topic)
+    assert await die_at(lab, 0) is None
+    await expire_claims(lab)
+    assert await die_at(lab, 2) is None, "it looks at the claims first"
+    # Two tasks are one job.
+    assert await failures(lab) == [
+        *((partition, 1, False) for partition in (0, 1)),
+        *((partition, 0, False) for partition in range(2, 6)),
+    ]
+    await expire_claims(lab)
+    assert (await lab.run()).segments == 6
+
+
+@pytest.mark.parametrize("tiering", [EAGER, PATIENT])
+async def test_what_kills_its_driver_every_time_is_parked_alone(
+    lab: Lab, tiering: TieringSettings
+) -> None:
+    using(lab, replace(tiering, task_bytes=1 << 20))
+    topic = await lab.topic(40)
+    await lab.fill(topic, blocks=5)
+    deaths = 0
+    while (report := await die_at(lab, 17)) is None:
+        deaths += 1
+        await expire_claims(lab)
+    assert deaths == tiering.max_attempts
+    assert report.failed == {}
+    assert [one for one in await failures(lab) if one[1]] == [(17, deaths, True)]
+    left = {partition for partition in range(40) if await lab.rows(topic, partition) > 1}
+    assert left <= {17}, "all others are converted, or split"
+    await lab.check(topic)
+
+
+async def die_at(lab: Lab, partition: int) -> Report | None:
+    """A run whose driver dies when that partition is converted or split; None if it did."""
+    dying, jobs = Interposed(lab.control), lab.jobs()
+
+    async def die(task: Task) -> None:
+        is_rewrite = isinstance(task, SplitTask) and task.salvages
+        if not is_rewrite and any(rows[0].partition == partition for rows in row_lists(task)):
+            dying.crash_at = ("release_claims", "before")
+            raise Crash("killed")
+
+    jobs.before = die
+    try:
+        return await lab.run(jobs, control=dying.as_control())
+    except Crash:
+        return None
+
+
+@pytest.mark.parametrize("error", [ControlUnavailableError, CommitInDoubtError])
+async def test_work_goes_on_if_its_beginning_cannot_be_noted(
+    lab: Lab, error: type[Exception]
+) -> None:
+    topic = await lab.topic()
+    await lab.fill(topic)
+    watched = Interposed(lab.control)
+    watched.errors["begin_claims"] = error("made to fail")
+    report = await lab.run(control=watched.as_control())
+    assert (report.segments, report.failed) == (2, {})

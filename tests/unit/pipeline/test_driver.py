@@ -231,6 +231,7 @@ async def test_a_plan_claims_and_changes_nothing(lab: Lab) -> None:
         "find_batches",
         "mostly_dead_objects",
         "coordinates_in",
+        "resting_rows",
     }
 
 

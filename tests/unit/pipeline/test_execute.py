@@ -57,7 +57,7 @@ class FakeSpark:
         assert tag in self.tags
         self.cancelled.set()
 
-    def counts(self, tag: str) -> TaskCounts:
+    def counts(self, tag: str) -> TaskCounts | None:
         return TaskCounts(done=0, running=1)
 
 
@@ -268,3 +268,27 @@ async def test_a_listener_hears_of_failures() -> None:
         o async for o in runner(refuse, listener=recorder).run([Bin(name="x", tasks=[task(1)])])
     ]
     assert recorder.calls[-1] == "failed"
+
+
+async def test_a_bin_begins_before_spark_gets_it_and_not_before_its_turn() -> None:
+    told: list[str] = []
+
+    def noted(given: Task, workplace: Workplace) -> TaskDone:
+        told.append(f"{words_of(given)[0]} runs")
+        return TaskDone()
+
+    async def begin(work: Bin) -> None:
+        told.append(f"{work.name} begins")
+
+    bins = [Bin(name=name, tasks=[task(name)]) for name in ("one", "two")]
+    assert [o async for o in runner(noted, parallel_jobs=1).run(bins, begin)]
+    assert told == ["one begins", "one runs", "two begins", "two runs"]
+
+
+async def test_a_bin_whose_beginning_fails_does_not_reach_spark() -> None:
+    async def begin(work: Bin) -> None:
+        raise ValueError("a mistake of ours")
+
+    (outcome,) = [o async for o in runner(echo).run([Bin(name="x", tasks=[task(1)])], begin)]
+    assert isinstance(outcome, BinFailed)
+    assert str(outcome.error) == "x: a mistake of ours"

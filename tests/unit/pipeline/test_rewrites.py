@@ -159,3 +159,102 @@ async def test_rewrites_stay_within_the_bytes_of_a_run(lab: Lab, kept: Topic, go
     assert await moved_bytes(lab, replace(EAGER, max_bytes_per_run=2 * row)) == 2 * row
     assert await moved_bytes(lab, replace(EAGER, max_bytes_per_run=row - 1)) == row
     assert await moved_bytes(lab, EAGER) == 3 * row
+
+
+# Small files of partitions that nobody converts.
+
+
+async def pieces_of(lab: Lab, topic: Topic) -> tuple[int, int]:
+    """Of a topic's only partition: its rows in split files, and how many files those are."""
+    key = TopicPartition(topic.id, PartitionIndex(0))
+    rows = [row for row in await lab.control.all_coordinates(key, limit=1000) if row.stamped]
+    return len(rows), len({row.object_id for row in rows})
+
+
+async def test_rows_and_files_of_a_paused_topic_stay_few(any_lab: Lab) -> None:
+    lab = using(any_lab, replace(EAGER, max_rows=8))
+    kept, gone = await lab.topic(1, "kept"), await lab.topic(1, "gone")
+    await lab.control.pause_pipeline(kept.id)
+    moved_bytes = 0
+    for _ in range(40):
+        await write_dying(lab, kept, gone)
+        moved_bytes += (await lab.run()).split_bytes
+        assert max(await pieces_of(lab, kept)) <= 9
+        await lab.clean()
+    await lab.check_clean()
+    assert await lab.keys("blocks/") == []
+    assert len(await lab.keys("splits/")) <= 8
+    key = TopicPartition(kept.id, PartitionIndex(0))
+    written_bytes = sum(batch.size_bytes for batch in lab.batches[key])
+    assert moved_bytes <= 4 * written_bytes, "a byte is copied a few times at the most"
+    await lab.check(kept)
+
+
+async def test_rows_and_files_of_a_parked_partition_stay_few(
+    lab: Lab, kept: Topic, gone: Topic
+) -> None:
+    using(lab, replace(EAGER, max_rows=8, max_attempts=1))
+    spoil_of(lab, await write_dying(lab, kept, gone), kept)
+    for _ in range(25):
+        await write_dying(lab, kept, gone)
+        await lab.run()
+        await lab.clean()
+        assert max(await pieces_of(lab, kept)) <= 9
+    report = await lab.run()
+    assert (report.waiting, report.failed) == ({"parked": 1}, {})
+    assert len(await lab.keys("blocks/")) == 1, "the damaged one"
+
+
+@pytest.mark.parametrize(("files", "joined"), [(8, False), (9, True)])
+async def test_small_files_are_joined_once_they_are_too_many(
+    lab: Lab, kept: Topic, gone: Topic, files: int, joined: bool
+) -> None:
+    await lab.control.pause_pipeline(kept.id)
+    using(lab, replace(EAGER, max_rows=1000))
+    for _ in range(files):
+        await write_dying(lab, kept, gone)
+        await lab.run()
+    assert await pieces_of(lab, kept) == (files, files)
+    using(lab, replace(EAGER, max_rows=8))
+    assert (await kinds_of_work(lab.control, lab.settings) == [UnitKind.SPLIT]) is joined
+    async with lab.driver() as driver:
+        planned = (await driver.plan()).rewrites
+        report = await driver.run_until_idle()
+    assert len(planned) == report.split_files == joined
+    assert await pieces_of(lab, kept) == ((1, 1) if joined else (files, files))
+    assert await kinds_of_work(lab.control, lab.settings) == []
+    await lab.check_clean()
+    await lab.check(kept)
+
+
+async def test_small_files_are_joined_within_the_bytes_of_a_run(
+    lab: Lab, kept: Topic, gone: Topic
+) -> None:
+    lab.number_from(1000)  # So that all rows are of the same size.
+    await lab.control.pause_pipeline(kept.id)
+    using(lab, replace(EAGER, max_rows=1000))
+    for _ in range(12):
+        await write_dying(lab, kept, gone)
+        await lab.run()
+    key = TopicPartition(kept.id, PartitionIndex(0))
+    row = (await lab.control.all_coordinates(key, limit=1))[0].byte_size
+    few = replace(EAGER, max_rows=8, max_bytes_per_run=4 * row)
+    assert await moved_bytes(lab, few) == 0, "as few as these would not make a difference"
+    assert await moved_bytes(lab, replace(few, max_bytes_per_run=6 * row)) == 6 * row
+    assert await pieces_of(lab, kept) == (7, 7)
+
+
+async def test_rows_between_which_others_are_kept_are_not_moved_for_ever(
+    lab: Lab, kept: Topic, gone: Topic
+) -> None:
+    using(lab, replace(EAGER, max_rows=4))
+    await lab.control.pause_pipeline(kept.id)
+    for _ in range(12):
+        await lab.write(kept, {0: [40]})
+        await write_dying(lab, kept, gone)
+        async with lab.driver() as driver:
+            await driver.run_until_idle()
+    assert await pieces_of(lab, kept) == (12, 12)
+    assert len(await lab.keys("blocks/")) == 24
+    assert (await lab.run()).did_nothing
+    assert await kinds_of_work(lab.control, lab.settings) == []

@@ -45,7 +45,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Pretended]:
 
 @pytest.fixture
 def spark() -> SparkJobs:
-    return SparkJobs(SparkOptions(master="local[1]"), WORKPLACE, clock=SystemClock())
+    return SparkJobs(
+        SparkOptions(master="local[1]"), WORKPLACE, clock=SystemClock(), executor_wait_ms=60_000
+    )
 
 
 async def test_a_session_that_lives_is_kept_for_the_next_jobs(

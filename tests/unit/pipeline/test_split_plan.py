@@ -11,7 +11,13 @@ from stratalog.control.commit import MAX_ROW_BYTES
 from stratalog.control.model import Coordinates
 from stratalog.control.pipeline_model import UnitKind
 from stratalog.pipeline.merge_plan import ClaimedRows
-from stratalog.pipeline.split_plan import plan_rewrites, plan_splits, rows_needed
+from stratalog.pipeline.split_plan import (
+    is_worth_joining,
+    outgrown_files,
+    plan_rewrites,
+    plan_splits,
+    rows_needed,
+)
 from stratalog.pipeline.tasks import SplitTask
 from stratalog.settings import TieringSettings
 
@@ -134,6 +140,40 @@ def test_only_rows_that_follow_each_other_move_together() -> None:
 def test_a_rewrite_takes_single_rows_too() -> None:
     [task] = plan_rewrites(units(thin(0, 1), thin(1, 2)), TOPICS, SETTINGS)
     assert planned(task) == [[1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("files", "max_rows", "worth"), [(5, 9, True), (5, 10, False), (2, 3, True), (1, 1, False)]
+)
+def test_files_are_joined_if_a_partition_has_many_rows_in_them(
+    files: int, max_rows: int, worth: bool
+) -> None:
+    pieces = [[row(0, number, block=number)] for number in range(files)]
+    assert is_worth_joining(pieces, max_rows) is worth
+    full = [[row(0, number, block=number, size=MAX_ROW_BYTES)] for number in range(files)]
+    assert is_worth_joining(full, 2 * files) is False, "its rows would be as many"
+
+
+def test_files_are_joined_if_they_are_many_and_would_go() -> None:
+    of_others = [[row(number, 0, block=number)] for number in range(5)]
+    assert is_worth_joining(of_others, 9)
+    assert not is_worth_joining(of_others, 10)
+    with_holes = [[row(0, 2 * number, block=number)] for number in range(5)]
+    assert not is_worth_joining(with_holes, 1), "all but one would stay"
+
+
+def test_files_behind_which_too_little_has_come_are_not_outgrown() -> None:
+    sizes = [4000, 100, 100, 100, 100, 100]
+    rows = [row(0, at, block=at, size=size, committed_ms=at) for at, size in enumerate(sizes)]
+    assert outgrown_files(reversed(rows)) == [[each] for each in rows[1:]]
+    assert outgrown_files(rows[:2]) == []
+
+
+def test_rows_in_large_and_small_objects_that_take_turns_come_together_too() -> None:
+    sizes = [1, 1001] * SETTINGS.max_rows
+    rows = [row(0, at, block=at, size=size, committed_ms=at) for at, size in enumerate(sizes)]
+    tasks = plan(rows)
+    assert sum(len(part.rows) for task in tasks for part in task.parts) > SETTINGS.max_rows
 
 
 @st.composite
