@@ -63,37 +63,69 @@ def _finished(crc: Int, at: Int, end: Int) -> Int:
     return crc ^ _ALL_ONES
 
 
+@inlined
+def _words(frame: Any) -> Int:
+    return (frame.end - frame.start - _CRC_START) >> 3
+
+
 @compiled(int64(int64, _FRAMES))
-def count_right(address: Int, frames: Any) -> Int:
-    """How many batches, from the first one on, have the CRC that they should. It may end up to two
-    early, if one is wrong."""
-    index = 0
-    while index + 2 < frames.size:
-        one, two, three = frames[index], frames[index + 1], frames[index + 2]
-        a, b, c = address + one.start, address + two.start, address + three.start
-        size = min(one.end - one.start, two.end - two.start, three.end - three.start)
-        a += _CRC_START
-        b += _CRC_START
-        c += _CRC_START
-        crc_a = crc_b = crc_c = np.int64(_ALL_ONES)
-        for _ in range((size - _CRC_START) >> 3):
-            crc_a = _with_word(crc_a, a)
-            crc_b = _with_word(crc_b, b)
-            crc_c = _with_word(crc_c, c)
-            a += 8
-            b += 8
-            c += 8
-        if (
-            _finished(crc_a, a, address + one.end) != one.crc
-            or _finished(crc_b, b, address + two.end) != two.crc
-            or _finished(crc_c, c, address + three.end) != three.crc
-        ):
-            return index
-        index += 3
-    while index < frames.size:
+def all_right(address: Int, frames: Any) -> Int:
+    """Whether all batches have the CRC that they should: 1, or 0.
+
+    Three lanes, each of which goes on with the next batch when it is through with one, so that all
+    are busy whatever the sizes are.
+    """
+    count = frames.size
+    following = min(count, 3)
+    in_a, in_b, in_c = 0, 1, 2
+    crc_a = crc_b = crc_c = np.int64(_ALL_ONES)
+    at_a = at_b = at_c = left_a = left_b = left_c = np.int64(0)
+    if count >= 3:
+        at_a, left_a = address + frames[0].start + _CRC_START, _words(frames[0])
+        at_b, left_b = address + frames[1].start + _CRC_START, _words(frames[1])
+        at_c, left_c = address + frames[2].start + _CRC_START, _words(frames[2])
+        while True:
+            steps = min(left_a, left_b, left_c)
+            for _ in range(steps):
+                crc_a = _with_word(crc_a, at_a)
+                crc_b = _with_word(crc_b, at_b)
+                crc_c = _with_word(crc_c, at_c)
+                at_a += 8
+                at_b += 8
+                at_c += 8
+            left_a -= steps
+            left_b -= steps
+            left_c -= steps
+            if following == count:
+                break
+            if left_a == 0:
+                if _finished(crc_a, at_a, address + frames[in_a].end) != frames[in_a].crc:
+                    return 0
+                in_a, following = following, following + 1
+                crc_a, left_a = np.int64(_ALL_ONES), _words(frames[in_a])
+                at_a = address + frames[in_a].start + _CRC_START
+            elif left_b == 0:
+                if _finished(crc_b, at_b, address + frames[in_b].end) != frames[in_b].crc:
+                    return 0
+                in_b, following = following, following + 1
+                crc_b, left_b = np.int64(_ALL_ONES), _words(frames[in_b])
+                at_b = address + frames[in_b].start + _CRC_START
+            else:
+                if _finished(crc_c, at_c, address + frames[in_c].end) != frames[in_c].crc:
+                    return 0
+                in_c, following = following, following + 1
+                crc_c, left_c = np.int64(_ALL_ONES), _words(frames[in_c])
+                at_c = address + frames[in_c].start + _CRC_START
+        if _finished(crc_a, at_a, address + frames[in_a].end) != frames[in_a].crc:
+            return 0
+        if _finished(crc_b, at_b, address + frames[in_b].end) != frames[in_b].crc:
+            return 0
+        if _finished(crc_c, at_c, address + frames[in_c].end) != frames[in_c].crc:
+            return 0
+        return 1
+    for index in range(count):
         frame = frames[index]
         at, end = address + frame.start + _CRC_START, address + frame.end
         if _finished(np.int64(_ALL_ONES), at, end) != frame.crc:
-            return index
-        index += 1
-    return index
+            return 0
+    return 1

@@ -13,10 +13,10 @@ from stratalog.batch.column_layout import FRAME
 from stratalog.batch.compiled import REFUSED, count_batches, read_frames
 from stratalog.batch.header import CRC_START, BytesLike
 
-count_right: Callable[[int, Any], int] | None = None
+all_right: Callable[[int, Any], int] | None = None
 """Where the processor has no instruction for it, the library knows other ways."""
 if has_crc_instruction():
-    from stratalog.batch.compiled_crc import count_right
+    from stratalog.batch.compiled_crc import all_right
 
 
 def frames_of(data: BytesLike) -> Any | None:
@@ -31,8 +31,8 @@ def frames_of(data: BytesLike) -> Any | None:
 
 
 def crcs_hold(data: BytesLike, frames: Any) -> bool:
-    if count_right is not None:
-        return bool(count_right(pa.py_buffer(data).address, frames) == len(frames))
+    if all_right is not None:
+        return bool(all_right(pa.py_buffer(data).address, frames))
     view = memoryview(data)
     bounds = zip(frames["start"].tolist(), frames["end"].tolist(), strict=True)
     crcs = [crc32c(view[start + CRC_START : end]) for start, end in bounds]

@@ -14,6 +14,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
 
 from prometheus_client import Counter, Histogram
@@ -67,6 +68,10 @@ class MeteredStore(WrappedStore):
             buckets=_SECONDS_BUCKETS,
             registry=registry,
         )
+        # To look a label up takes as long as a small read.
+        self._requests_of = cache(self._requests.labels)
+        self._bytes_of = cache(self._bytes.labels)
+        self._seconds_of = cache(self._seconds.labels)
         self._is_told = isinstance(inner, TellsTraffic)
         if isinstance(inner, TellsTraffic):
             inner.count_with(self._count)
@@ -119,9 +124,9 @@ class MeteredStore(WrappedStore):
             return await call()
 
     def _count(self, operation: str, *, requests: int = 0, size_bytes: int = 0) -> None:
-        self._requests.labels(operation).inc(requests)
+        self._requests_of(operation).inc(requests)
         if size_bytes:
-            self._bytes.labels(operation).inc(size_bytes)
+            self._bytes_of(operation).inc(size_bytes)
 
     def _carried(self, operation: str, size_bytes: int) -> None:
         if not self._is_told:
@@ -138,4 +143,4 @@ class MeteredStore(WrappedStore):
             self._errors.labels(operation, type(error).__name__).inc()
             raise
         finally:
-            self._seconds.labels(operation).observe(self._clock.monotonic() - started)
+            self._seconds_of(operation).observe(self._clock.monotonic() - started)

@@ -76,7 +76,6 @@ def plan_scatter(
 ) -> list[Scatter]:
     """Requests that fill each view with its range. What lies between ranges is read along."""
     scatters: list[Scatter] = []
-    gap = memoryview(bytearray(gap_bytes))
     for position in sorted(range(len(ranges)), key=lambda index: ranges[index]):
         wanted, view = ranges[position], into[position]
         assert len(view) == wanted.end - wanted.start, "memory is as large as what goes there"
@@ -84,8 +83,8 @@ def plan_scatter(
             scatters.append(Scatter(wanted, [view]))
             continue
         last = scatters[-1]
-        between = gap[: wanted.start - last.request.end]
-        last.views += [between, view] if len(between) else [view]
+        between = wanted.start - last.request.end
+        last.views += [memoryview(bytearray(between)), view] if between else [view]
         last.request = Range(last.request.start, wanted.end)
     return scatters
 

@@ -12,6 +12,13 @@ from stratalog.ids import Offset
 from stratalog.objects.memory import memory_for
 
 
+class SlabPiece(NamedTuple):
+    """The bytes of some rows, which lie side by side."""
+
+    rows: list[Coordinates]
+    data: memoryview
+
+
 class _Plan(NamedTuple):
     """A slab: where it begins in the log, its size, and its last row."""
 
@@ -50,23 +57,25 @@ class Slabs:
             slab = self._slabs[number] = memory_for(plan.size_bytes, plan.position)
         return slab[start : start + row.byte_size]
 
-    def joined(self, rows: Iterable[tuple[Coordinates, memoryview]]) -> list[memoryview]:
-        """The bytes of rows that follow each other, in few pieces. They do not come again.
+    def joined(self, rows: Iterable[tuple[Coordinates, memoryview]]) -> list[SlabPiece]:
+        """Rows that follow each other, in few pieces. They do not come again.
 
         A row that did not come in the memory that was meant for it is a piece of its own.
         """
-        pieces: list[memoryview] = []
+        pieces: list[SlabPiece] = []
         last_number, piece_start = -1, 0
         for row, data in rows:
             number, start = self._places[row.base_offset]
             slab = self._slabs.get(number)
             if slab is None or data.obj is not slab.obj:
-                pieces.append(data)
+                pieces.append(SlabPiece([row], data))
                 last_number = -1
             elif number == last_number:
-                pieces[-1] = slab[piece_start : start + len(data)]
+                held = pieces[-1].rows
+                held.append(row)
+                pieces[-1] = SlabPiece(held, slab[piece_start : start + len(data)])
             else:
-                pieces.append(data)
+                pieces.append(SlabPiece([row], data))
                 last_number, piece_start = number, start
             if row.base_offset == self._plans[number].last:
                 self._slabs.pop(number, None)

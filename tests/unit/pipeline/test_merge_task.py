@@ -52,7 +52,7 @@ async def check_logs(world: World, done: TaskDone) -> None:
         position = 0
         for row in rows:
             data = bytearray(expected[position : position + row.byte_size])
-            builder.add(data, source_run(row._replace(stamped=True)))
+            builder.add(data, source_run(*[row._replace(stamped=True)] * 2))
             position += row.byte_size
         assert builder.finish() == log.built
 
@@ -236,6 +236,27 @@ async def test_a_row_that_ends_elsewhere_is_refused() -> None:
     done = await run_merge(merge_of(world.segments()), world.place())
     assert len(done.failed) == 1
     assert f"object {row.object_key}" in done.failed[0].error
+
+
+async def test_of_rows_that_are_built_together_the_wrong_one_is_named() -> None:
+    world = await three_blocks()
+    wrong = world.rows[0][1]
+    await world.damage(wrong, 61)
+    done = await run_merge(merge_of(world.segments()), world.place())
+    (failure,) = done.failed
+    assert f"object {wrong.object_key}" in failure.error
+    assert "CRC" in failure.error
+
+
+async def test_rows_that_meet_at_another_offset_than_they_say_are_refused() -> None:
+    world = await three_blocks()
+    first, second, *_ = world.rows[0]
+    world.rows[0][0] = first._replace(last_offset=Offset(first.last_offset - 1))
+    world.rows[0][1] = second._replace(base_offset=Offset(second.base_offset - 1))
+    done = await run_merge(merge_of(world.segments()), world.place())
+    (failure,) = done.failed
+    assert f"object {first.object_key}" in failure.error
+    assert len(await world.keys("segments/")) == 2
 
 
 async def test_a_stamped_row_must_say_its_own_offsets() -> None:
