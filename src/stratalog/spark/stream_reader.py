@@ -118,10 +118,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:  # noqa: N802
         with ToldPlainly():
             earliest, self._latest = self._look(EARLIEST, LATEST)
-            end = self._latest
-            if self._target is not None:
-                end = {key: at for key, at in self._target.items() if key in end}
             known = from_json(start)
+            end = (
+                self._latest if self._target is None else _up_to(self._target, known, self._latest)
+            )
             begin = self._begin(known, earliest, end)
             if self._waits(sum(lag(begin, end).values()), limit):
                 end = known
@@ -273,6 +273,17 @@ class RefusedStream(DataSourceStreamReader):
 
     def _refuse(self) -> NoReturn:
         raise self._error.with_traceback(None) from None
+
+
+def _up_to(target: Offsets, known: Offsets, latest: Offsets) -> Offsets:
+    """The target, as far as it is there. A query that begins at the end of a topic which grows may
+    begin behind it: it stays there, and has nothing to read."""
+    end = {}
+    for key, offset in latest.items():
+        reached = min(known.get(key, EARLIEST), offset)
+        if key in target or key in known:
+            end[key] = max(min(target.get(key, reached), offset), reached)
+    return end
 
 
 def _assignment(partitions: Mapping[Partition, Offset]) -> dict[str, list[PartitionIndex]]:

@@ -209,6 +209,22 @@ def test_available_now_ends_where_it_was_and_waits_for_nothing(planner: FakePlan
     assert stream.reportLatestOffset() == {"t": {"0": 150}}, "the lag is told all the same"
 
 
+def test_available_now_reads_nothing_if_it_begins_behind_its_end(planner: FakePlanner) -> None:
+    """Records, and partitions, may come between the two looks."""
+    stream = reader(startingOffsets="latest")
+    stream.prepareForTriggerAvailableNow()
+    planner.ranges = {("t", 0): (0, 107), ("t", 1): (0, 3)}
+    start = stream.initialOffset()
+    planner.ranges = {("t", 0): (0, 120), ("t", 1): (0, 9)}
+    end = stream.latestOffset(start, ALL)
+    assert end == {"@start": start, **start} == {"@start": start, "t": {"0": 107, "1": 3}}
+    assert stream.partitions(start, end) == []
+    assert stream.latestOffset(end, ALL) is end
+    planner.ranges["t", 0] = (0, 50)
+    with pytest.raises(DataLossError, match="it ends at 50, and 107 was to be read next"):
+        stream.latestOffset(end, ALL)
+
+
 def test_new_partitions_begin_at_their_beginning(planner: FakePlanner) -> None:
     planner.ranges["t", 1] = (0, 60)
     stream = reader()
