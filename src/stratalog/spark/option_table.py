@@ -85,9 +85,14 @@ class OptionTexts:
         return _at_least(option, count, least)
 
     def duration_ms(self, option: str) -> int | None:
+        """Spark also knows `min`, and does not mind capitals."""
         text = self.text(option)
+        if text is None:
+            return None
         try:
-            return _at_least(option, parse_duration_ms(text), 1) if text is not None else None
+            plain = text.strip().lower()
+            short = f"{plain.removesuffix('min')}m" if plain.endswith("min") else plain
+            return _at_least(option, parse_duration_ms(short), 1)
         except ValueError as error:
             raise OptionError(f"{option}: {error}") from None
 

@@ -260,5 +260,7 @@ def test_a_stream_is_admitted_between_a_least_and_a_most() -> None:
     options = stream(maxOffsetsPerTrigger="10", minOffsetsPerTrigger="10", maxTriggerDelay="5m")
     assert options.admission == Admission(max_offsets=10, min_offsets=10, max_delay_ms=300_000)
     assert stream().admission.max_delay_ms == 900_000
+    for text in ("15min", "15 MIN", "15M", "900s"):
+        assert stream(maxTriggerDelay=text).admission.max_delay_ms == 900_000
     with pytest.raises(OptionError, match=r"^minOffsetsPerTrigger: 11 is more than max"):
         stream(maxOffsetsPerTrigger="10", minOffsetsPerTrigger="11")
