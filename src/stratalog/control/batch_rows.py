@@ -1,9 +1,14 @@
-"""How rows of batches come into their table: those of fresh blocks, and those of split files."""
+"""Rows of batches: how they come into their table, and where they end.
 
-from collections.abc import Iterable
+Splits swap rows for others with the same bytes and other edges, whenever nobody holds the head. So
+whoever moves a boundary along rows looks for their edges once more when the head is locked.
+"""
+
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from stratalog.control.database import Connection, Rows, shape
+from stratalog.ids import Offset, TopicPartition
 
 ROW = shape(
     topic_id="uuid",
@@ -19,6 +24,7 @@ ROW = shape(
     leader_epoch="integer",
 )
 _COLUMNS = ", ".join(ROW.names)
+_BOUNDARY = shape(topic_id="uuid", partition="integer", boundary="bigint")
 
 
 async def insert_rows(
@@ -29,4 +35,21 @@ async def insert_rows(
         f"INSERT INTO batches ({_COLUMNS}, stamped)"
         f" SELECT {_COLUMNS}, {'true' if stamped else 'false'} FROM {{rows}}",
         rows=Rows(ROW, list(values)),
+    )
+
+
+async def lies_in_row(
+    connection: Connection, boundaries: Sequence[tuple[TopicPartition, Offset]]
+) -> bool:
+    """Whether a row begins before one of these offsets, and ends there or after it."""
+    found = await connection.fetch_each(
+        "SELECT b.base_offset FROM batches b WHERE b.topic_id = r.topic_id"
+        " AND b.partition = r.partition AND b.last_offset >= r.boundary"
+        " ORDER BY b.last_offset LIMIT 1",
+        Rows(_BOUNDARY, [(*partition, offset) for partition, offset in boundaries]),
+    )
+    return any(
+        base_offset < boundary
+        for (_, boundary), rows in zip(boundaries, found, strict=True)
+        for (base_offset,) in rows
     )

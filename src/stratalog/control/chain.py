@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from stratalog.control.batch_rows import lies_in_row
 from stratalog.control.claims import claim_lost, holds_claim, lock_claim
 from stratalog.control.database import Connection, Database
 from stratalog.control.model import PartitionState
@@ -121,14 +122,9 @@ async def _count_rows(
 
 
 async def _ends_in_row(connection: Connection, segment: Segment, state: PartitionState) -> bool:
-    found = await connection.fetch(
-        "SELECT b.base_offset FROM batches b WHERE b.topic_id = $1 AND b.partition = $2"
-        " AND b.last_offset > $3 AND b.last_offset >= $4 ORDER BY b.last_offset LIMIT 1",
-        *segment.topic_partition,
-        segment.last_offset,
-        state.block_start,
-    )
-    return any(base_offset <= segment.last_offset for (base_offset,) in found)
+    # Rows below the block range wait for their deletion.
+    end = max(segment.end_offset, state.block_start)
+    return await lies_in_row(connection, [(segment.topic_partition, end)])
 
 
 def plan_link(segment: Segment, state: PartitionState, rows: CoveredRows) -> Link:

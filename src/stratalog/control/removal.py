@@ -3,6 +3,8 @@
 The two are apart so that no head is held while many rows are deleted. Boundaries move in one short
 transaction, on the strength of a scan that was made without a lock; from then on nobody is sent to
 the rows below. Those leave in chunks, and what a crash leaves behind the next retention run takes.
+A split may have swapped the rows since that scan: the bytes are as many, but a start that lies
+inside one of the new rows is refused, and the scan is made again.
 
 Segments are few, one for many thousand rows, so they leave the chain in the transaction that moves
 the start. Whoever chains a segment moves `remote_end`, by which a scan made before is refused.
@@ -13,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from stratalog.control.batch_rows import lies_in_row
 from stratalog.control.database import Connection, Rows, as_uuid, shape
 from stratalog.control.model import PartitionState
 from stratalog.control.objects import mark_unreferenced
@@ -76,6 +79,13 @@ async def apply_trims(connection: Connection, trims: Sequence[Trim]) -> int:
         # Before the heads: who waits here may wait for a removal of many rows.
         await connection.lock("leases", shared=True)
     await lock_heads(connection, [trim.state.topic_partition for trim in trims])
+    moved = [
+        (trim.state.topic_partition, trim.block_start)
+        for trim in trims
+        if trim.block_start > trim.state.block_start
+    ]
+    if moved and await lies_in_row(connection, moved):
+        raise PartitionMovedError
     await _move(connection, trims)
     freed = Counter({trim.state.topic_partition: trim.freed_bytes for trim in trims})
     unchained = await _unchain(connection, trims, freed)

@@ -1,40 +1,20 @@
 """A segment that nobody holds a claim for is chained while the pipeline swaps its rows."""
 
 import os
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
 
 import pytest
+from tests.contract.control.between import Between
 from tests.contract.control.building import batch, commit, part, state_of
 from tests.contract.control.pipeline_building import claim, rows_in, split
 from tests.contract.control.segment_building import chain_of, finished
 from tests.contract.control.tiers import assert_consistent
 
-from stratalog.control.database import Database, Work
+from stratalog.control.database import Database
 from stratalog.control.model import Topic
 from stratalog.control.pipeline_model import SplitOutcome
 from stratalog.control.plane import BoundaryMovedError, ControlPlane
 from stratalog.control.segment_model import ChainOutcome
 from stratalog.control.sql import SqlControlPlane
-
-T = TypeVar("T")
-
-
-class Between:
-    """A database in which something happens after the first look."""
-
-    def __init__(self, inner: Database, happens: Callable[[], Awaitable[object]]) -> None:
-        self._inner = inner
-        self._happens = [happens]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    async def read(self, work: Work[T]) -> T:
-        seen = await self._inner.read(work)
-        while self._happens:
-            await self._happens.pop()()
-        return seen
 
 
 @pytest.mark.parametrize(("rows", "fits"), [(3, False), (2, True)])
