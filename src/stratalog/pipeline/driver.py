@@ -44,6 +44,7 @@ from stratalog.pipeline.saving import saved_meanwhile
 from stratalog.pipeline.selection import Selection, TopicFacts, select, with_triggers
 from stratalog.pipeline.split_plan import plan_rewrites, plan_splits
 from stratalog.pipeline.tasks import Effort, SplitTask, Task, row_lists
+from stratalog.pipeline.unchained import chain_finished
 from stratalog.pipeline.units import Unit
 from stratalog.pipeline.work import OpenJobs, Work
 from stratalog.settings import Settings
@@ -215,12 +216,14 @@ class Driver:
         facts: Mapping[TopicId, TopicFacts],
         report: Report,
     ) -> tuple[Selection, list[Claim]]:
-        """Look again if others were faster and took all that was selected: there may be more, which
-        they have left for the next run."""
+        """Look again if segments were found that only had to be chained; and if others were faster
+        and took all that was selected: there may be more, which they have left for the next run."""
         before: list[ClaimWish] = []
         while True:
             selection = await self._select(facts, run.started_ms, kinds)
             wishes = _wishes(selection)
+            if await chain_finished(self._control, {wish.partition for wish in wishes}):
+                continue
             claims = await self._claim(run, wishes) if wishes else []
             if claims or wishes == before:
                 report.elsewhere = len(wishes) - len(claims)

@@ -9,8 +9,8 @@ The order of steps, and what a crash after each of them leaves:
 3. The `.log` is looked at once more. If the sweeper was faster than step 2 it is gone; so it is if
    the executor wrote it somewhere else. The segment is given up.
 4. `.indexes`, then the manifest. Left behind: as after 2.
-5. `finish_segment`. Left behind: a whole segment that belongs to nobody. If it still fits, the
-   janitor chains it when it is old; otherwise it is deleted.
+5. `finish_segment`. Left behind: a whole segment that belongs to nobody. If it still fits when the
+   claim has ended, the next run chains it, or the janitor when it is old; otherwise it is deleted.
 6. `chain_segment`, under the claim's token: boundaries move, and readers are sent to the segment.
    Its rows leave in chunks; what a crash leaves of them the next retention run takes.
 

@@ -601,6 +601,65 @@ async def test_a_killed_merge_is_finished_by_the_next_run_and_leaves_nothing(
     await lab.check(topic)
 
 
+async def test_a_segment_that_a_killed_driver_had_finished_is_chained_and_not_built_again(
+    lab: Lab,
+) -> None:
+    topic = await lab.topic(1)
+    await lab.fill(topic)
+    dying = Interposed(lab.control)
+    dying.crash_at = ("chain_segment", "before")
+    with pytest.raises(Crash):
+        await lab.run(control=dying.as_control())
+    [left] = await lab.control.unchained_segments(older_than_ms=0, limit=10)
+    jobs = lab.jobs()
+    await lab.run(jobs)
+    assert await lab.segments(topic, 0) == [], "whoever has the claim may still chain it"
+    await expire_claims(lab)
+    await lab.run(jobs)
+    assert jobs.bins == []
+    [chained] = await lab.control.segments(left.topic_partition, limit=10)
+    assert chained.segment_id == left.segment_id
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+async def test_records_behind_a_segment_that_was_left_are_converted_by_the_same_run(
+    lab: Lab,
+) -> None:
+    topic = await lab.topic(1)
+    await lab.fill(topic)
+    dying = Interposed(lab.control)
+    dying.crash_at = ("chain_segment", "before")
+    with pytest.raises(Crash):
+        await lab.run(control=dying.as_control())
+    await expire_claims(lab)
+    await lab.write(topic, {0: [3]})
+    report = await lab.run()
+    assert (report.segments, report.merged_partitions, report.failed) == (1, 1, {})
+    assert await lab.segments(topic, 0) == [(0, 24), (24, 27)]
+    await lab.check_clean()
+    await lab.check(topic)
+
+
+async def test_a_segment_that_was_left_where_records_were_deleted_holds_up_nobody(
+    lab: Lab,
+) -> None:
+    topic = await lab.topic(1)
+    await lab.fill(topic)
+    dying = Interposed(lab.control)
+    dying.crash_at = ("chain_segment", "before")
+    with pytest.raises(Crash):
+        await lab.run(control=dying.as_control())
+    await expire_claims(lab)
+    await lab.write(topic, {0: [3]})
+    await lab.delete_records(topic, 0, 24)
+    report = await lab.run()
+    assert (report.segments, report.failed) == (1, {})
+    assert await lab.segments(topic, 0) == [(24, 27)]
+    await lab.check_clean()
+    await lab.check(topic)
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("step", ["claim_ranges", "begin_claims", "commit_split", "release_claims"])
 async def test_a_killed_split_is_finished_by_the_next_run_and_leaves_nothing(
