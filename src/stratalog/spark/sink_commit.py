@@ -39,16 +39,16 @@ class SinkCommitter:
         batch_id: int,
         blocks: Sequence[BlockToCommit],
         *,
-        may_have_lost: bool = False,
+        from_stream: bool = False,
     ) -> None:
         """Commit unless this batch of the sink was committed before.
 
-        A batch that is repeated may have lost rows meanwhile, if it is a stream's.
+        A batch that is repeated may have other rows by then, if it is a stream's.
         """
         try:
             outcome = await self._repeat(
                 lambda: self._control.commit_sink(
-                    sink_id, batch_id, blocks, may_have_lost=may_have_lost
+                    sink_id, batch_id, blocks, from_stream=from_stream
                 ),
                 (RetriableError, OutcomeUnknownError),
             )
@@ -63,6 +63,11 @@ class SinkCommitter:
                 batch_id,
                 sink_id,
             )
+
+    async def has_reached(self, sink_id: str, batch_id: int) -> bool:
+        """Whether the sink has taken this batch, or a later one: then it is never written."""
+        last = await self._repeat(lambda: self._control.last_sink_batch(sink_id), RetriableError)
+        return last is not None and last >= batch_id
 
     async def commit(self, blocks: Sequence[BlockToCommit]) -> None:
         """Commit, at least once over all runs of the same write."""
