@@ -27,7 +27,7 @@ from stratalog.settings import Settings
 from stratalog.settings_source import load_settings
 from stratalog.spark.offsets import Offsets
 from stratalog.spark.options import ReadOptions
-from stratalog.spark.patience import patiently
+from stratalog.spark.patience import OUTAGES, patiently
 from stratalog.spark.settings_hint import telling_of_settings
 from stratalog.spark.telling import ToldPlainly
 
@@ -90,7 +90,7 @@ def resolve(
 
 def _run(call: Callable[[], Awaitable[T]], patience_s: float) -> T:
     async def patient() -> T:
-        return await patiently(call, patience_s, clock=SystemClock())
+        return await patiently(call, patience_s, clock=SystemClock(), failures=OUTAGES)
 
     return asyncio.run(patient())
 

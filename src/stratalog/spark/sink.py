@@ -57,7 +57,7 @@ from stratalog.errors import StratalogError
 from stratalog.settings import Settings
 from stratalog.settings_source import load_settings
 from stratalog.spark.errors import OptionError
-from stratalog.spark.patience import STREAM_PATIENCE_S, patiently
+from stratalog.spark.patience import OUTAGES, STREAM_PATIENCE_S, patiently
 from stratalog.spark.settings_hint import telling_of_settings
 from stratalog.spark.sink_columns import check_columns
 from stratalog.spark.sink_commit import SinkCommitter
@@ -151,7 +151,7 @@ async def _plan(options: SinkOptions, *, leased: bool, patience_s: float = 0) ->
                 control, settings, options, clock=SystemClock(), lease_ms=lease_ms
             )
 
-    return await patiently(planned, patience_s, clock=SystemClock())
+    return await patiently(planned, patience_s, clock=SystemClock(), failures=OUTAGES)
 
 
 async def _commit(
@@ -211,7 +211,10 @@ async def _opened(
     settings = load_settings(options.config)
     with telling_of_settings(options.config):
         control = await patiently(
-            lambda: open_existing(settings.storage.control), patience_s, clock=SystemClock()
+            lambda: open_existing(settings.storage.control),
+            patience_s,
+            clock=SystemClock(),
+            failures=OUTAGES,
         )
         try:
             yield control, settings

@@ -15,7 +15,7 @@ from stratalog.control.plane import ControlPlane, SinkRefusedError
 from stratalog.control.scan_model import SinkOutcome
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
 from stratalog.ids import TopicPartition, kafka_base64
-from stratalog.spark.patience import patiently
+from stratalog.spark.patience import OUTAGES, patiently
 from stratalog.spark.sink_model import (
     SinkInDoubtError,
     SinkNotWrittenError,
@@ -50,9 +50,9 @@ class SinkCommitter:
                 lambda: self._control.commit_sink(
                     sink_id, batch_id, blocks, from_stream=from_stream
                 ),
-                (RetriableError, OutcomeUnknownError),
+                OUTAGES,
             )
-        except (RetriableError, OutcomeUnknownError) as error:
+        except OUTAGES as error:
             raise SinkInDoubtError(
                 f"whether batch {batch_id} of sink {sink_id!r} was written is not known: {error}."
                 " Run the same again, with the same sinkId: what was written is not written twice"
@@ -99,7 +99,7 @@ class SinkCommitter:
             # Tombstones may be put again, whether or not they are in.
             answers = await self._repeat(
                 lambda: self._control.resolve_commit(blocks),
-                (RetriableError, OutcomeUnknownError),
+                OUTAGES,
             )
         except StratalogError as error:
             raise SinkInDoubtError(
