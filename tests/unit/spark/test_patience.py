@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import BinaryType, StructType
 
-from stratalog.control.open import open_control_plane
+from stratalog.control.open import open_control_plane, open_existing
 from stratalog.control.plane import CommitInDoubtError, ControlUnavailableError
 from stratalog.control.sql import SqlControlPlane
 from stratalog.errors import CallError, StratalogError
@@ -129,11 +129,10 @@ def test_a_commit_waits_for_a_control_plane_that_cannot_be_opened(
         {"topic": "a", "sinkId": "s"}, StructType().add("value", BinaryType()), overwrite=False
     )
     away = Failing(2, outage)
-    open_once = sink.open_existing
 
     async def opened(url: str) -> object:
         await away()
-        return await open_once(url)
+        return await open_existing(url)
 
     monkeypatch.setattr(sink, "open_existing", opened)
     writer.commit([], 0)
