@@ -13,12 +13,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import DataSourceStreamArrowWriter
+from pyspark.sql.types import BinaryType, StructType, TimestampType
 from tests.compat.clusters import shared_storage
 from tests.integration.sink_topics import SCHEMA, TOPIC, SinkLake, batches, once, values
 from tests.integration.spark_topics import Lake
 from tests.servers import S3Server
 
 from stratalog.checks.marker import MarkerMissingError, WrongStoreError
+from stratalog.clock import SystemClock
 from stratalog.control.model import Topic
 from stratalog.control.plane import (
     BarredObjectError,
@@ -27,9 +30,9 @@ from stratalog.control.plane import (
     SinkRefusedError,
 )
 from stratalog.objects.store import ObjectStore
-from stratalog.settings import Settings
+from stratalog.settings import HOUR_MS, MINUTE_MS, Settings
 from stratalog.spark.errors import OptionError
-from stratalog.spark.sink import open_writer
+from stratalog.spark.sink import open_stream_writer, open_writer
 from stratalog.spark.sink_model import SinkError, SinkRowError
 
 
@@ -239,6 +242,60 @@ def test_a_bad_row_is_counted_over_all_that_a_task_gets(lake: SinkLake) -> None:
     large = pa.RecordBatch.from_arrays([pa.array([b"key"]), noise], ["key", "value"])
     with pytest.raises(SinkRowError, match=r"row 20: its batch for orders-1 has 11264\d\d bytes"):
         lake.writer().write(iter([*many, large]))
+
+
+TIMED = StructType().add("value", BinaryType()).add("timestamp", TimestampType())
+
+
+def timed(*times_ms: int) -> pa.RecordBatch:
+    micros = pa.array([1000 * time_ms for time_ms in times_ms], pa.timestamp("us", "UTC"))
+    return pa.RecordBatch.from_pydict({"value": [b"x"] * len(times_ms), "timestamp": micros})
+
+
+def timed_writer(lake: SinkLake, **options: str) -> DataSourceStreamArrowWriter:
+    return open_stream_writer(lake.options(**options), TIMED, overwrite=False)
+
+
+def take_records_of(lake: SinkLake, age_ms: int) -> None:
+    """From now on the topic refuses what is older."""
+
+    async def change(control: ControlPlane, _: ObjectStore) -> None:
+        [topic] = await control.topics_named([TOPIC])
+        configs = {"message.timestamp.before.max.ms": str(age_ms)}
+        await control.set_configs(topic.id, configs)
+
+    lake.run(change)
+
+
+def test_rows_that_are_too_old_by_now_are_refused_unless_they_were_written(lake: SinkLake) -> None:
+    old_ms = SystemClock().now_ms() - HOUR_MS
+    writer = timed_writer(lake, sinkId="s")
+    writer.commit([writer.write(iter([timed(old_ms)]))], 1)
+    take_records_of(lake, MINUTE_MS)
+    again = timed_writer(lake, sinkId="s")
+    again.commit([again.write(iter([timed(old_ms)]))], 1)
+    message = again.write(iter([timed(old_ms + HOUR_MS), timed(old_ms + HOUR_MS, old_ms)]))
+    with pytest.raises(SinkRowError, match=rf"row 2: timestamp {old_ms} ms is outside"):
+        again.commit([message], 2)
+    assert sum(lake.high_watermarks()) == 1
+    again.commit([again.write(iter([timed(old_ms + HOUR_MS)]))], 2)
+    assert sum(lake.high_watermarks()) == 2
+
+
+def test_without_a_sink_id_rows_that_are_too_old_are_refused_at_once(lake: SinkLake) -> None:
+    take_records_of(lake, MINUTE_MS)
+    old_ms = SystemClock().now_ms() - HOUR_MS
+    with pytest.raises(SinkRowError, match=rf"row 0: timestamp {old_ms} ms is outside"):
+        timed_writer(lake).write(iter([timed(old_ms)]))
+    assert lake.objects() == []
+
+
+def test_a_streams_batch_that_has_grown_since_it_was_written_is_a_repeat(lake: SinkLake) -> None:
+    """It was joined with a table that has one row more by now."""
+    writer = lake.stream_writer(sinkId="s")
+    for batch, end in ((6, 90), (7, 100), (7, 101)):
+        writer.commit([writer.write(iter(batches(0, end)))], batch)
+    assert sum(lake.high_watermarks()) == 190
 
 
 def test_secrets_of_the_store_travel_in_the_writer_and_those_of_the_database_nowhere(

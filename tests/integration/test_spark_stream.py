@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -73,6 +73,16 @@ class Place:
     def delete_topic(self, topic: str) -> None:
         admin = self._admin()
         admin.delete_topics([topic])[topic].result(30)
+
+    def noted(self, topic: str, *offsets: int) -> dict[str, Any]:
+        """As a checkpoint has them, partition by partition."""
+
+        async def ask(control: ControlPlane, _: ObjectStore) -> UUID:
+            [found] = await control.topics_named([topic])
+            return found.id
+
+        numbered = {str(partition): offset for partition, offset in enumerate(offsets)}
+        return {"@ids": {topic: str(self.lake.run(ask))}, topic: numbered}
 
     def _admin(self) -> AdminClient:
         """Whoever asks must keep it until the answer has come: it takes its requests with it."""
@@ -161,6 +171,14 @@ class Query:
         files = (self.checkpoint / "offsets").glob("[0-9]*")
         return [file.read_text().splitlines()[2] for file in sorted(files, key=_number)]
 
+    def forget_ids(self) -> None:
+        """As if an earlier version had made the checkpoint."""
+        for file in (self.checkpoint / "offsets").glob("[0-9]*"):
+            *before, offsets = file.read_text().splitlines()
+            document = {key: at for key, at in json.loads(offsets).items() if key != "@ids"}
+            file.write_text("\n".join([*before, json.dumps(document)]))
+            (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+
     def forget_all_but_the_first_plan(self) -> None:
         """As if the process had died in its first batch."""
         logs = [*(self.checkpoint / "commits").iterdir(), *(self.checkpoint / "offsets").iterdir()]
@@ -203,12 +221,8 @@ def test_a_stream_takes_limited_batches_in_proportion_to_the_lag(
     assert during == [1, 1, 1], "a batch ends the leases of those before it"
     await_no_lease(place)
     assert [len(rows) for _, rows in sorted(run.batches.items())] == [40, 40, 40]
-    first = {"@start": {topic: {"0": 0, "1": 0}}, topic: {"0": 30, "1": 10}}
-    assert run.offsets() == [
-        first,
-        {topic: {"0": 60, "1": 20}},
-        {topic: {"0": 90, "1": 30}},
-    ]
+    first = {"@start": place.noted(topic, 0, 0), **place.noted(topic, 30, 10)}
+    assert run.offsets() == [first, place.noted(topic, 60, 20), place.noted(topic, 90, 30)]
     assert run.offsets("latestOffset") == [{topic: {"0": 90, "1": 30}}] * 3
     assert asked.offset_log()[0] == json.dumps(first)
     wanted = [
@@ -230,7 +244,7 @@ def test_a_batch_that_is_repeated_has_the_same_rows_from_another_tier(
     second = asked.run()
     assert second.batches[repeated] == first.batches[repeated]
     assert offsets_of(second.rows) == list(range(50, 70))
-    assert second.offsets("startOffset") == [{topic: {"0": 50}}, {topic: {"0": 60}}]
+    assert second.offsets("startOffset") == [place.noted(topic, 50), place.noted(topic, 60)]
 
 
 def test_a_query_begins_once_at_the_end_of_a_topic_that_grows(query: Queries, place: Place) -> None:
@@ -303,6 +317,38 @@ def test_what_was_deleted_stops_a_query_unless_told_otherwise(query: Queries, pl
     place.delete_topic(gone)
     rows = asked.run(failOnDataLoss="false").rows
     assert [(row.topic, row.offset) for row in rows] == [(topic, n) for n in range(45, 60)]
+
+
+def test_a_topic_that_was_made_anew_is_another_one(query: Queries, place: Place) -> None:
+    topic = place.topic(count=20)
+    asked = query(topic)
+    assert len(asked.run().rows) == 20
+    place.delete_topic(topic)
+    create(place.cluster, topic)
+    fill(place.bootstrap, topic, 30)
+    with pytest.raises(StreamingQueryException) as caught:
+        asked.run()
+    assert f"topic '{topic}' was deleted and created anew" in str(caught.value)
+    assert '"failOnDataLoss" to false' in str(caught.value)
+    rows = asked.run(failOnDataLoss="false").rows
+    assert rows == consumed(place.bootstrap, topic, 30)
+    assert asked.run().batches == {}
+    assert json.loads(asked.offset_log()[-1]) == place.noted(topic, 30)
+
+
+def test_a_checkpoint_without_ids_goes_on_and_makes_no_batches_of_nothing(
+    query: Queries, place: Place
+) -> None:
+    topic = place.topic(count=20)
+    asked = query(topic)
+    asked.run()
+    asked.forget_ids()
+    known = asked.offset_log()
+    assert asked.run().batches == {}
+    assert asked.offset_log() == known
+    fill(place.bootstrap, topic, 10, first=20)
+    assert offsets_of(asked.run().rows) == list(range(20, 30))
+    assert json.loads(asked.offset_log()[-1]) == place.noted(topic, 30)
 
 
 def test_a_misspelt_topic_is_told_at_the_start(query: Queries) -> None:

@@ -608,17 +608,20 @@ class ControlPlane(Protocol):
         batch_id: int,
         blocks: Sequence[BlockToCommit],
         *,
-        may_have_lost: bool = False,
+        from_stream: bool = False,
     ) -> SinkOutcome:
         """Commit uploaded objects once for this batch of this sink, all of them or none.
 
         One transaction with the note of the sink's last batch, which is kept for ever. May be
         repeated whenever its outcome is not known. Raises `SinkBehindError` if the sink has taken a
-        later batch, or this one with another number of records (fewer now are none of its concern
-        if the source `may_have_lost` some), `SinkRefusedError` if a partition does not exist or is
-        not written to in blocks, and `BarredObjectError` if the sweeper has given up one of the
+        later batch, or this one with another number of records (if it is `from_stream`, only if it
+        is the first and has more), `SinkRefusedError` if a partition does not exist or is not
+        written to in blocks, and `BarredObjectError` if the sweeper has given up one of the
         objects.
         """
+
+    async def last_sink_batch(self, sink_id: str) -> int | None:
+        """The number of the batch that the sink has taken last. It only grows."""
 
     async def oldest_lease_ms(self) -> int | None:
         """When the oldest of the live leases began."""

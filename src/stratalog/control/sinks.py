@@ -7,8 +7,11 @@ with the same objects or with others, and takes effect exactly once. Rows are ne
 a stream may be restarted from an old checkpoint at any time.
 
 A repeat is told from other rows under a number that was used before by how many records there are.
+Not so behind a stream's first batch: a stream that starts over begins with batch 0, so an equal
+number is a repeat. Its sources may have lost records since, or a table that it joins won some.
 """
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -26,6 +29,8 @@ from stratalog.control.plane import (
 )
 from stratalog.control.scan_model import SinkOutcome
 from stratalog.ids import kafka_base64
+
+log = logging.getLogger(__name__)
 
 _REASONS = {
     CommitOutcome.UNKNOWN_PARTITION: "it does not exist (any more)",
@@ -46,26 +51,34 @@ class SinkOperations(Operations):
         batch_id: int,
         blocks: Sequence[BlockToCommit],
         *,
-        may_have_lost: bool = False,
+        from_stream: bool = False,
     ) -> SinkOutcome:
         batch = _SinkBatch(sink_id, batch_id, _count_records(blocks))
         try:
             return await self._database.write(
-                partial(_commit, batch=batch, blocks=blocks, may_have_lost=may_have_lost)
+                partial(_commit, batch=batch, blocks=blocks, from_stream=from_stream)
             )
         except ObjectsKnownError:
             error = await self._database.read(partial(_explain, blocks=blocks))
         raise error
+
+    async def last_sink_batch(self, sink_id: str) -> int | None:
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "SELECT batch_id FROM sinks WHERE sink_id = $1", sink_id
+            )
+        )
+        return int(rows[0][0]) if rows else None
 
 
 async def _commit(
     connection: Connection,
     batch: _SinkBatch,
     blocks: Sequence[BlockToCommit],
-    may_have_lost: bool,
+    from_stream: bool,
 ) -> SinkOutcome:
     if not await _advance(connection, batch):
-        await _check_repeat(connection, batch, may_have_lost)
+        await _check_repeat(connection, batch, from_stream)
         return SinkOutcome.REPEATED
     if blocks:
         plan = await plan_blocks(connection, blocks)
@@ -94,7 +107,7 @@ async def _advance(connection: Connection, batch: _SinkBatch) -> bool:
     return moved > 0
 
 
-async def _check_repeat(connection: Connection, batch: _SinkBatch, may_have_lost: bool) -> None:
+async def _check_repeat(connection: Connection, batch: _SinkBatch, from_stream: bool) -> None:
     [(last_batch, records, counted_batch)] = await connection.fetch(
         "SELECT batch_id, records, counted_batch_id FROM sinks WHERE sink_id = $1", batch.sink_id
     )
@@ -106,13 +119,16 @@ async def _check_repeat(connection: Connection, batch: _SinkBatch, may_have_lost
         )
     if counted_batch != last_batch or batch.records == records:
         return
-    if batch.records > records or not may_have_lost:
+    told = (
+        f"sink {batch.sink_id!r} has taken batch {last_batch} already, with {records} records,"
+        f" and now it has {batch.records}: nothing was written."
+    )
+    if not from_stream or (batch.batch_id == 0 and batch.records > records):
         raise SinkBehindError(
-            f"sink {batch.sink_id!r} has taken batch {last_batch} already, with {records} records,"
-            f" and now it has {batch.records}: nothing was written. Other rows need a batchId above"
-            f" {last_batch}, and a stream that starts over with a new checkpoint needs a sinkId of"
-            " its own"
+            f"{told} Other rows need a batchId above {last_batch}, and a stream that starts over"
+            " with a new checkpoint needs a sinkId of its own"
         )
+    log.warning("%s A stream's batch is written once, as it was the first time.", told)
 
 
 def _refusal(batch: _SinkBatch, part: BatchToCommit, outcome: CommitOutcome) -> SinkRefusedError:

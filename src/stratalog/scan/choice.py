@@ -8,7 +8,12 @@ from typing import NamedTuple
 from stratalog.control.model import Topic
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.scan.errors import PartitionNotFoundError, ScanRefusedError, TopicNotFoundError
+from stratalog.scan.errors import (
+    PartitionNotFoundError,
+    ScanRefusedError,
+    TopicNotFoundError,
+    TopicReplacedError,
+)
 from stratalog.scan.model import Position, Positions, ScanRequest
 
 _NEAR_NAMES = 3
@@ -33,6 +38,7 @@ async def choose(control: ControlPlane, request: ScanRequest) -> list[ChosenPart
     """The partitions to be read, by topic and number."""
     _check(request)
     topics = sorted(await _topics(control, request), key=lambda topic: topic.name)
+    _check_ids(topics, request)
     chosen = [
         ChosenPartition(topic.name, TopicPartition(topic.id, partition))
         for topic in topics
@@ -84,6 +90,12 @@ async def _not_found(control: ControlPlane, missing: Sequence[str]) -> TopicNotF
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else f" in {control.url}"
     what = "there is no topic" if len(missing) == 1 else "there are no topics"
     return TopicNotFoundError(f"{what} {names}{hint}")
+
+
+def _check_ids(topics: Sequence[Topic], request: ScanRequest) -> None:
+    for topic in topics:
+        if request.topic_ids.get(topic.name, topic.id) != topic.id:
+            raise TopicReplacedError(f"topic {topic.name!r} was deleted and created anew")
 
 
 def _partitions(topic: Topic, request: ScanRequest) -> Sequence[PartitionIndex]:

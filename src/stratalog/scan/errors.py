@@ -11,6 +11,10 @@ class TopicNotFoundError(CallError):
     """A topic that shall be read does not exist."""
 
 
+class TopicReplacedError(TopicNotFoundError):
+    """The topic that shall be read does not exist any more, and another one has its name."""
+
+
 class PartitionNotFoundError(CallError):
     """A partition that shall be read does not exist."""
 

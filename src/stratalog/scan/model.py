@@ -13,7 +13,7 @@ from stratalog.batch.columns import AbortedRecords, BatchRun
 from stratalog.control.model import Lease
 from stratalog.control.scan_model import EARLIEST, LATEST
 from stratalog.control.segment_model import Segment
-from stratalog.ids import Offset, PartitionIndex
+from stratalog.ids import Offset, PartitionIndex, TopicId
 
 
 class ScanColumn(StrEnum):
@@ -53,6 +53,14 @@ class Positions:
     default: Position
     by_partition: Mapping[tuple[str, int], Position] = field(default_factory=dict)
     """By topic name and partition."""
+
+
+class ResolvedPositions(NamedTuple):
+    """What positions stand for at one moment."""
+
+    offsets: Sequence[dict[tuple[str, int], Offset]]
+    """Of each of the positions, by topic name and partition."""
+    topic_ids: Mapping[str, TopicId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +108,8 @@ class ScanRequest:
     pattern: str | None = None
     """A regular expression that matches whole names."""
     assign: Mapping[str, Sequence[PartitionIndex]] = field(default_factory=dict)
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
+    """Topics that are meant by their ids: a later one of the same name is another topic."""
     starting: Positions = Positions(default=EARLIEST)
     ending: Positions = Positions(default=LATEST)
     rows: RowFilter = RowFilter()

@@ -1,7 +1,7 @@
 """From a request to a plan: one snapshot of all that is asked for, as byte ranges in splits."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -11,13 +11,14 @@ from stratalog.control.model import Lease, PartitionState, TimeQuery
 from stratalog.control.plane import ControlPlane
 from stratalog.control.scan_model import EARLIEST, LATEST, ScannedPartition, ScanSnapshot
 from stratalog.errors import StratalogError
-from stratalog.ids import Offset
+from stratalog.ids import Offset, TopicPartition
 from stratalog.scan.choice import ChosenPartition, choose
 from stratalog.scan.errors import NoSuchTimeError, TopicNotFoundError
 from stratalog.scan.model import (
     AtTime,
     Position,
     Positions,
+    ResolvedPositions,
     ScannedRange,
     ScanPlan,
     ScanRequest,
@@ -72,18 +73,23 @@ class Scanner:
             raise
 
     async def resolve(
-        self, request: ScanRequest, positions: Positions
-    ) -> dict[tuple[str, int], Offset]:
+        self, request: ScanRequest, positions: Sequence[Positions]
+    ) -> ResolvedPositions:
         """The offsets that positions stand for now, of every partition of the request."""
         chosen = await choose(self._control, request)
-        bounds = await self._bounds(chosen, positions)
+        bounds = [await self._bounds(chosen, wanted) for wanted in positions]
         states = await self._control.partitions([one.key for one in chosen])
-        return {
-            (one.topic, int(one.partition)): _named(
-                bound.offset, _exists(one, states.get(one.key)), request
-            )
-            for one, bound in zip(chosen, bounds, strict=True)
-        }
+        gone = _gone(chosen, states, request)
+
+        def named(bounds: Sequence[Bound]) -> dict[tuple[str, int], Offset]:
+            return {
+                (one.topic, int(one.partition)): _named(bound.offset, states[one.key], request)
+                for one, bound in zip(chosen, bounds, strict=True)
+                if one.topic not in gone
+            }
+
+        ids = {one.topic: one.key.topic_id for one in chosen if one.topic not in gone}
+        return ResolvedPositions([named(each) for each in bounds], ids)
 
     async def renew(self, lease: Lease, duration_ms: int) -> Lease:
         """Keep a plan readable for so long from now on."""
@@ -168,9 +174,25 @@ class Scanner:
         )
 
 
+def _gone(
+    chosen: Sequence[ChosenPartition],
+    states: Mapping[TopicPartition, PartitionState],
+    request: ScanRequest,
+) -> set[str]:
+    """Topics that were deleted since they were chosen. Only those that were named are missed."""
+    missing = [one for one in chosen if one.key not in states]
+    if missing and request.pattern is None:
+        raise _deleted(missing[0])
+    return {one.topic for one in missing}
+
+
+def _deleted(one: ChosenPartition) -> TopicNotFoundError:
+    return TopicNotFoundError(f"{one} is gone: its topic was deleted a moment ago")
+
+
 def _exists(one: ChosenPartition, found: _T | None) -> _T:
     if found is None:
-        raise TopicNotFoundError(f"{one} is gone: its topic was deleted a moment ago")
+        raise _deleted(one)
     return found
 
 

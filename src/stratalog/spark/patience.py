@@ -4,12 +4,16 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from stratalog.clock import Clock
-from stratalog.errors import RetriableError, StratalogError
+from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
 
 T = TypeVar("T")
 
 STREAM_PATIENCE_S = 60.0
 """Of a query that is meant to run for months: a database that fails over is back by then."""
+
+OUTAGES = (RetriableError, OutcomeUnknownError)
+"""How calls fail while the other side is away. Those in doubt may have been done: for calls that
+may be done twice, as planning may, which leaves a lease that runs out."""
 
 _FIRST_BACKOFF_S = 0.05
 _MAX_BACKOFF_S = 2.0

@@ -17,6 +17,7 @@ from stratalog.control.model import Lease
 from stratalog.errors import StratalogError
 from stratalog.scan.model import (
     Positions,
+    ResolvedPositions,
     ScanColumn,
     ScanPlace,
     ScanPlan,
@@ -25,9 +26,8 @@ from stratalog.scan.model import (
 )
 from stratalog.settings import Settings
 from stratalog.settings_source import load_settings
-from stratalog.spark.offsets import Offsets
 from stratalog.spark.options import ReadOptions
-from stratalog.spark.patience import patiently
+from stratalog.spark.patience import OUTAGES, patiently
 from stratalog.spark.settings_hint import telling_of_settings
 from stratalog.spark.telling import ToldPlainly
 
@@ -82,7 +82,7 @@ def partitions_of(scan: ScanPlan) -> list[SplitPartition]:
 
 def resolve(
     options: ReadOptions, request: ScanRequest, *positions: Positions, patience_s: float = 0
-) -> list[Offsets]:
+) -> ResolvedPositions:
     """What each of the positions stands for, partition by partition."""
     with telling_of_settings(options.config):
         return _run(lambda: _resolve(options, request, positions), patience_s)
@@ -90,7 +90,7 @@ def resolve(
 
 def _run(call: Callable[[], Awaitable[T]], patience_s: float) -> T:
     async def patient() -> T:
-        return await patiently(call, patience_s, clock=SystemClock())
+        return await patiently(call, patience_s, clock=SystemClock(), failures=OUTAGES)
 
     return asyncio.run(patient())
 
@@ -120,11 +120,11 @@ async def _release(scanner: "Scanner", leases: Sequence[Lease]) -> None:
 
 async def _resolve(
     options: ReadOptions, request: ScanRequest, positions: Sequence[Positions]
-) -> list[Offsets]:
+) -> ResolvedPositions:
     from stratalog.scan.open import opened_scanner
 
     async with opened_scanner(settings_of(options)) as scanner:
-        return [await scanner.resolve(request, wanted) for wanted in positions]
+        return await scanner.resolve(request, positions)
 
 
 def read_partition(partition: InputPartition, place: ScanPlace) -> Iterator[object]:

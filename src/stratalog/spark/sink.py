@@ -17,7 +17,10 @@ The order of steps, where each of them runs, and what a crash after it leaves:
    a stream repeat a batch that was committed. Steps 1 to 3 run, and the commit finds the note: it
    changes nothing, and the new objects are the sweeper's. Notes are kept for ever, apart from the
    objects and their rows, so that the repeat may come after the data was merged into segments, or
-   deleted by retention. A note has the number of records: with more, a batch is no repeat.
+   deleted by retention. By then rows may be too old for their topic, so times are judged at the
+   commit, and only of what is no repeat. A note has the number of records: `df.write` with another
+   one is no repeat, nor is a stream's first batch with more. Later batches of a stream are known by
+   their numbers, because a query may find other rows when it looks again.
 6. The lease is released. If that fails, it runs out.
 
 Without a `sinkId` there is no note. The commit itself is still all or nothing and happens once in
@@ -54,11 +57,11 @@ from stratalog.errors import StratalogError
 from stratalog.settings import Settings
 from stratalog.settings_source import load_settings
 from stratalog.spark.errors import OptionError
-from stratalog.spark.patience import STREAM_PATIENCE_S, patiently
+from stratalog.spark.patience import OUTAGES, STREAM_PATIENCE_S, patiently
 from stratalog.spark.settings_hint import telling_of_settings
 from stratalog.spark.sink_columns import check_columns
 from stratalog.spark.sink_commit import SinkCommitter
-from stratalog.spark.sink_model import SinkError, SinkMessage, SinkPlan
+from stratalog.spark.sink_model import SinkError, SinkMessage, SinkPlan, SinkRowError
 from stratalog.spark.sink_open import plan_sink
 from stratalog.spark.sink_options import SinkOptions, batch_sink_options, stream_sink_options
 from stratalog.spark.telling import ToldPlainly
@@ -96,7 +99,7 @@ class BatchSink(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
         with ToldPlainly():
-            return _written(self._plan, iterator)
+            return _written(self._options, self._plan, iterator)
 
     def commit(self, messages: Messages) -> None:
         with ToldPlainly():
@@ -114,12 +117,11 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
         with ToldPlainly():
-            return _written(self._plan, iterator)
+            return _written(self._options, self._plan, iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
-        # A source that does not fail on data loss repeats a batch without what was deleted since.
         with ToldPlainly():
-            asyncio.run(_commit(self._options, batchId, messages, self._plan, may_have_lost=True))
+            asyncio.run(_commit(self._options, batchId, messages, self._plan, from_stream=True))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
         del batchId
@@ -132,11 +134,13 @@ def _refuse_overwrite(overwrite: bool, why: str) -> None:
         raise OptionError(f"mode: overwriting is not possible, {why}")
 
 
-def _written(plan: SinkPlan, batches: Iterable[pa.RecordBatch]) -> SinkMessage:
+def _written(
+    options: SinkOptions, plan: SinkPlan, batches: Iterable[pa.RecordBatch]
+) -> SinkMessage:
     # Only tasks need the compiled loops, and a worker beside the driver would load them each time.
     from stratalog.spark.sink_task import write_rows
 
-    return SinkMessage(blocks=write_rows(plan, batches), lease_id=plan.lease_id)
+    return write_rows(plan, batches, may_be_repeat=options.sink_id is not None)
 
 
 async def _plan(options: SinkOptions, *, leased: bool, patience_s: float = 0) -> SinkPlan:
@@ -147,7 +151,7 @@ async def _plan(options: SinkOptions, *, leased: bool, patience_s: float = 0) ->
                 control, settings, options, clock=SystemClock(), lease_ms=lease_ms
             )
 
-    return await patiently(planned, patience_s, clock=SystemClock())
+    return await patiently(planned, patience_s, clock=SystemClock(), failures=OUTAGES)
 
 
 async def _commit(
@@ -156,7 +160,7 @@ async def _commit(
     messages: Messages,
     plan: SinkPlan,
     *,
-    may_have_lost: bool = False,
+    from_stream: bool = False,
 ) -> None:
     answers = [_answer(message) for message in messages]
     blocks = [block for answer in answers for block in answer.blocks]
@@ -165,10 +169,17 @@ async def _commit(
         if options.sink_id is None:
             await committer.commit(blocks)
         else:
-            await committer.commit_once(
-                options.sink_id, batch_id, blocks, may_have_lost=may_have_lost
-            )
+            await _refuse_unless_repeated(committer, options.sink_id, batch_id, answers)
+            await committer.commit_once(options.sink_id, batch_id, blocks, from_stream=from_stream)
         await _release(control, answers, plan)
+
+
+async def _refuse_unless_repeated(
+    committer: SinkCommitter, sink_id: str, batch_id: int, answers: Iterable[SinkMessage]
+) -> None:
+    refusals = [answer.refusal for answer in answers if answer.refusal is not None]
+    if refusals and not await committer.has_reached(sink_id, batch_id):
+        raise SinkRowError(refusals[0])
 
 
 async def _abort(options: SinkOptions, messages: Messages, plan: SinkPlan) -> None:
@@ -200,7 +211,10 @@ async def _opened(
     settings = load_settings(options.config)
     with telling_of_settings(options.config):
         control = await patiently(
-            lambda: open_existing(settings.storage.control), patience_s, clock=SystemClock()
+            lambda: open_existing(settings.storage.control),
+            patience_s,
+            clock=SystemClock(),
+            failures=OUTAGES,
         )
         try:
             yield control, settings

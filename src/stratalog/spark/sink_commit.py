@@ -15,7 +15,7 @@ from stratalog.control.plane import ControlPlane, SinkRefusedError
 from stratalog.control.scan_model import SinkOutcome
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
 from stratalog.ids import TopicPartition, kafka_base64
-from stratalog.spark.patience import patiently
+from stratalog.spark.patience import OUTAGES, patiently
 from stratalog.spark.sink_model import (
     SinkInDoubtError,
     SinkNotWrittenError,
@@ -39,20 +39,20 @@ class SinkCommitter:
         batch_id: int,
         blocks: Sequence[BlockToCommit],
         *,
-        may_have_lost: bool = False,
+        from_stream: bool = False,
     ) -> None:
         """Commit unless this batch of the sink was committed before.
 
-        A batch that is repeated may have lost rows meanwhile, if it is a stream's.
+        A batch that is repeated may have other rows by then, if it is a stream's.
         """
         try:
             outcome = await self._repeat(
                 lambda: self._control.commit_sink(
-                    sink_id, batch_id, blocks, may_have_lost=may_have_lost
+                    sink_id, batch_id, blocks, from_stream=from_stream
                 ),
-                (RetriableError, OutcomeUnknownError),
+                OUTAGES,
             )
-        except (RetriableError, OutcomeUnknownError) as error:
+        except OUTAGES as error:
             raise SinkInDoubtError(
                 f"whether batch {batch_id} of sink {sink_id!r} was written is not known: {error}."
                 " Run the same again, with the same sinkId: what was written is not written twice"
@@ -63,6 +63,11 @@ class SinkCommitter:
                 batch_id,
                 sink_id,
             )
+
+    async def has_reached(self, sink_id: str, batch_id: int) -> bool:
+        """Whether the sink has taken this batch, or a later one: then it is never written."""
+        last = await self._repeat(lambda: self._control.last_sink_batch(sink_id), RetriableError)
+        return last is not None and last >= batch_id
 
     async def commit(self, blocks: Sequence[BlockToCommit]) -> None:
         """Commit, at least once over all runs of the same write."""
@@ -94,7 +99,7 @@ class SinkCommitter:
             # Tombstones may be put again, whether or not they are in.
             answers = await self._repeat(
                 lambda: self._control.resolve_commit(blocks),
-                (RetriableError, OutcomeUnknownError),
+                OUTAGES,
             )
         except StratalogError as error:
             raise SinkInDoubtError(

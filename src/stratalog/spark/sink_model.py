@@ -67,3 +67,5 @@ class SinkMessage(WriterCommitMessage):
     blocks: Sequence[BlockToCommit]
     """In the order of the rows."""
     lease_id: UUID | None
+    refusal: str | None = None
+    """Why these rows must not be written now, if their batch was not written before."""

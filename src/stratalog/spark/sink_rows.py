@@ -61,13 +61,16 @@ class RowEncoder:
         self._clock = clock
         self._topics = MetTopics(plan.topics, plan.codec, entropy)
         self._encoder = ColumnEncoder()
+        self.untimely: RowError | None = None
+        """The first of the rows last encoded whose time its topic does not take now. Whether it
+        matters is for others to say: a repeat of what was written in time may come at any time."""
 
     def encode(self, rows: pa.RecordBatch) -> list[EntryBatch]:
         """All rows, as batches. Raises `RowError`, and then the whole write is given up."""
         now_ms = self._clock.now_ms()
         topics = self._numbers(rows)
         records = _records(rows, now_ms)
-        self._check_times(topics, records.timestamps_ms, now_ms)
+        self.untimely = self._find_untimely(topics, records.timestamps_ms, now_ms)
         partitions = self._partitions(rows, topics, records)
         destinations = self._topics.bases[topics] + partitions
         encoded = self._encoder.encode(records, destinations, self._topics.destinations)
@@ -88,18 +91,19 @@ class RowEncoder:
         found: Numbers = np.array(numbers, np.int64)[names.indices.to_numpy()]
         return found
 
-    def _check_times(self, topics: Numbers, times_ms: Numbers, now_ms: int) -> None:
+    def _find_untimely(self, topics: Numbers, times_ms: Numbers, now_ms: int) -> RowError | None:
         earliest, latest = self._topics.time_bounds(now_ms)
         bad = np.flatnonzero((times_ms < earliest[topics]) | (times_ms > latest[topics]))
-        if len(bad):
-            row = int(bad[0])
-            topic = int(topics[row])
-            raise RowError(
-                row,
-                f"timestamp {times_ms[row]} ms is outside of what topic"
-                f" {self._topics.named(topic).name!r} takes: from {earliest[topic]} to"
-                f" {latest[topic]} (message.timestamp.before.max.ms and after.max.ms)",
-            )
+        if not len(bad):
+            return None
+        row = int(bad[0])
+        topic = int(topics[row])
+        return RowError(
+            row,
+            f"timestamp {times_ms[row]} ms is outside of what topic"
+            f" {self._topics.named(topic).name!r} takes: from {earliest[topic]} to"
+            f" {latest[topic]} (message.timestamp.before.max.ms and after.max.ms)",
+        )
 
     def _partitions(self, rows: pa.RecordBatch, topics: Numbers, records: RecordColumns) -> Numbers:
         given = self._given_partitions(rows, topics)

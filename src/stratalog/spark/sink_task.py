@@ -13,10 +13,9 @@ from pyspark import TaskContext
 from stratalog.batch.from_columns import RowError
 from stratalog.block.block import EntryBatch, OpenBlock, SealedBlock, seal
 from stratalog.clock import Clock, SystemClock
-from stratalog.control.model import BlockToCommit
 from stratalog.ids import NO_BROKER, Entropy, ObjectId, uuid7
 from stratalog.objects.open import open_store
-from stratalog.spark.sink_model import SinkPlan, SinkRowError
+from stratalog.spark.sink_model import SinkMessage, SinkPlan, SinkRowError
 from stratalog.spark.sink_rows import RowEncoder, grouped
 from stratalog.spark.sink_uploads import Uploads
 
@@ -25,29 +24,43 @@ def write_rows(
     plan: SinkPlan,
     batches: Iterable[pa.RecordBatch],
     *,
+    may_be_repeat: bool = False,
     clock: Clock | None = None,
     entropy: Entropy = os.urandom,
-) -> list[BlockToCommit]:
-    """Encode and upload all rows. Returns when every block is durable."""
+) -> SinkMessage:
+    """Encode and upload all rows. Returns when every block is durable.
+
+    Rows that come too late are refused here, unless they `may_be_repeat` of what came in time:
+    then the commit decides.
+    """
     clock = clock or SystemClock()
+    refusal: str | None = None
     encoder = RowEncoder(plan, clock=clock, entropy=entropy)
     store = open_store(plan.objects_url, plan.object_options, clock=clock, entropy=entropy)
     rows_before = 0
     with Uploads(store) as uploads:
         for rows in grouped(batches):
             entries = _encoded(encoder, rows, rows_before)
+            if encoder.untimely is not None:
+                refusal = refusal or _told(encoder.untimely, rows_before)
+                if not may_be_repeat:
+                    raise SinkRowError(refusal)
             uploads.add(_sealed(entries, clock.now_ms(), entropy))
             rows_before += len(rows)
-        return uploads.finish()
+        return SinkMessage(blocks=uploads.finish(), lease_id=plan.lease_id, refusal=refusal)
 
 
 def _encoded(encoder: RowEncoder, rows: pa.RecordBatch, rows_before: int) -> list[EntryBatch]:
     try:
         return encoder.encode(rows)
     except RowError as error:
-        context = TaskContext.get()
-        part = f" of the DataFrame's partition {context.partitionId()}" if context else ""
-        raise SinkRowError(f"row {rows_before + error.row}{part}: {error.reason}") from None
+        raise SinkRowError(_told(error, rows_before)) from None
+
+
+def _told(error: RowError, rows_before: int) -> str:
+    context = TaskContext.get()
+    part = f" of the DataFrame's partition {context.partitionId()}" if context else ""
+    return f"row {rows_before + error.row}{part}: {error.reason}"
 
 
 def _sealed(entries: list[EntryBatch], now_ms: int, entropy: Entropy) -> SealedBlock:

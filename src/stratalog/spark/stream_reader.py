@@ -8,6 +8,9 @@ The first batch needs care. Spark does not note where it begins but asks for the
 twice in a new query, and once more when a query is restarted whose first batch was not committed.
 What "latest", or a time, stands for has moved on by then. So the answer is kept while the process
 lives, and the end of the first batch carries it into the checkpoint.
+
+Offsets mean nothing in a topic that was deleted and created anew. Their ids go into the checkpoint
+as well, and what was to be read of the old one is lost data.
 """
 
 import re
@@ -29,7 +32,8 @@ from stratalog.control.model import Lease
 from stratalog.control.scan_model import EARLIEST, LATEST
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset, PartitionIndex
-from stratalog.scan.model import Positions, ScanRequest
+from stratalog.scan.errors import TopicNotFoundError, TopicReplacedError
+from stratalog.scan.model import Positions, ResolvedPositions, ScanRequest
 from stratalog.settings import HOUR_MS
 from stratalog.spark.columns import columns_of
 from stratalog.spark.errors import DataLossError
@@ -37,9 +41,12 @@ from stratalog.spark.offsets import (
     Offsets,
     OffsetsJson,
     Partition,
+    TopicIds,
     admit,
     from_json,
+    ids_in,
     lag,
+    made_anew,
     start_in,
     to_json,
 )
@@ -87,10 +94,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> OffsetsJson:  # noqa: N802
         if self._initial is None:
             with ToldPlainly():
-                self._initial = to_json(self._resolve_start())
+                found = self._resolve_start()
+                self._initial = to_json(found.offsets[0], found.topic_ids)
         return self._initial
 
-    def _resolve_start(self) -> Offsets:
+    def _resolve_start(self) -> ResolvedPositions:
         selection = self._options.selection
         request = ScanRequest(
             topics=selection.topics,
@@ -99,8 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             starting=self._options.starting,
             committed=self._options.committed,
         )
-        [offsets] = resolve(self._options, request, self._options.starting)
-        return offsets
+        return resolve(self._options, request, self._options.starting)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Spark knows no limit with a least and a most: with both, the least is kept to here."""
@@ -113,12 +120,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with ToldPlainly():
-            [self._target] = self._look(LATEST)
+            [self._target] = self._look(LATEST).offsets
 
     def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:  # noqa: N802
         with ToldPlainly():
-            earliest, self._latest = self._look(EARLIEST, LATEST)
-            known = from_json(start)
+            found = self._look(EARLIEST, LATEST)
+            earliest, self._latest = found.offsets
+            known = self._known(start, found.topic_ids)
             end = (
                 self._latest if self._target is None else _up_to(self._target, known, self._latest)
             )
@@ -128,9 +136,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             elif isinstance(limit, ReadMaxRows):
                 end = admit(begin, end, limit.max_rows)
             if start == self._initial:
-                return to_json(end, start=known)
-            # The very same, if there is nothing new: its text may tell a beginning.
-            return start if end == known else to_json(end)
+                return to_json(end, found.topic_ids, start=start)
+            # The very same, if there is nothing new: its text may tell a beginning, or no ids.
+            return start if end == known else to_json(end, found.topic_ids)
 
     def reportLatestOffset(self) -> OffsetsJson | None:  # noqa: N802
         """For the progress report. Spark asks right after it asked where to go."""
@@ -140,12 +148,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         with ToldPlainly():
-            ends = from_json(end)
+            ends, ids = from_json(end), ids_in(end)
             first = start_in(end)
-            starts = self._starts(from_json(start) if first is None else first, ends)
-            if not self._options.fail_on_data_loss:
-                starts, ends = self._left_of(starts, ends)
-            return self._plan(starts, ends) if starts else []
+            known = self._known(start if first is None else first, ids)
+            starts = self._starts(known, ends)
+            if self._options.fail_on_data_loss:
+                return self._plan_all(starts, ends, ids)
+            try:
+                return self._plan_left(starts, ends, ids)
+            except TopicNotFoundError:
+                # It went after it was looked for, and is not found a second time.
+                return self._plan_left(starts, ends, ids)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(partition, self._place)
@@ -156,7 +169,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if leases:
             release(self._options, [lease for _, lease in leases])
 
-    def _look(self, *wanted: Offset) -> list[Offsets]:
+    def _look(self, *wanted: Offset) -> ResolvedPositions:
         """Offsets of the partitions that are there. A topic that is not there is none."""
         selection = self._options.selection
         names = selection.topics or selection.assign
@@ -164,10 +177,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         request = ScanRequest(pattern=pattern, committed=self._options.committed)
         positions = (Positions(default=at) for at in wanted)
         found = resolve(self._options, request, *positions, patience_s=STREAM_PATIENCE_S)
-        return [
+        chosen = [
             {key: offset for key, offset in offsets.items() if selection.has(*key)}
-            for offsets in found
+            for offsets in found.offsets
         ]
+        return found._replace(offsets=chosen)
+
+    def _known(self, document: OffsetsJson, topic_ids: TopicIds) -> Offsets:
+        """Its offsets, without those of topics that were made anew by the time of these ids: they
+        are new to the query, and read from their beginning."""
+        anew = made_anew(ids_in(document), topic_ids)
+        if anew and self._options.fail_on_data_loss:
+            raise _replaced(f"topic {anew[0]!r} was deleted and created anew")
+        return {key: at for key, at in from_json(document).items() if key[0] not in anew}
 
     def _begin(self, start: Offsets, earliest: Offsets, end: Offsets) -> Offsets:
         """Where each partition goes on. A new one is read from its beginning."""
@@ -213,27 +235,42 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 starts[key] = known
         return starts
 
-    def _left_of(self, starts: Offsets, ends: Offsets) -> tuple[Offsets, Offsets]:
-        """The ranges without what was deleted since the batch was decided on."""
-        [latest] = self._look(LATEST)
-        ends = {key: min(ends[key], latest[key]) for key in starts if key in latest}
-        starts = {key: starts[key] for key, end in ends.items() if starts[key] < end}
-        return starts, ends
+    def _plan_all(self, starts: Offsets, ends: Offsets, ids: TopicIds) -> list[SplitPartition]:
+        try:
+            return self._plan(starts, ends, ids)
+        except TopicReplacedError as error:
+            raise _replaced(str(error)) from None
 
-    def _plan(self, starts: Offsets, ends: Offsets) -> list[SplitPartition]:
+    def _plan_left(self, starts: Offsets, ends: Offsets, ids: TopicIds) -> list[SplitPartition]:
+        """Without what was deleted since the batch was decided on."""
+        found = self._look(LATEST)
+        [latest] = found.offsets
+        anew = made_anew(ids, found.topic_ids)
+        ends = {
+            key: min(ends[key], latest[key])
+            for key in starts
+            if key in latest and key[0] not in anew
+        }
+        starts = {key: starts[key] for key, end in ends.items() if starts[key] < end}
+        return self._plan(starts, ends, ids)
+
+    def _plan(self, starts: Offsets, ends: Offsets, ids: TopicIds) -> list[SplitPartition]:
         """A batch is planned when those before it have been read: their leases can end. One that
         is planned twice is maybe being read."""
+        if not starts:
+            return []
         over = [lease for end, lease in self._leases if end != ends]
-        request = self._request(starts, ends)
+        request = self._request(starts, ends, ids)
         scan = plan(self._options, request, read=over, patience_s=STREAM_PATIENCE_S)
         kept = [(end, lease) for end, lease in self._leases if end == ends]
         self._leases = [*kept, (ends, scan.lease)]
         return partitions_of(scan)
 
-    def _request(self, starts: Offsets, ends: Offsets) -> ScanRequest:
+    def _request(self, starts: Offsets, ends: Offsets, ids: TopicIds) -> ScanRequest:
         options = self._options
         return ScanRequest(
             assign=_assignment(starts),
+            topic_ids=ids,
             starting=Positions(default=EARLIEST, by_partition=starts),
             ending=Positions(default=LATEST, by_partition={key: ends[key] for key in starts}),
             columns=self._columns,
@@ -273,6 +310,14 @@ class RefusedStream(DataSourceStreamReader):
 
     def _refuse(self) -> NoReturn:
         raise self._error.with_traceback(None) from None
+
+
+def _replaced(what: str) -> DataLossError:
+    return DataLossError(
+        f"{what}, and what was to be read next of the old one is gone; to read the new one from its"
+        ' beginning, set the option "failOnDataLoss" to false; to begin anew, use another'
+        " checkpoint"
+    )
 
 
 def _up_to(target: Offsets, known: Offsets, latest: Offsets) -> Offsets:

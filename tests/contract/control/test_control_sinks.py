@@ -68,16 +68,49 @@ async def test_other_rows_under_the_number_of_the_last_batch_are_refused(
     assert await plane.commit_sink("s", 1, others) is COMMITTED
 
 
-async def test_a_repeat_may_have_lost_records_but_not_won_any(
+@pytest.mark.parametrize("count", [0, 2, 4])
+async def test_a_streams_batch_is_known_by_its_number_and_another_count_is_told(
+    plane: ControlPlane, topic: Topic, count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its sources may have lost records, and a table that it is joined with may have won some."""
+    key = part(topic)
+    assert await plane.commit_sink("s", 1, [block(batch(key, 3))], from_stream=True) is COMMITTED
+    assert await plane.commit_sink("s", 1, [block(batch(key, 3))], from_stream=True) is REPEATED
+    assert caplog.messages == []
+    others = [block(batch(key, count))] if count else []
+    assert await plane.commit_sink("s", 1, others, from_stream=True) is REPEATED
+    assert f"with 3 records, and now it has {count}" in caplog.text
+    assert await end_of(plane, key) == 3
+
+
+async def test_more_records_in_the_first_batch_of_a_stream_are_those_of_another_one(
     plane: ControlPlane, topic: Topic
 ) -> None:
     key = part(topic)
-    await plane.commit_sink("s", 0, [block(batch(key, 3))])
+    await plane.commit_sink("s", 0, [block(batch(key, 3))], from_stream=True)
     for fewer in ([block(batch(key, 2))], []):
-        assert await plane.commit_sink("s", 0, fewer, may_have_lost=True) is REPEATED
+        assert await plane.commit_sink("s", 0, fewer, from_stream=True) is REPEATED
     with pytest.raises(SinkBehindError, match="with 3 records, and now it has 4"):
-        await plane.commit_sink("s", 0, [block(batch(key, 4))], may_have_lost=True)
+        await plane.commit_sink("s", 0, [block(batch(key, 4))], from_stream=True)
     assert await end_of(plane, key) == 3
+
+
+async def test_a_stream_that_starts_over_is_behind_whatever_it_counts(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    await plane.commit_sink("s", 7, [block(batch(key, 3))], from_stream=True)
+    for late in (0, 6):
+        with pytest.raises(SinkBehindError, match="sinkId of its own"):
+            await plane.commit_sink("s", late, [block(batch(key, 3))], from_stream=True)
+    assert await end_of(plane, key) == 3
+
+
+async def test_the_last_batch_of_a_sink_can_be_asked_for(plane: ControlPlane, topic: Topic) -> None:
+    assert await plane.last_sink_batch("s") is None
+    await plane.commit_sink("s", 7, [block(batch(part(topic)))])
+    assert await plane.last_sink_batch("s") == 7
+    assert await plane.last_sink_batch("another") is None
 
 
 async def test_a_batch_that_an_older_version_noted_is_known_by_its_number_alone(

@@ -8,8 +8,11 @@ import pytest
 from tests.unit.scan.rig import NOW_MS, ScanRig
 
 from stratalog.batch.header import Codec
+from stratalog.control.model import Topic
 from stratalog.control.scan_model import EARLIEST, LATEST
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
+from stratalog.scan import planner
+from stratalog.scan.choice import ChosenPartition, choose
 from stratalog.scan.errors import (
     BeyondEndError,
     NoSuchTimeError,
@@ -17,6 +20,7 @@ from stratalog.scan.errors import (
     RecordsLostError,
     ScanRefusedError,
     TopicNotFoundError,
+    TopicReplacedError,
 )
 from stratalog.scan.model import (
     AtTime,
@@ -202,13 +206,60 @@ async def test_resolve_gives_an_offset_for_every_partition_and_takes_no_lease(
     topic = await rig.topic(partitions=3)
     await rig.write(topic, {0: [10], 1: [20]})
     request = ScanRequest(topics=["orders"])
-    resolved = await rig.scanner.resolve(request, at(LATEST, p1=7))
-    assert resolved == {("orders", 0): 10, ("orders", 1): 7, ("orders", 2): 0}
-    resolved = await rig.scanner.resolve(request, time(NOW_MS + 12_000))
-    assert resolved == {("orders", 0): 10, ("orders", 1): 2, ("orders", 2): 0}
+    both = [at(LATEST, p1=7), time(NOW_MS + 12_000)]
+    found = await rig.scanner.resolve(request, both)
+    assert found.topic_ids == {"orders": topic.id}
+    assert list(found.offsets) == [
+        {("orders", 0): 10, ("orders", 1): 7, ("orders", 2): 0},
+        {("orders", 0): 10, ("orders", 1): 2, ("orders", 2): 0},
+    ]
     await rig.control.delete_records({TopicPartition(topic.id, PartitionIndex(0)): Offset(4)})
-    assert (await rig.scanner.resolve(request, at(EARLIEST)))["orders", 0] == 4
+    [earliest] = (await rig.scanner.resolve(request, [at(EARLIEST)])).offsets
+    assert earliest["orders", 0] == 4
     assert await rig.control.oldest_lease_ms() is None
+
+
+def delete_when_chosen(rig: ScanRig, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic goes between the two looks of a planner."""
+
+    async def choose_and_delete(*given: Any) -> list[ChosenPartition]:
+        chosen = await choose(*given)
+        await rig.control.delete_topic(topic.id)
+        return chosen
+
+    monkeypatch.setattr(planner, "choose", choose_and_delete)
+
+
+async def test_a_topic_that_goes_while_a_pattern_is_resolved_does_not_match_it(
+    rig: ScanRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, gone = await rig.topic("orders"), await rig.topic("other", partitions=2)
+    await rig.write(kept, {0: [10]})
+    delete_when_chosen(rig, gone, monkeypatch)
+    found = await rig.scanner.resolve(ScanRequest(pattern="o.*"), [at(LATEST), at(EARLIEST)])
+    assert list(found.offsets) == [{("orders", 0): 10}, {("orders", 0): 0}]
+    assert found.topic_ids == {"orders": kept.id}
+
+
+@pytest.mark.parametrize("how", [{"topics": ["orders"]}, {"assign": {"orders": [0]}}])
+async def test_a_topic_that_goes_while_it_is_resolved_by_name_is_told(
+    rig: ScanRig, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete_when_chosen(rig, await rig.topic("orders"), monkeypatch)
+    with pytest.raises(TopicNotFoundError, match="orders-0 is gone: its topic was deleted"):
+        await rig.scanner.resolve(ScanRequest(**how), [at(LATEST)])
+
+
+async def test_a_topic_that_was_made_anew_is_not_the_one_that_was_asked_for(rig: ScanRig) -> None:
+    old = await rig.topic()
+    await rig.write(old, {0: [5]})
+    assert await rig.offsets(topic_ids={"orders": old.id, "other": old.id}) == [0, 1, 2, 3, 4]
+    await rig.control.delete_topic(old.id)
+    new = await rig.topic()
+    await rig.write(new, {0: [5]})
+    with pytest.raises(TopicReplacedError, match="'orders' was deleted and created anew"):
+        await rig.plan(topic_ids={"orders": old.id})
+    assert await rig.offsets(topic_ids={"orders": new.id}) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("mode", ["plain", "zstd", "aes", "both"])

@@ -1,12 +1,25 @@
 """The offsets of a stream, and how a batch divides what it may take."""
 
 import json
+from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.ids import Offset
-from stratalog.spark.offsets import Offsets, admit, from_json, lag, to_json
+from stratalog.ids import Offset, TopicId
+from stratalog.kafka.errors import InvalidTopicNameError
+from stratalog.kafka.topic_names import check_topic_name
+from stratalog.spark.offsets import (
+    Offsets,
+    admit,
+    from_json,
+    ids_in,
+    lag,
+    made_anew,
+    start_in,
+    to_json,
+)
 
 
 def at(*numbers: int) -> Offsets:
@@ -18,6 +31,33 @@ def test_a_checkpoint_has_them_as_the_kafka_source_writes_them() -> None:
     text = json.dumps(to_json(offsets))
     assert text == '{"a": {"0": 3}, "b": {"9": 2, "10": 1}}'
     assert from_json(json.loads(text)) == offsets
+
+
+def test_ids_are_those_of_the_topics_that_have_offsets_in_order() -> None:
+    ids = {name: TopicId(UUID(int=number)) for number, name in enumerate("cba")}
+    offsets = {("b", 1): Offset(1), ("a", 0): Offset(3), ("d", 0): Offset(4)}
+    zeros = "00000000-0000-0000-0000-00000000000"
+    document = to_json(offsets, ids, start=to_json(at(7)))
+    assert json.dumps(document) == (
+        f'{{"@start": {{"t": {{"0": 7}}}}, "@ids": {{"a": "{zeros}2", "b": "{zeros}1"}},'
+        ' "a": {"0": 3}, "b": {"1": 1}, "d": {"0": 4}}'
+    )
+    assert from_json(document) == offsets
+    assert ids_in(document) == {"a": ids["a"], "b": ids["b"]}
+    assert start_in(document) == {"t": {"0": 7}}
+    assert ids_in({"t": {"0": 7}}) == {}
+
+
+@pytest.mark.parametrize("name", ["@start", "@ids", "@"])
+def test_no_topic_can_be_called_what_a_checkpoint_has_beside_topics(name: str) -> None:
+    with pytest.raises(InvalidTopicNameError):
+        check_topic_name(name)
+
+
+def test_names_stand_for_other_topics_only_if_both_ids_are_known() -> None:
+    one, other = TopicId(UUID(int=1)), TopicId(UUID(int=2))
+    before, after = {"a": one, "b": one, "c": one}, {"a": one, "b": other, "d": one}
+    assert made_anew(before, after) == ["b"]
 
 
 def test_lag_counts_partitions_that_have_something_only() -> None:

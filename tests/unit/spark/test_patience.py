@@ -2,16 +2,20 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql.types import BinaryType, StructType
 
-from stratalog.control.open import open_control_plane
-from stratalog.control.plane import ControlUnavailableError
-from stratalog.errors import CallError
-from stratalog.spark import planning
+from stratalog.control.open import open_control_plane, open_existing
+from stratalog.control.plane import CommitInDoubtError, ControlUnavailableError
+from stratalog.control.sql import SqlControlPlane
+from stratalog.errors import CallError, StratalogError
+from stratalog.spark import sink
 from stratalog.spark.options import batch_options
 from stratalog.spark.patience import patiently
 from stratalog.spark.planning import plan, scan_request
+from stratalog.spark.sink import open_stream_writer, open_writer
 from stratalog.testing import ManualClock
 
 
@@ -55,9 +59,12 @@ async def test_without_patience_and_for_mistakes_there_is_one_call() -> None:
         assert failing.calls == 1
 
 
-def test_a_plan_outlives_a_control_plane_that_is_away_for_a_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+OUTAGES = [ControlUnavailableError("away"), CommitInDoubtError("away while committing the lease")]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a topic, in the current folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "stratalog.toml").write_text("")
 
@@ -67,16 +74,66 @@ def test_a_plan_outlives_a_control_plane_that_is_away_for_a_moment(
         await control.close()
 
     asyncio.run(prepare())
-    away = Failing(2)
-    plan_once = planning._plan
 
-    async def planned(*given: object) -> object:
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("outage", OUTAGES)
+def test_a_plan_outlives_a_control_plane_that_is_away_for_a_moment(
+    outage: StratalogError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = Failing(3, outage)
+    take_once = SqlControlPlane.take_snapshot
+
+    async def take(*given: Any, **how: Any) -> object:
+        taken = await take_once(*given, **how)
         await away()
-        return await plan_once(*given)  # type: ignore[arg-type]
+        return taken
 
-    monkeypatch.setattr(planning, "_plan", planned)
+    monkeypatch.setattr(SqlControlPlane, "take_snapshot", take)
     options = batch_options({"topic": "a"})
     request = scan_request(options, options.columns)
-    with pytest.raises(ControlUnavailableError):
+    with pytest.raises(type(outage)):
         plan(options, request)
     assert plan(options, request, patience_s=60).splits == []
+    assert away.calls == 4
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("outage", OUTAGES)
+def test_a_streams_sink_outlives_a_control_plane_that_is_away_for_a_moment(
+    outage: StratalogError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = Failing(3, outage)
+    take_once = SqlControlPlane.take_lease
+
+    async def take(*given: Any, **how: Any) -> object:
+        taken = await take_once(*given, **how)
+        await away()
+        return taken
+
+    monkeypatch.setattr(SqlControlPlane, "take_lease", take)
+    schema = StructType().add("value", BinaryType())
+    with pytest.raises(type(outage)):
+        open_writer({"topic": "a"}, schema, overwrite=False)
+    open_stream_writer({"topic": "a", "leaseMs": "1h"}, schema, overwrite=False)
+    assert away.calls == 4
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("outage", OUTAGES)
+def test_a_commit_waits_for_a_control_plane_that_cannot_be_opened(
+    outage: StratalogError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be in doubt whether an older schema was brought up to date."""
+    writer = open_stream_writer(
+        {"topic": "a", "sinkId": "s"}, StructType().add("value", BinaryType()), overwrite=False
+    )
+    away = Failing(2, outage)
+
+    async def opened(url: str) -> object:
+        await away()
+        return await open_existing(url)
+
+    monkeypatch.setattr(sink, "open_existing", opened)
+    writer.commit([], 0)
+    assert away.calls == 3

@@ -163,6 +163,15 @@ async def test_a_sink_notes_a_batch_without_rows_too() -> None:
     assert control.calls == ["commit_sink"]
 
 
+@pytest.mark.parametrize(("last", "reached"), [(None, False), (0, False), (1, True), (2, True)])
+async def test_what_a_sink_has_taken_is_known_before_the_commit(
+    last: int | None, reached: bool
+) -> None:
+    control = Scripted(last_sink_batch=[AWAY, last])
+    assert await committer(control).has_reached("s", 1) is reached
+    assert control.calls == ["last_sink_batch"] * 2
+
+
 async def test_without_a_sink_no_rows_are_no_commit() -> None:
     control = Scripted()
     await committer(control).commit([])

@@ -71,7 +71,6 @@ def test_topics_that_come_later_are_met_later() -> None:
         ({"topic": ["a", "zzz"]}, "row 1: there is no topic 'zzz': create it"),
         ({"partition": [0, 2]}, "row 1: topic 'a' has no partition 2: it has 2, from 0 on"),
         ({"partition": [-1, 0]}, "row 0: topic 'a' has no partition -1"),
-        ({"timestamp": [None, -1]}, "row 1: timestamp -1 ms is outside of what topic 'a' takes"),
     ],
 )
 def test_rows_that_cannot_be_written_are_named(
@@ -103,10 +102,23 @@ def test_times_are_bound_as_a_broker_binds_them() -> None:
             message_timestamp_after_max_ms="500",
         )
     )
-    encoder(strict).encode(at(NOW_MS - 1000, NOW_MS + 500))
+    writing = encoder(strict)
+    writing.encode(at(NOW_MS - 1000, NOW_MS + 500))
+    assert writing.untimely is None
     for outside in (NOW_MS - 1001, NOW_MS + 501):
-        with pytest.raises(RowError, match=f"row 1: timestamp {outside} ms is outside"):
-            encoder(strict).encode(at(NOW_MS, outside))
+        writing = encoder(strict)
+        found = records_of(writing.encode(at(NOW_MS, outside)))
+        assert len(found["orders", 0]) == 2, "whoever commits may know the batch"
+        told = f"row 1: timestamp {outside} ms is outside of what topic 'orders' takes"
+        assert told in str(writing.untimely)
+
+
+def test_a_time_before_1970_is_in_no_topics_bounds() -> None:
+    writing = encoder(plan(topic("orders")))
+    writing.encode(at(None, -1))
+    assert "row 1: timestamp -1 ms is outside" in str(writing.untimely)
+    writing.encode(at(None, NOW_MS))
+    assert writing.untimely is None, "it tells of the last group"
 
 
 def test_topics_that_stamp_append_time_take_any_time_and_say_so() -> None:
