@@ -1,8 +1,9 @@
 """The units of a run: one claimed partition each, from the plan to the commit.
 
 A unit is settled once: its claim is released after success, counted as failed after an error of
-its own, and given back as it was when somebody else's doing kept it from being done. What its
-tasks bring back is committed in the order of the offsets, whatever order they come in.
+its own, put back behind others after one that waiting may cure, and given back as it was when
+somebody else's doing kept it from being done. What its tasks bring back is committed in the order
+of the offsets, whatever order they come in.
 """
 
 import asyncio
@@ -42,6 +43,10 @@ class Unit:
     @property
     def is_broken(self) -> bool:
         return self.error is not None or self.overtaken
+
+    @property
+    def failed_uncounted(self) -> bool:
+        return self.error is not None and not self.counts
 
     def fail(self, error: str, *, counts: bool) -> None:
         """Note what went wrong first."""

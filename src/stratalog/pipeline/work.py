@@ -370,13 +370,17 @@ class Work:
         """Release the claims as it befits their units, and return the partitions now parked."""
         good = [unit for unit in units if not unit.is_broken and unit.commits]
         failed = [unit for unit in units if unit.error is not None and unit.counts]
-        done = {unit.claim.token for unit in (*good, *failed)}
+        # What cannot be moved out of a dead object says nothing about the partition's own turn.
+        uncounted = [] if self._rewrites else [unit for unit in units if unit.failed_uncounted]
+        done = {unit.claim.token for unit in (*good, *failed, *uncounted)}
         others = [unit for unit in units if unit.claim.token not in done]
         if good:
             # A rewrite says nothing about what failed before, when the partition was converted.
             await self._control.release_claims(_tokens(good), succeeded=not self._rewrites)
         if others:
             await self._control.release_claims(_tokens(others), succeeded=False)
+        if uncounted:
+            await self._control.put_back_claims(_tokens(uncounted))
         if not failed:
             return set()
         errors = {unit.claim.token: unit.error or "" for unit in failed}

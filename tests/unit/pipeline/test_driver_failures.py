@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeGuard
+from typing import TypeGuard, cast
 from uuid import UUID
 
 import pytest
@@ -24,11 +24,12 @@ from tests.unit.pipeline.lab import (
 )
 
 from stratalog.clock import SystemClock
+from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import CommitInDoubtError, ControlPlane, ControlUnavailableError
 from stratalog.objects.faulty import Fault, FaultyStore
 from stratalog.objects.open import open_store
-from stratalog.objects.store import ObjectStore
+from stratalog.objects.store import ObjectStore, StoreAccessError
 from stratalog.pipeline import workplace
 from stratalog.pipeline.bins import Bin, BinFailed, BinOutcome
 from stratalog.pipeline.job_errors import JobCancelledError, JobFailedError
@@ -206,6 +207,80 @@ async def test_a_store_that_does_not_answer_parks_nobody(
     assert (await lab.run()).segments == 2
     await lab.check_clean()
     await lab.check(topic)
+
+
+class Refusing:
+    """A store that gives one object to nobody, as if it were in an archive."""
+
+    def __init__(self, inner: ObjectStore, key: str) -> None:
+        self._inner = inner
+        self._key = key
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    async def get_ranges(self, key: str, *args: object, **rest: object) -> object:
+        if key == self._key:
+            raise StoreAccessError("403 InvalidObjectState")
+        return await self._inner.get_ranges(key, *args, **rest)  # type: ignore[arg-type]
+
+
+async def with_a_refused_partition(lab: Lab, **limits: int) -> tuple[Topic, LocalJobs]:
+    """The first partition has the oldest rows, more than a run may take, and never succeeds."""
+    using(lab, replace(EAGER, max_attempts=2, **limits))  # type: ignore[arg-type]
+    topic = await lab.topic(3)
+    refused = await lab.write(topic, {0: [3]})
+    for _ in range(20):
+        await lab.write(topic, {0: [3]})
+    for _ in range(3):
+        await lab.write(topic, {1: [3], 2: [3]})
+    jobs = lab.jobs()
+    jobs.wrap = lambda store: cast(ObjectStore, Refusing(store, refused.commit.key))
+    return topic, jobs
+
+
+@pytest.mark.parametrize("limits", [{"max_bytes_per_run": 1500}, {"max_batches_per_run": 10}])
+async def test_what_fails_without_being_counted_keeps_nobody_else_waiting(
+    any_lab: Lab, limits: dict[str, int]
+) -> None:
+    lab = any_lab
+    topic, jobs = await with_a_refused_partition(lab, **limits)
+    report = await lab.run(jobs)
+    assert (report.segments, list(report.failed), report.parked) == (0, ["orders-0"], [])
+    report = await lab.run(jobs)
+    assert (report.segments, report.failed) == (2, {})
+    assert report.waiting == {"for the next run": 1}
+    for _ in range(3):
+        assert list((await lab.run(jobs)).failed) == ["orders-0"], "it is tried, and never parked"
+    assert (await lab.run()).failed == {}
+    [aged] = await lab.control.aged_partitions({topic.id: 0})
+    assert (aged.failed_ms, aged.first_offset > 0) == (None, True)
+
+
+async def test_until_idle_runs_go_on_to_others_after_one_that_failed(lab: Lab) -> None:
+    topic, jobs = await with_a_refused_partition(lab, max_bytes_per_run=1500)
+    async with lab.driver(jobs) as driver:
+        report = await driver.run_until_idle()
+    assert (report.segments, list(report.failed)) == (2, ["orders-0"])
+    assert [await lab.rows(topic, p) for p in range(3)] == [21, 0, 0]
+
+
+async def test_what_was_overtaken_or_ended_is_not_put_back_behind_others(lab: Lab) -> None:
+    topic = await lab.topic()
+    await lab.fill(topic)
+    jobs = lab.jobs()
+    jobs.after = lambda task: take_over(lab, topic)
+    assert (await lab.run(jobs)).overtaken == 2
+    await expire_claims(lab)
+
+    async def end(_: Task) -> None:
+        raise asyncio.CancelledError
+
+    jobs.after = end
+    with pytest.raises(asyncio.CancelledError):
+        await lab.run(jobs)
+    aged = await lab.control.aged_partitions({topic.id: 0})
+    assert [(each.claimed, each.failed_ms) for each in aged] == [(False, None)] * 2
 
 
 @pytest.mark.parametrize("method", ["add_segment", "finish_segment", "chain_segment", "epochs"])
