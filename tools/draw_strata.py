@@ -28,7 +28,7 @@ from stratalog.ids import BrokerId, ObjectId, PartitionIndex, TopicPartition, uu
 from stratalog.janitor.marker import claim_store
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
-from stratalog.pipeline.bins import Begin, Bin, BinDone, BinOutcome
+from stratalog.pipeline.bins import Begin, Bin, BinDone, BinOutcome, nothing_to_do
 from stratalog.pipeline.open import opened_driver, workplace_of
 from stratalog.pipeline.run_task import run_in_loop
 from stratalog.pipeline.tasks import Workplace
@@ -90,8 +90,11 @@ class JobsHere:
 
     async def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]:
         for work in bins:
-            await begin(work)
-            answers = [await run_in_loop(task, self.workplace) for task in work.tasks]
+            needed = await begin(work)
+            if needed is None:
+                yield nothing_to_do(work)
+                continue
+            answers = [await run_in_loop(task, self.workplace) for task in needed.tasks]
             yield BinDone(work=work, answers=answers)
 
 

@@ -49,6 +49,7 @@ STEPS = (
     "chain_segment",
     "commit_split",
     "release_claims",
+    "put_back_claims",
     # Of the store.
     "get_ranges",
     "put_stream",

@@ -135,7 +135,19 @@ class ClaimOperations(Operations):
             await connection.execute(
                 f"UPDATE claims SET {_GIVEN_BACK},"
                 f" attempts = CASE WHEN {forgiven} THEN 0 ELSE attempts END,"
-                f" error = CASE WHEN {forgiven} THEN NULL ELSE error END"
+                f" error = CASE WHEN {forgiven} THEN NULL ELSE error END,"
+                f" failed_ms = CASE WHEN {forgiven} THEN NULL ELSE failed_ms END"
+                " FROM {rows} WHERE claims.token = r.token",
+                rows=Rows(_TOKEN, [(token,) for token in tokens]),
+            )
+
+        await self._database.write(work)
+
+    async def put_back_claims(self, tokens: Sequence[ClaimToken]) -> None:
+        async def work(connection: Connection) -> None:
+            await _lock_tokens(connection, tokens)
+            await connection.execute(
+                f"UPDATE claims SET {_GIVEN_BACK}, failed_ms = {{now_ms}}"
                 " FROM {rows} WHERE claims.token = r.token",
                 rows=Rows(_TOKEN, [(token,) for token in tokens]),
             )
@@ -151,7 +163,7 @@ class ClaimOperations(Operations):
             before = await _lock_tokens(connection, list(errors))
             rows = await connection.fetch(
                 f"UPDATE claims SET {_GIVEN_BACK}, attempts = claims.attempts + 1,"
-                " error = r.error, parked_ms = CASE WHEN parked_ms IS NULL"
+                " error = r.error, failed_ms = {now_ms}, parked_ms = CASE WHEN parked_ms IS NULL"
                 " AND claims.attempts + 1 >= $1 THEN {now_ms} ELSE parked_ms END"
                 " FROM {rows} WHERE claims.token = r.token"
                 " RETURNING claims.topic_id, claims.partition, parked_ms",
@@ -167,7 +179,7 @@ class ClaimOperations(Operations):
     async def unpark(self, topic_id: TopicId, partition: PartitionIndex | None = None) -> int:
         return await self._database.write(
             lambda connection: connection.execute(
-                "UPDATE claims SET parked_ms = NULL, attempts = 0, error = NULL"
+                "UPDATE claims SET parked_ms = NULL, attempts = 0, error = NULL, failed_ms = NULL"
                 " WHERE topic_id = $1 AND parked_ms IS NOT NULL"
                 " AND partition = COALESCE($2, partition)",
                 topic_id,

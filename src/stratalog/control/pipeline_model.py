@@ -41,6 +41,8 @@ class AgedPartition:
     """Of the work on this partition that failed in a row."""
     parked: bool
     """It failed too often, and waits for somebody to look at it."""
+    failed_ms: int | None = None
+    """When the work on it failed last, counted or not; None if it has succeeded since."""
     claimed: bool = False
     """Some run is at work on it now."""
     triggered_ms: int | None = None
@@ -51,6 +53,12 @@ class AgedPartition:
     @property
     def triggered(self) -> bool:
         return self.triggered_ms is not None and self.oldest_ms <= self.triggered_ms
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a failure was that of rows which are still there. An older version notes none of
+        its successes, but takes the rows away."""
+        return self.failed_ms is not None and self.failed_ms >= self.oldest_ms
 
     @property
     def topic_partition(self) -> TopicPartition:

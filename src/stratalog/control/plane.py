@@ -511,10 +511,15 @@ class ControlPlane(Protocol):
         """Give claims back. After success the failures of partitions that are not parked are
         forgotten; otherwise they are as before the claim."""
 
+    async def put_back_claims(self, tokens: Sequence[ClaimToken]) -> None:
+        """Give claims back after a failure that is not counted. That it was is noted, until they
+        succeed: others are to have their turn before."""
+
     async def fail_claims(
         self, errors: Mapping[ClaimToken, str], *, max_attempts: int
     ) -> list[TopicPartition]:
-        """Give claims back after failure, and count it; return the partitions that this parks."""
+        """Give claims back after failure, note and count it; return the partitions that this
+        parks."""
 
     async def unpark(self, topic_id: TopicId, partition: PartitionIndex | None = None) -> int:
         """Let parked partitions be worked on again."""

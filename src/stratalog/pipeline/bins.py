@@ -34,9 +34,17 @@ class BinFailed:
 
 BinOutcome: TypeAlias = BinDone | BinFailed
 
-Begin: TypeAlias = Callable[[Bin], Awaitable[None]]
-"""Called in the event loop just before a bin is handed to Spark, which waits for it."""
+Begin: TypeAlias = Callable[[Bin], Awaitable[Bin | None]]
+"""Called in the event loop just before a bin is handed to Spark, which waits for it. Answers what
+is to be done of it: as many tasks, of which some may have become smaller; None if nothing is. The
+outcome is the whole bin's all the same."""
 
 
-async def unnoticed(_: Bin) -> None:
+async def unnoticed(work: Bin) -> Bin:
     """For bins whose beginning nobody wants to know of."""
+    return work
+
+
+def nothing_to_do(work: Bin) -> BinDone:
+    """The outcome of a bin that is not needed any more."""
+    return BinDone(work=work, answers=[TaskDone() for _ in work.tasks])

@@ -41,7 +41,7 @@ from stratalog.pipeline.rewrites import (
     rewrite_wishes,
 )
 from stratalog.pipeline.saving import saved_meanwhile
-from stratalog.pipeline.selection import Selection, TopicFacts, select, with_triggers
+from stratalog.pipeline.selection import Reason, Selection, TopicFacts, select, with_triggers
 from stratalog.pipeline.split_plan import plan_rewrites, plan_splits
 from stratalog.pipeline.tasks import Effort, SplitTask, Task, row_lists
 from stratalog.pipeline.unchained import chain_finished
@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 
 BOTH = tuple(UnitKind)
 _MOST_VAIN_RUNS = 3
-"""In a row, of runs that others overtook in all they did. What seems to be that may last."""
+"""In a row, of runs that did nothing, and another may. What seems to be that may last."""
 
 
 class Plan(NamedTuple):
@@ -125,7 +125,7 @@ class Driver:
         """Run again and again, until a run has found nothing to do."""
         last = total = await self.run(kinds, topics)
         vain = 0
-        while not last.did_nothing or (last.overtaken and vain < _MOST_VAIN_RUNS):
+        while not last.did_nothing or (_was_in_vain(last) and vain < _MOST_VAIN_RUNS):
             vain = vain + 1 if last.did_nothing else 0
             # A topic that was deleted meanwhile is nobody's mistake.
             last = await self._run(kinds, topics)
@@ -344,6 +344,11 @@ class Driver:
             report=report,
             rewrites=rewrites,
         )
+
+
+def _was_in_vain(report: Report) -> bool:
+    """Others were faster, or what came first has failed, and the next run begins with others."""
+    return bool(report.overtaken or (report.failed and Reason.BUDGET.value in report.waiting))
 
 
 def facts_of(topics: Iterable[Topic], settings: Settings) -> dict[TopicId, TopicFacts]:

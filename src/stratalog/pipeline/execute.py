@@ -14,7 +14,15 @@ from contextlib import suppress
 from uuid import uuid4
 
 from stratalog.clock import Clock
-from stratalog.pipeline.bins import Begin, Bin, BinDone, BinFailed, BinOutcome, unnoticed
+from stratalog.pipeline.bins import (
+    Begin,
+    Bin,
+    BinDone,
+    BinFailed,
+    BinOutcome,
+    nothing_to_do,
+    unnoticed,
+)
 from stratalog.pipeline.executor_wait import ExecutorWait, JobLook
 from stratalog.pipeline.job_errors import (
     JobCancelledError,
@@ -76,8 +84,8 @@ class JobRunner:
         loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(self._parallel_jobs, thread_name_prefix="spark-job")
 
-        def begun(work: Bin) -> None:
-            asyncio.run_coroutine_threadsafe(self._begin(work, begin), loop).result()
+        def begun(work: Bin) -> Bin | None:
+            return asyncio.run_coroutine_threadsafe(self._begin(work, begin), loop).result()
 
         waiting = {
             loop.run_in_executor(pool, self._run_bin, work, running, begun): work for work in bins
@@ -162,21 +170,23 @@ class JobRunner:
             return self._spark.jobs.counts(tag)
         return None
 
-    async def _begin(self, work: Bin, begin: Begin) -> None:
+    async def _begin(self, work: Bin, begin: Begin) -> Bin | None:
         self._listener.bin_started(work)
         if self._starves:
             raise NoExecutorError(work.name, self._executor_wait_ms)
-        await begin(work)
+        return await begin(work)
 
     def _run_bin(
-        self, work: Bin, running: dict[str, Bin], begun: Callable[[Bin], None]
+        self, work: Bin, running: dict[str, Bin], begun: Callable[[Bin], Bin | None]
     ) -> BinOutcome:
         """In a thread of the pool: Spark's calls block until the job is done."""
         tag = f"{work.name} {uuid4().hex}".replace(",", " ")
         running[tag] = work
         try:
-            begun(work)
-            return BinDone(work=work, answers=_in_order(work, self._collect(work, tag)))
+            needed = begun(work)
+            if needed is None:
+                return nothing_to_do(work)
+            return BinDone(work=work, answers=_in_order(work, self._collect(needed, tag)))
         except JobFailedError as error:
             return BinFailed(work=work, error=error)
         except Exception as error:

@@ -15,17 +15,20 @@ once, for all of them, and need not be kept for any of them. That is one more co
 are few.
 
 What a run may read is bounded. The oldest come first, and what is left over is the next run's, or
-that of one that works at the same time: what others have claimed is passed by.
+that of one that works at the same time: what others have claimed is passed by. What has failed
+waits until all have had their turn who waited when it failed, and then has its own. So whatever
+fails again and again takes the budget from nobody for ever, and what failed once gets it in the
+end, although others go on to want it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from stratalog.control.commit import MAX_ROW_BYTES
 from stratalog.control.pipeline_model import AgedPartition, UnitKind
-from stratalog.ids import TopicId
+from stratalog.ids import TopicId, TopicPartition
 from stratalog.settings import TieringSettings
 
 SMALL_PART = 2
@@ -37,6 +40,9 @@ them along with their neighbours, and a second copy costs little beside it. Piec
 more are merged from where they are."""
 MANY_OBJECTS = 1024
 """Crumbs out of fewer objects are read in seconds, whatever they cost."""
+
+
+_Wanted: TypeAlias = tuple[UnitKind, AgedPartition]
 
 
 class TopicFacts(NamedTuple):
@@ -126,8 +132,14 @@ def select(
             selection.wait(partition, Reason.OTHER_KIND)
         wanted[kind] = []
     budget = _Budget(settings.max_bytes_per_run, settings.max_batches_per_run)
-    selection.merges = budget.take(wanted[UnitKind.MERGE], selection)
-    selection.splits = budget.take(wanted[UnitKind.SPLIT], selection)
+    taken: dict[UnitKind, list[AgedPartition]] = {kind: [] for kind in UnitKind}
+    for kind, partition in _in_turn(wanted):
+        if budget.takes(partition):
+            taken[kind].append(partition)
+        else:
+            selection.wait(partition, Reason.BUDGET)
+    selection.merges = sorted(taken[UnitKind.MERGE], key=_topic_partition)
+    selection.splits = sorted(taken[UnitKind.SPLIT], key=_topic_partition)
     return selection
 
 
@@ -178,16 +190,7 @@ class _Budget:
         self._rows_left = rows_left
         self._untouched = True
 
-    def take(self, wanted: Iterable[AgedPartition], selection: Selection) -> list[AgedPartition]:
-        taken = []
-        for partition in sorted(wanted, key=_oldest_first):
-            if self._fits(partition):
-                taken.append(partition)
-            else:
-                selection.wait(partition, Reason.BUDGET)
-        return sorted(taken, key=lambda partition: partition.topic_partition)
-
-    def _fits(self, partition: AgedPartition) -> bool:
+    def takes(self, partition: AgedPartition) -> bool:
         within = partition.bytes <= self._bytes_left and partition.rows <= self._rows_left
         if not (within or self._untouched):
             return False
@@ -197,5 +200,29 @@ class _Budget:
         return True
 
 
-def _oldest_first(partition: AgedPartition) -> tuple[object, ...]:
-    return (partition.oldest_ms, partition.topic_partition)
+def _in_turn(wanted: Mapping[UnitKind, Sequence[AgedPartition]]) -> list[_Wanted]:
+    """Merges before splits, the oldest of each first. Those that have failed come behind all
+    others as long as one of these was there when they failed, and before them from then on."""
+    all_wanted = [(kind, each) for kind in UnitKind for each in wanted[kind]]
+    fresh = [one for one in all_wanted if not one[1].has_failed]
+    failed = sorted((one for one in all_wanted if one[1].has_failed), key=_failed_first)
+    oldest_ms = min((each.oldest_ms for _, each in fresh), default=None)
+    due = [one for one in failed if oldest_ms is None or _failed_ms(one) < oldest_ms]
+    return [*due, *sorted(fresh, key=_oldest_first), *failed[len(due) :]]
+
+
+def _oldest_first(wanted: _Wanted) -> tuple[object, ...]:
+    kind, partition = wanted
+    return (kind is UnitKind.SPLIT, partition.oldest_ms, partition.topic_partition)
+
+
+def _failed_first(wanted: _Wanted) -> tuple[object, ...]:
+    return (_failed_ms(wanted), _oldest_first(wanted))
+
+
+def _failed_ms(wanted: _Wanted) -> int:
+    return wanted[1].failed_ms or 0
+
+
+def _topic_partition(partition: AgedPartition) -> TopicPartition:
+    return partition.topic_partition

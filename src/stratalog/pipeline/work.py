@@ -1,14 +1,15 @@
 """The claimed units of a run, while they are worked on: bins go out, what comes back is committed.
 
 A unit costs only itself. What goes wrong with it ends it, and is counted unless waiting may help;
-the others go on. A bin that failed as a whole is repeated in smaller ones, until it is known who is
-to blame (see `suspects.py`).
+the others go on. What can be of no use then is not begun any more. A bin that failed as a whole is
+repeated in smaller ones, until it is known who is to blame (see `suspects.py`).
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Protocol
 
 from stratalog.clock import Clock
@@ -132,7 +133,7 @@ class Work:
                 continue
             for unit in self._units.unsettled(self._settled | kept):
                 # The control plane would refuse what we do for it: stop now.
-                unit.overtaken = True
+                unit.lose()
 
     async def sound(self, claimed: Sequence[ClaimedRows]) -> list[ClaimedRows]:
         """Those whose rows are as the claims say. The others were changed, or have a hole."""
@@ -187,20 +188,27 @@ class Work:
             async for outcome in outcomes:
                 if isinstance(outcome, BinDone):
                     for task, answer in zip(outcome.work.tasks, outcome.answers, strict=True):
+                        # At once: the next bin begins before anything of this one is committed.
+                        self._units.cut_after(task, answer)
                         commits.create_task(self._take(task, answer))
                 else:
                     failed.append(outcome)
         return failed
 
-    async def _begin(self, work: Bin) -> None:
-        tokens = {token for task in work.tasks for token in tokens_of(task)}
+    async def _begin(self, work: Bin) -> Bin | None:
+        if not _tokens_in(work):
+            return work
+        needed = replace(work, tasks=[self._units.needed(task) for task in work.tasks])
+        tokens = _tokens_in(needed)
         if not tokens:
-            return
+            log.info("%s is left out: something before it has failed.", work.name)
+            return None
         try:
             await self._control.begin_claims(sorted(tokens))
         except (RetriableError, OutcomeUnknownError) as error:
             # Not worth the work: all that is lost is the count of a death, should there be one.
             log.info("It could not be noted that %s begins: %s", work.name, error)
+        return needed
 
     async def _judge(self, jobs: Jobs, failed: Sequence[BinFailed], repeats_left: int) -> list[Bin]:
         """Give up those about which there is no doubt; return the others in smaller bins."""
@@ -226,6 +234,7 @@ class Work:
 
     async def _give_up(self, outcome: BinFailed, *, counts: bool) -> None:
         for task in outcome.work.tasks:
+            self._units.cut_after(task, TaskDone())
             for token in tokens_of(task):
                 self._units[token].fail(str(outcome.error), counts=counts)
             await self._settle(self._units.task_ended(task))
@@ -318,6 +327,8 @@ class Work:
                 unit.commits += 1
                 self._report.split_bytes += sum(row.byte_size for row in part.new_rows)
                 self._report.rows_removed += len(part.old_rows) - len(part.new_rows)
+            elif outcome is SplitOutcome.CLAIM_LOST:
+                unit.lose()
             else:
                 unit.overtaken = True
 
@@ -359,13 +370,17 @@ class Work:
         """Release the claims as it befits their units, and return the partitions now parked."""
         good = [unit for unit in units if not unit.is_broken and unit.commits]
         failed = [unit for unit in units if unit.error is not None and unit.counts]
-        done = {unit.claim.token for unit in (*good, *failed)}
+        # What cannot be moved out of a dead object says nothing about the partition's own turn.
+        uncounted = [] if self._rewrites else [unit for unit in units if unit.failed_uncounted]
+        done = {unit.claim.token for unit in (*good, *failed, *uncounted)}
         others = [unit for unit in units if unit.claim.token not in done]
         if good:
             # A rewrite says nothing about what failed before, when the partition was converted.
             await self._control.release_claims(_tokens(good), succeeded=not self._rewrites)
         if others:
             await self._control.release_claims(_tokens(others), succeeded=False)
+        if uncounted:
+            await self._control.put_back_claims(_tokens(uncounted))
         if not failed:
             return set()
         errors = {unit.claim.token: unit.error or "" for unit in failed}
@@ -408,6 +423,10 @@ def _named(kind: UnitKind, tasks: Sequence[Task]) -> Iterable[Bin]:
     groups = [tasks[at : at + _BIN_TASKS] for at in range(0, len(tasks), _BIN_TASKS)]
     for number, group in enumerate(groups, 1):
         yield Bin(name=f"{kind.value} {number} of {len(groups)}", tasks=group)
+
+
+def _tokens_in(work: Bin) -> set[ClaimToken]:
+    return {token for task in work.tasks for token in tokens_of(task)}
 
 
 def _tokens(units: Iterable[Unit]) -> list[ClaimToken]:

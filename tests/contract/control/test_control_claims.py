@@ -329,6 +329,68 @@ async def test_parked_partitions_are_claimed_when_asked_for_but_not_for_ever(
     assert (await attempts_of(database, key))[0] == 3
 
 
+async def failed_ms_of(database: Database, key: TopicPartition) -> int | None:
+    [(failed_ms,)] = await database.read(
+        lambda connection: connection.fetch(
+            "SELECT failed_ms FROM claims WHERE topic_id = $1 AND partition = $2", *key
+        )
+    )
+    return None if failed_ms is None else int(failed_ms)
+
+
+async def test_a_failure_that_is_not_counted_leaves_a_trace_until_a_success(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key, other = part(topic, 0), part(topic, 1)
+    claims = await claim_all(plane, new_run(), key, other)
+    await plane.begin_claims([each.token for each in claims])
+    await plane.put_back_claims([claims[0].token])
+    await plane.release_claims([claims[1].token], succeeded=False)
+    assert await failed_ms_of(database, other) is None
+    failed_ms = await failed_ms_of(database, key)
+    [(now_ms,)] = await database.read(lambda connection: connection.fetch("SELECT {now_ms}"))
+    assert failed_ms is not None
+    assert 0 <= now_ms - failed_ms < LONG_MS
+    assert await attempts_of(database, key) == (0, None, False)
+    await plane.release_claims([await claim(plane, key)], succeeded=False)
+    assert await failed_ms_of(database, key) == failed_ms
+    await plane.release_claims([await claim(plane, key)])
+    assert await failed_ms_of(database, key) is None
+
+
+async def test_a_failure_that_is_not_counted_forgets_none_that_was(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    await plane.fail_claims({await claim(plane, key): "bad"}, max_attempts=3)
+    assert await failed_ms_of(database, key) is not None
+    await plane.put_back_claims([await claim(plane, key)])
+    assert await attempts_of(database, key) == (1, "bad", False)
+
+
+async def test_the_trace_of_a_parked_partition_goes_when_it_is_unparked(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    await plane.fail_claims({await claim(plane, key): "bad"}, max_attempts=1)
+    await plane.release_claims([await claim(plane, key, also_parked=True)])
+    assert await failed_ms_of(database, key) is not None
+    await plane.unpark(topic.id)
+    assert await failed_ms_of(database, key) is None
+
+
+async def test_a_stranger_cannot_put_a_claim_back(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key, holder = part(topic), new_run()
+    late = await claim(plane, key)
+    await expire(database)
+    token = await claim(plane, key, holder)
+    await plane.put_back_claims([late])
+    assert await plane.renew_claims(holder, duration_ms=LONG_MS) == {token}
+    assert await failed_ms_of(database, key) is None
+
+
 # Commits under a claim.
 
 

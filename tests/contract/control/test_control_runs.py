@@ -55,7 +55,7 @@ async def test_the_aged_rows_of_a_partition_are_those_before_the_first_young_one
     assert found.topic_partition == key
     assert (found.first_offset, found.end_offset, found.remote_end) == (0, 15, 0)
     assert (found.rows, found.bytes, found.objects) == (3, 300, 3)
-    assert (found.attempts, found.parked) == (0, False)
+    assert (found.attempts, found.parked, found.failed_ms) == (0, False, None)
     assert found.oldest_ms == (await rows_in(plane, key))[0].committed_ms
     assert len(await aged(plane, topic, age_ms=-1_000)) == 3
 
@@ -128,6 +128,7 @@ async def test_what_failed_before_is_told_and_claims_hide_nothing(
     token = await claim(plane, key)
     [found] = await aged(plane, topic)
     assert (found.attempts, found.parked) == (1, False)
+    assert found.has_failed
     await plane.fail_claims({token: "bad"}, max_attempts=2)
     [found] = await aged(plane, topic)
     assert (found.attempts, found.parked) == (2, True)

@@ -37,7 +37,7 @@ from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor, StepOutcome
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
-from stratalog.pipeline.bins import Begin, Bin, BinDone, BinOutcome
+from stratalog.pipeline.bins import Begin, Bin, BinDone, BinOutcome, nothing_to_do
 from stratalog.pipeline.driver import BOTH, Driver
 from stratalog.pipeline.open import opened_driver, workplace_of
 from stratalog.pipeline.report import Report
@@ -95,13 +95,16 @@ class LocalJobs:
 
     async def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]:
         for work in bins:
-            self.bins.append(work)
-            await begin(work)
-            failure = self.fail(work)
-            if failure is not None:
-                yield failure
+            needed = await begin(work)
+            if needed is None:
+                yield nothing_to_do(work)
                 continue
-            yield BinDone(work=work, answers=[await self._do(task) for task in work.tasks])
+            self.bins.append(needed)
+            failure = self.fail(needed)
+            if failure is not None:
+                yield replace(failure, work=work)
+                continue
+            yield BinDone(work=work, answers=[await self._do(task) for task in needed.tasks])
 
     async def _do(self, task: Task) -> TaskDone:
         await self.before(task)

@@ -79,6 +79,7 @@ def aged(
     oldest_ms: int = 0,
     remote_end: int = 0,
     parked: bool = False,
+    failed_ms: int | None = None,
     claimed: bool = False,
     triggered_ms: int | None = None,
 ) -> AgedPartition:
@@ -94,6 +95,7 @@ def aged(
         oldest_ms=oldest_ms,
         attempts=0,
         parked=parked,
+        failed_ms=failed_ms,
         claimed=claimed,
         triggered_ms=triggered_ms,
     )

@@ -277,8 +277,9 @@ async def test_a_bin_begins_before_spark_gets_it_and_not_before_its_turn() -> No
         told.append(f"{words_of(given)[0]} runs")
         return TaskDone()
 
-    async def begin(work: Bin) -> None:
+    async def begin(work: Bin) -> Bin:
         told.append(f"{work.name} begins")
+        return work
 
     bins = [Bin(name=name, tasks=[task(name)]) for name in ("one", "two")]
     assert [o async for o in runner(noted, parallel_jobs=1).run(bins, begin)]
@@ -286,9 +287,34 @@ async def test_a_bin_begins_before_spark_gets_it_and_not_before_its_turn() -> No
 
 
 async def test_a_bin_whose_beginning_fails_does_not_reach_spark() -> None:
-    async def begin(work: Bin) -> None:
+    async def begin(work: Bin) -> Bin:
         raise ValueError("a mistake of ours")
 
     (outcome,) = [o async for o in runner(echo).run([Bin(name="x", tasks=[task(1)])], begin)]
     assert isinstance(outcome, BinFailed)
     assert str(outcome.error) == "x: a mistake of ours"
+
+
+async def test_what_is_not_needed_any_more_does_not_reach_spark_and_ends_for_its_listener() -> None:
+    recorder, fake = Recorder(), FakeSpark()
+    work = Bin(name="x", tasks=[task(1), task(2)])
+
+    async def begin(_: Bin) -> None:
+        return None
+
+    (outcome,) = [o async for o in runner(refuse, fake, recorder).run([work], begin)]
+    assert outcome == BinDone(work=work, answers=[TaskDone(), TaskDone()])
+    assert recorder.calls == ["started", TaskCounts(done=2), "ended"]
+    assert fake.tags == []
+
+
+async def test_spark_gets_what_is_needed_and_the_answers_are_those_of_the_whole_bin() -> None:
+    work = Bin(name="x", tasks=[task(1), task(2)])
+
+    async def begin(_: Bin) -> Bin:
+        return Bin(name="x", tasks=[task(7), task(8)])
+
+    (outcome,) = [o async for o in runner(echo).run([work], begin)]
+    assert isinstance(outcome, BinDone)
+    assert outcome.work is work
+    assert [done.effort.requests for done in outcome.answers] == [7, 8]

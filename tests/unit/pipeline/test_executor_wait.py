@@ -103,8 +103,9 @@ async def test_what_has_not_had_its_turn_fails_with_it_and_does_not_begin() -> N
     clock, recorder = ManualClock(), Recorder()
     begun: list[str] = []
 
-    async def begin(work: Bin) -> None:
+    async def begin(work: Bin) -> Bin:
         begun.append(work.name)
+        return work
 
     jobs = runner(FullCluster(), clock, recorder)
     with time_passing(clock):

@@ -141,3 +141,46 @@ def test_the_budget_counts_rows_too(rows: int, taken: int) -> None:
 def test_one_that_is_larger_than_the_budget_gets_all_of_it() -> None:
     selection = chosen(aged(0, size=LEAST), aged(1, size=LEAST), max_bytes_per_run=1)
     assert indexes(selection.merges) == [0]
+
+
+def test_one_that_failed_comes_after_all_that_were_there_when_it_did() -> None:
+    failed = aged(0, size=9 * LEAST, oldest_ms=1, failed_ms=5)
+    waited, younger = aged(1, size=LEAST, oldest_ms=4), aged(2, size=LEAST, oldest_ms=6)
+    selection = chosen(failed, waited, younger, max_bytes_per_run=2 * LEAST)
+    assert indexes(selection.merges) == [1, 2]
+    assert selection.waiting == {Reason.BUDGET: [failed]}
+
+
+def test_one_that_failed_has_its_turn_again_once_the_others_have_had_theirs() -> None:
+    """However large it is, and although there is always something else to be done."""
+    failed = aged(0, size=9 * LEAST, oldest_ms=1, failed_ms=5)
+    younger = aged(1, size=LEAST, oldest_ms=6)
+    assert indexes(chosen(failed, younger, max_bytes_per_run=LEAST).merges) == [0]
+    assert indexes(chosen(failed, max_bytes_per_run=LEAST).merges) == [0]
+
+
+def test_a_merge_that_failed_does_not_keep_splits_waiting() -> None:
+    failed, split = aged(0, size=9 * LEAST, failed_ms=5), aged(1, rows=65)
+    selection = chosen(failed, split, max_bytes_per_run=LEAST)
+    assert (indexes(selection.merges), indexes(selection.splits)) == ([], [1])
+
+
+def test_of_those_that_failed_the_one_that_waits_longest_comes_first() -> None:
+    """Whatever kind of work it is."""
+    again, split = aged(0, size=9 * LEAST, failed_ms=7), aged(1, rows=65, failed_ms=5)
+    selection = chosen(again, split, max_bytes_per_run=LEAST)
+    assert (indexes(selection.merges), indexes(selection.splits)) == ([], [1])
+    split = aged(1, rows=65, failed_ms=9)
+    assert indexes(chosen(again, split, max_bytes_per_run=LEAST).merges) == [0]
+
+
+@pytest.mark.parametrize(("failed_ms", "first"), [(2, 0), (3, 1)])
+def test_a_failure_with_rows_that_are_gone_by_now_is_none(failed_ms: int, first: int) -> None:
+    before = aged(0, size=LEAST, oldest_ms=3, failed_ms=failed_ms)
+    other = aged(1, size=LEAST, oldest_ms=3)
+    assert indexes(chosen(before, other, max_bytes_per_run=1).merges) == [first]
+
+
+def test_one_that_failed_is_done_beside_the_others_if_there_is_room() -> None:
+    failed, other = aged(0, size=LEAST, failed_ms=5), aged(1, size=LEAST)
+    assert indexes(chosen(failed, other).merges) == [0, 1]
