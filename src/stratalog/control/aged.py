@@ -1,7 +1,8 @@
 """What has aged: the rows from which the pipeline plans.
 
 Commit times grow with the offset, so the aged rows of a partition are those before its first young
-one. Most partitions have none, which their first row tells. In the others the rows are walked in
+one. A row has aged when its newest batch has. Most partitions have none, which the oldest batch of
+their first row tells. In the others the rows are walked in
 chunks, so that no more than one chunk of young rows is ever read, however many there are.
 """
 
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
+from stratalog.control.batch_rows import OLDEST_MS
 from stratalog.control.database import Connection, Row, Rows, as_uuid, shape
 from stratalog.control.model import WriteTier
 from stratalog.control.operations import Operations
@@ -27,7 +29,7 @@ _TOPIC = shape(topic_id="uuid", cutoff_ms="bigint")
 _CANDIDATES = (
     "SELECT * FROM (SELECT p.topic_id, p.partition, p.block_start, p.remote_end,"
     " COALESCE(p.last_stable, h.high_watermark) AS stable_end, r.cutoff_ms,"
-    " (SELECT b.committed_ms FROM batches b WHERE b.topic_id = p.topic_id"
+    f" (SELECT {OLDEST_MS} FROM batches b WHERE b.topic_id = p.topic_id"
     " AND b.partition = p.partition AND b.last_offset >= p.block_start"
     " ORDER BY b.last_offset LIMIT 1) AS oldest_ms, COALESCE(c.attempts, 0) AS attempts,"
     " c.parked_ms, c.failed_ms, c.token IS NOT NULL AND c.expires_ms > {now_ms} AS claimed"
@@ -166,7 +168,7 @@ def _found(
 ) -> Iterable[AgedPartition]:
     for walk in walks:
         order = orders.get(walk.partition.topic_id, TopicOrders())
-        # The first row may reach into an open transaction.
+        # The first row may reach into an open transaction, or to batches that are young.
         if walk.rows or walk.paused:
             yield AgedPartition(
                 topic_id=walk.partition.topic_id,

@@ -4,10 +4,9 @@ Splits swap rows for others with the same bytes and other edges, whenever nobody
 whoever moves a boundary along rows looks for their edges once more when the head is locked.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from stratalog.control.database import Connection, Rows, shape
+from stratalog.control.database import Connection, Rows, Shape, shape
 from stratalog.ids import Offset, TopicPartition
 
 ROW = shape(
@@ -23,18 +22,21 @@ ROW = shape(
     committed_ms="bigint",
     leader_epoch="integer",
 )
-_COLUMNS = ", ".join(ROW.names)
+"""A row of a block. All its batches were committed at the same time."""
+JOINED_ROW = Shape((*ROW.names, "oldest_ms"), (*ROW.types, "bigint"))
+"""A row of a split file."""
+OLDEST_MS = "COALESCE(b.oldest_ms, b.committed_ms)"
+"""When the oldest batch of a row was committed: `Coordinates.oldest_commit_ms`."""
 _BOUNDARY = shape(topic_id="uuid", partition="integer", boundary="bigint")
 
 
-async def insert_rows(
-    connection: Connection, values: Iterable[tuple[Any, ...]], *, stamped: bool
-) -> None:
-    """Values are in the order of `ROW`. Stamped bytes have their offsets and epochs in them."""
+async def insert_rows(connection: Connection, rows: Rows, *, stamped: bool) -> None:
+    """Stamped bytes have their offsets and epochs in them."""
+    columns = ", ".join(rows.shape.names)
     await connection.execute(
-        f"INSERT INTO batches ({_COLUMNS}, stamped)"
-        f" SELECT {_COLUMNS}, {'true' if stamped else 'false'} FROM {{rows}}",
-        rows=Rows(ROW, list(values)),
+        f"INSERT INTO batches ({columns}, stamped)"
+        f" SELECT {columns}, {'true' if stamped else 'false'} FROM {{rows}}",
+        rows=rows,
     )
 
 

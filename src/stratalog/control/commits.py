@@ -7,7 +7,7 @@ take. So of a commit and a tombstone exactly one gets in, whenever either comes.
 from collections.abc import Sequence
 
 from stratalog.control.answers import pack_answers, unpack_answers
-from stratalog.control.batch_rows import insert_rows
+from stratalog.control.batch_rows import ROW, insert_rows
 from stratalog.control.commit import CommitPlan, Head, involved, plan_commit
 from stratalog.control.database import Connection, Rows, as_uuid, shape
 from stratalog.control.model import (
@@ -198,7 +198,7 @@ async def _write_rows(connection: Connection, plan: CommitPlan) -> None:
         )
         for row in plan.rows
     ]
-    await insert_rows(connection, values, stamped=False)
+    await insert_rows(connection, Rows(ROW, values), stamped=False)
 
 
 async def _write_heads(connection: Connection, plan: CommitPlan) -> None:

@@ -164,9 +164,19 @@ class Coordinates(NamedTuple):
     """The newest record's time; of a LOG_APPEND_TIME row, the commit's."""
     timestamp_type: TimestampType
     committed_ms: int
+    """When its newest batch was committed. What has aged, and what retention removes, goes by it,
+    so that neither takes a batch too soon."""
     leader_epoch: LeaderEpoch
     stamped: bool
     """Whether offsets, epochs and append times are already in the bytes."""
+    oldest_ms: int | None = None
+    """When its oldest batch was committed, if a split has joined it from several rows. None: at
+    `committed_ms`."""
+
+    @property
+    def oldest_commit_ms(self) -> int:
+        """How long its first batch has waited for a segment is told by this."""
+        return self.committed_ms if self.oldest_ms is None else self.oldest_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

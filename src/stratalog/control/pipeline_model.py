@@ -36,7 +36,7 @@ class AgedPartition:
     objects: int
     """How many objects hold those rows."""
     oldest_ms: int
-    """When the first of them was committed."""
+    """When the oldest batch of the first of them was committed."""
     attempts: int
     """Of the work on this partition that failed in a row."""
     parked: bool
@@ -162,7 +162,7 @@ class TierStatus:
     eligible_rows: int
     eligible_bytes: int
     oldest_ms: int | None
-    """When the oldest row that is not converted was committed; None if there is none."""
+    """When the oldest batch that is not converted was committed; None if there is none."""
     segments: int
     paused_since_ms: int | None
     triggered_ms: int | None

@@ -39,7 +39,8 @@ MAX_SPAN_SEGMENTS = 16
 
 ROW_COLUMNS = (
     "b.topic_id, b.partition, b.base_offset, b.last_offset, b.object_id, o.key, b.byte_offset,"
-    " b.byte_size, b.max_timestamp, b.timestamp_type, b.committed_ms, b.leader_epoch, b.stamped"
+    " b.byte_size, b.max_timestamp, b.timestamp_type, b.committed_ms, b.leader_epoch, b.stamped,"
+    " b.oldest_ms"
 )
 _SPAN = shape(topic_id="uuid", partition="integer", first_offset="bigint", max_bytes="bigint")
 _TIME = shape(topic_id="uuid", partition="integer", timestamp="bigint")
@@ -280,6 +281,7 @@ def coordinates_of(row: Row) -> Coordinates:
     (
         topic_id, partition, base_offset, last_offset, object_id, object_key, byte_offset,
         byte_size, max_timestamp, timestamp_type, committed_ms, leader_epoch, stamped,
+        oldest_ms,
     ) = row  # fmt: skip
     return Coordinates(
         topic_id=TopicId(as_uuid(topic_id)),
@@ -295,4 +297,5 @@ def coordinates_of(row: Row) -> Coordinates:
         committed_ms=committed_ms,
         leader_epoch=LeaderEpoch(leader_epoch),
         stamped=bool(stamped),
+        oldest_ms=oldest_ms,
     )

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from stratalog.clock import Clock, SystemClock
-from stratalog.control.batch_rows import ROW, insert_rows
+from stratalog.control.batch_rows import JOINED_ROW, insert_rows
 from stratalog.control.claims import lock_claims
 from stratalog.control.database import Connection, Rows, as_uuid, shape
 from stratalog.control.model import Coordinates, ObjectKind
@@ -148,6 +148,8 @@ def _breaches(split: SplitToCommit, part: SplitPart) -> Iterator[str]:
     # What has aged is a prefix only as long as commit times grow with the offset.
     if times != sorted(times):
         yield f"{where}: its new rows have commit times that the old ones had not"
+    if _oldest_ms(old) != _oldest_ms(new):
+        yield f"{where}: the oldest batch was committed at {_oldest_ms(old)}, not {_oldest_ms(new)}"
 
 
 def _holes(rows: Sequence[Coordinates]) -> bool:
@@ -160,6 +162,10 @@ def _offsets(rows: Sequence[Coordinates]) -> tuple[int, int]:
 
 def _bytes(rows: Iterable[Coordinates]) -> int:
     return sum(row.byte_size for row in rows)
+
+
+def _oldest_ms(rows: Iterable[Coordinates]) -> int:
+    return min(row.oldest_commit_ms for row in rows)
 
 
 def _partition(part: SplitPart) -> TopicPartition:
@@ -266,9 +272,9 @@ async def _replace(connection: Connection, parts: Sequence[SplitPart]) -> None:
     # A topic was deleted a moment ago, and its purge is at these rows.
     if removed != len(old):
         raise _RowsChangedError
-    new = (_values(row) for part in parts for row in part.new_rows)
-    await insert_rows(connection, new, stamped=True)
+    new = [_values(row) for part in parts for row in part.new_rows]
+    await insert_rows(connection, Rows(JOINED_ROW, new), stamped=True)
 
 
 def _values(row: Coordinates) -> tuple[object, ...]:
-    return tuple(getattr(row, name) for name in ROW.names)
+    return tuple(getattr(row, name) for name in JOINED_ROW.names)

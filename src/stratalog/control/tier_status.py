@@ -6,6 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from stratalog.control.aged import read_cutoffs
+from stratalog.control.batch_rows import OLDEST_MS
 from stratalog.control.database import Connection, Row, Rows, as_uuid, shape
 from stratalog.control.model import ObjectKind, WriteTier
 from stratalog.control.operations import Operations
@@ -36,7 +37,7 @@ _PENDING = (
     " FROM (SELECT b.object_id, COUNT(*) AS piece_count, SUM(b.byte_size) AS bytes,"
     f" SUM(CASE WHEN {_AGED} THEN 1 ELSE 0 END) AS aged_count,"
     f" SUM(CASE WHEN {_AGED} THEN b.byte_size ELSE 0 END) AS aged_bytes,"
-    " MIN(b.committed_ms) AS oldest_ms FROM partitions p"
+    f" MIN({OLDEST_MS}) AS oldest_ms FROM partitions p"
     " JOIN heads h ON h.topic_id = p.topic_id AND h.partition = p.partition"
     " JOIN batches b ON b.topic_id = p.topic_id AND b.partition = p.partition"
     " AND b.last_offset >= p.block_start WHERE p.topic_id = r.topic_id GROUP BY b.object_id) g"

@@ -69,7 +69,7 @@ def plan_segments(
 
 
 def _may_wait(rows: Sequence[Coordinates], facts: TopicFacts, now_ms: int) -> bool:
-    oldest_ms = rows[0].committed_ms
+    oldest_ms = rows[0].oldest_commit_ms
     triggered = facts.triggered_ms is not None and oldest_ms <= facts.triggered_ms
     return not triggered and now_ms - oldest_ms < facts.segment_ms
 

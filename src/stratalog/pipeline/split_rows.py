@@ -1,7 +1,8 @@
 """One partition's part of a split file: its batches checked and stamped, and the rows they make.
 
 Pure. A row ends where the next batch would make it too large to be read for a small fetch, or has
-another leader epoch or timestamp type. The rows of a part adjoin, in bytes and in offsets.
+another leader epoch or timestamp type. The rows of a part adjoin, in bytes and in offsets. A row's
+commit time is that of its newest batch, beside which the oldest one's is kept.
 """
 
 import struct
@@ -50,6 +51,7 @@ class _Row:
     leader_epoch: LeaderEpoch
     timestamp_type: TimestampType
     committed_ms: int
+    oldest_ms: int
     max_timestamp: int
     byte_size: int = 0
     last_offset: int = 0
@@ -78,6 +80,7 @@ class PartRows:
                 raise UnitMismatchError(f"offset {self._next_offset} is next")
             self._committed_ms = max(self._committed_ms, source.committed_ms)
             self._take(source, data)
+            self._date(source)
         except StratalogError as error:
             raise RowFailedError(source, error) from error
 
@@ -97,6 +100,7 @@ class PartRows:
                 committed_ms=row.committed_ms,
                 leader_epoch=row.leader_epoch,
                 stamped=True,
+                oldest_ms=row.oldest_ms,
             )
             for row in self._rows
         ]
@@ -167,12 +171,20 @@ class PartRows:
                 leader_epoch=source.leader_epoch,
                 timestamp_type=source.timestamp_type,
                 committed_ms=self._committed_ms,
+                oldest_ms=source.oldest_commit_ms,
                 max_timestamp=-1,
             )
             self._rows.append(last)
         last.byte_size += size_bytes
-        last.committed_ms = self._committed_ms
         return last
+
+    def _date(self, source: Coordinates) -> None:
+        """Tell the rows that have batches of the source when those were committed."""
+        for row in reversed(self._rows):
+            if row.last_offset < source.base_offset:
+                break
+            row.committed_ms = self._committed_ms
+            row.oldest_ms = min(row.oldest_ms, source.oldest_commit_ms)
 
 
 def _append_time_ms(source: Coordinates) -> int | None:

@@ -78,6 +78,7 @@ def split(*parts: tuple[ClaimToken, Sequence[Coordinates]], **changes: Any) -> S
             byte_size=byte_size,
             max_timestamp=max(row.max_timestamp for row in rows),
             stamped=True,
+            oldest_ms=min(row.oldest_commit_ms for row in rows),
         )
         made.append(SplitPart(token=token, old_rows=rows, new_rows=[row]))
         end += byte_size

@@ -9,7 +9,7 @@ from stratalog.control import runs
 from stratalog.control.aged import CHUNK_ROWS
 from stratalog.control.database import Database
 from stratalog.control.model import Topic
-from stratalog.control.pipeline_model import AgedPartition, TierStatus
+from stratalog.control.pipeline_model import AgedPartition, SplitOutcome, TierStatus
 from stratalog.control.plane import ControlPlane, UnknownTopicError
 from stratalog.control.runs import UnknownRunError
 from stratalog.ids import Offset, TopicPartition, new_topic_id
@@ -23,7 +23,7 @@ async def age(
     """Let rows be older that end before an offset."""
     await change(
         database,
-        "UPDATE batches SET committed_ms = committed_ms - $1"
+        "UPDATE batches SET committed_ms = committed_ms - $1, oldest_ms = oldest_ms - $1"
         " WHERE topic_id = $2 AND partition = $3 AND last_offset < $4",
         by_ms,
         *key,
@@ -58,6 +58,31 @@ async def test_the_aged_rows_of_a_partition_are_those_before_the_first_young_one
     assert (found.attempts, found.parked, found.failed_ms) == (0, False, None)
     assert found.oldest_ms == (await rows_in(plane, key))[0].committed_ms
     assert len(await aged(plane, topic, age_ms=-1_000)) == 3
+
+
+async def test_a_joined_row_has_aged_when_its_newest_batch_has_and_waits_since_its_oldest(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    await join_young_and_old(plane, database, key)
+    assert await aged(plane, topic, age_ms=2 * HOUR_MS) == []
+    [found] = await aged(plane, topic)
+    [row] = await rows_in(plane, key)
+    assert found.rows == 1
+    assert found.oldest_ms == row.oldest_ms == row.committed_ms - HOUR_MS
+
+
+async def join_young_and_old(plane: ControlPlane, database: Database, key: TopicPartition) -> None:
+    """One row of two batches, of which one was committed two hours ago and one an hour later."""
+    for _ in range(2):
+        await commit(plane, batch(key, 5))
+    await change(
+        database, "UPDATE batches SET committed_ms = (SELECT MAX(committed_ms) FROM batches)"
+    )
+    await age(database, key, before=10)
+    await age(database, key, before=5)
+    file = split((await claim(plane, key), await rows_in(plane, key)))
+    assert await plane.commit_split(file) == [SplitOutcome.SWAPPED]
 
 
 async def test_what_was_tiered_or_deleted_has_not_aged(
@@ -209,6 +234,21 @@ async def test_a_trigger_makes_old_what_was_there_before_it_and_nothing_else(
     assert (await status(plane, topic)).triggered_ms is None
 
 
+async def test_a_trigger_stands_for_a_joined_row_of_which_a_batch_was_there_before_it(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    """As of a partition that could not be merged when it was triggered, but was split."""
+    key = part(topic)
+    await join_young_and_old(plane, database, key)
+    [row] = await rows_in(plane, key)
+    await plane.trigger_pipeline(topic.id)
+    for triggered_ms, stands in ((row.oldest_commit_ms, True), (row.oldest_commit_ms - 1, False)):
+        await change(database, "UPDATE pipeline_topics SET triggered_ms = $1", triggered_ms)
+        [found] = await aged(plane, topic)
+        assert found.triggered is stands
+        assert ((await status(plane, topic)).triggered_ms is not None) is stands
+
+
 async def test_orders_about_unknown_topics_are_refused(plane: ControlPlane, topic: Topic) -> None:
     await plane.delete_topic(topic.id)
     for order in (plane.pause_pipeline, plane.resume_pipeline, plane.trigger_pipeline):
@@ -237,8 +277,26 @@ async def test_the_status_of_a_topic_counts_all_that_is_not_converted(
     assert (answer.pending_rows, answer.pending_bytes) == (3 + 3, 300 + 400)
     assert (answer.eligible_rows, answer.eligible_bytes) == (2, 300)
     assert (answer.pending_split_files, answer.segments) == (1, 1)
-    assert answer.oldest_ms == (await rows_in(plane, keys[1]))[0].committed_ms
+    assert answer.oldest_ms == (await rows_in(plane, keys[1]))[0].oldest_commit_ms
     assert (answer.paused_since_ms, answer.triggered_ms, answer.parked) == (None, None, ())
+
+
+async def test_a_split_does_not_make_the_lag_any_shorter(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    keys = [part(topic, 0), part(topic, 1)]
+    for _ in range(3):
+        await commit(plane, *(batch(key, 5) for key in keys))
+    await change(database, "UPDATE batches SET committed_ms = 100 * (1 + partition) + base_offset")
+    tokens = {key: await claim(plane, key) for key in keys}
+    for first in (1, 0):
+        assert (await status(plane, topic)).oldest_ms == 100
+        parts = [(token, (await rows_in(plane, key))[first:]) for key, token in tokens.items()]
+        assert await plane.commit_split(split(*parts)) == [SplitOutcome.SWAPPED] * 2
+    assert (await status(plane, topic)).oldest_ms == 100
+    assert {row.committed_ms for row in await rows_in(plane, keys[0])} == {110}
+    await plane.delete_records({keys[0]: Offset(15)})
+    assert (await status(plane, topic)).oldest_ms == 200
 
 
 async def test_the_status_names_parked_partitions_with_their_error(

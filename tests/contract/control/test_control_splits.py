@@ -29,6 +29,7 @@ from tests.contract.control.pipeline_building import (
 from tests.contract.control.segment_building import finished
 from tests.contract.control.tiers import assert_consistent
 
+from stratalog.control.batch_rows import ROW
 from stratalog.control.database import Database, Work
 from stratalog.control.model import Coordinates, ObjectKind, Topic
 from stratalog.control.pipeline_model import (
@@ -224,6 +225,48 @@ async def test_split_files_are_split_again(plane: ControlPlane, topic: Topic) ->
     assert await plane.commit_split(split((token, await rows_in(plane, key)))) == [SWAPPED]
     assert await rows_of(plane, key) == [(0, 19)]
     assert first.object_id in await marked(plane)
+
+
+async def test_a_split_of_splits_keeps_the_commit_time_of_the_oldest_batch(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    key = part(topic)
+    await write(plane, key, blocks=4)
+    await change(database, "UPDATE batches SET committed_ms = base_offset")
+    token, rows = await claim(plane, key), await rows_in(plane, key)
+    assert [(row.oldest_ms, row.oldest_commit_ms) for row in rows] == [
+        (None, 0), (None, 5), (None, 10), (None, 15),
+    ]  # fmt: skip
+    assert await plane.commit_split(split((token, rows[1:3]))) == [SWAPPED]
+    rows = await rows_in(plane, key)
+    assert [(row.oldest_commit_ms, row.committed_ms) for row in rows] == [(0, 0), (5, 10), (15, 15)]
+    [found] = await plane.find_batches([span(key, 0)])
+    assert list(found.rows) == rows
+    assert await plane.coordinates_in([rows[1].object_id]) == rows[1:2]
+    assert await plane.commit_split(split((token, rows[1:]))) == [SWAPPED]
+    rows = await rows_in(plane, key)
+    assert [(row.oldest_commit_ms, row.committed_ms) for row in rows] == [(0, 0), (5, 15)]
+
+
+async def test_rows_that_an_older_version_joins_are_swapped_as_any_other(
+    plane: ControlPlane, topic: Topic, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes no time of the oldest batch. The commit time is the oldest that is known then."""
+    key = part(topic)
+    await write(plane, key, blocks=4)
+    await change(database, "UPDATE batches SET committed_ms = base_offset")
+    token = await claim(plane, key)
+    assert await plane.commit_split(split((token, (await rows_in(plane, key))[:2]))) == [SWAPPED]
+    with monkeypatch.context() as older:
+        older.setattr("stratalog.control.splits.JOINED_ROW", ROW)
+        file = split((token, (await rows_in(plane, key))[:2]))
+        for _ in range(2):
+            assert await plane.commit_split(file) == [SWAPPED]
+    rows = await rows_in(plane, key)
+    assert [(row.oldest_ms, row.oldest_commit_ms) for row in rows] == [(None, 10), (None, 15)]
+    assert await plane.commit_split(split((token, rows))) == [SWAPPED]
+    [row] = await rows_in(plane, key)
+    assert (row.oldest_commit_ms, row.committed_ms) == (10, 15)
 
 
 async def test_records_that_are_written_meanwhile_do_not_disturb(
@@ -424,6 +467,7 @@ async def test_parts_that_do_not_fit_together_are_refused_as_a_whole(
         "beyond the 299 bytes": replace(good, size_bytes=299),
         "beyond": _broken(good, new_rows=_changed(new, 0, byte_offset=-1)),
         "commit times": _broken(good, new_rows=_changed(new, 0, committed_ms=late)),
+        "the oldest batch": _broken(good, new_rows=_changed(new, 0, oldest_ms=late)),
         "the same partition": replace(good, parts=[*good.parts, *good.parts]),
     }
     for named, file in broken.items():

@@ -16,6 +16,7 @@ from tests.unit.pipeline.lab import (
     using,
 )
 
+from stratalog.cli.pipeline_status import status_json
 from stratalog.control.pipeline_model import UnitKind
 from stratalog.control.plane import ControlUnavailableError, UnknownTopicError
 from stratalog.ids import PartitionIndex, TopicPartition
@@ -116,6 +117,32 @@ async def test_without_work_nothing_is_started(lab: Lab) -> None:
     assert jobs.opened == 0
     assert report.did_nothing
     assert await lab.rows(topic, 0) == 6
+
+
+async def test_records_that_were_joined_with_newer_ones_are_late_and_merged_as_if_they_were_not(
+    any_lab: Lab,
+) -> None:
+    lab = any_lab
+    using(lab, PATIENT)
+    topic = await lab.topic(1, segment_ms=str(2 * HOUR_MS))
+    await lab.fill(topic)
+    await change(lab, _AN_HOUR_OLDER + " WHERE last_offset < 4")
+    first_ms = await number_in(lab, "SELECT MIN(committed_ms) FROM batches")
+    assert (await lab.run()).split_partitions == 1
+    assert await number_in(lab, "SELECT MIN(committed_ms) FROM batches") > first_ms + HOUR_MS // 2
+    [status] = await lab.control.tier_status({topic.id: 0})
+    assert (status.pending_rows, status.pending_split_files) == (1, 1)
+    assert status_json(status, topic.name, first_ms + HOUR_MS)["lag_seconds"] == 3600
+    assert (await lab.run()).did_nothing
+    await change(lab, _AN_HOUR_OLDER)
+    assert (await lab.run()).segments == 1
+    assert await lab.segments(topic, 0) == [(0, 24)]
+    await lab.check(topic)
+
+
+_AN_HOUR_OLDER = (
+    f"UPDATE batches SET committed_ms = committed_ms - {HOUR_MS}, oldest_ms = oldest_ms - {HOUR_MS}"
+)
 
 
 async def test_a_paused_topic_is_left_alone_and_a_triggered_one_is_not_waited_for(

@@ -66,6 +66,12 @@ def test_a_small_rest_waits_until_it_is_old() -> None:
     assert sizes(rest, now_ms=DAY_MS) == [3000, 1000]
 
 
+def test_a_small_rest_is_as_old_as_the_oldest_that_was_joined_to_it() -> None:
+    rest = claimed([*run(3), row(0, 3, committed_ms=7)._replace(oldest_ms=5)])
+    assert sizes(rest, now_ms=DAY_MS + 4) == [3000]
+    assert sizes(rest, now_ms=DAY_MS + 5) == [3000, 1000]
+
+
 @pytest.mark.parametrize(("triggered_ms", "made"), [(6, [3000]), (7, [3000, 1000])])
 def test_a_small_rest_that_was_there_at_a_trigger_does_not_wait(
     triggered_ms: int, made: list[int]

@@ -228,12 +228,14 @@ def apply(rows: list[Coordinates], moved: Sequence[Coordinates], block: int) -> 
 
 
 def joined(moved: Sequence[Coordinates], block: int) -> list[Coordinates]:
+    """The rows that a split makes of these, with the times that it gives them."""
     made: list[Coordinates] = []
     for each in moved:
         if made and made[-1].byte_size + each.byte_size <= MAX_ROW_BYTES:
             made[-1] = made[-1]._replace(
                 byte_size=made[-1].byte_size + each.byte_size,
                 last_offset=each.last_offset,
+                committed_ms=each.committed_ms,
             )
         else:
             placed = row(each.partition, each.base_offset, block=block)
@@ -242,6 +244,8 @@ def joined(moved: Sequence[Coordinates], block: int) -> list[Coordinates]:
                     byte_size=each.byte_size,
                     last_offset=each.last_offset,
                     committed_ms=each.committed_ms,
+                    oldest_ms=each.oldest_commit_ms,
+                    stamped=True,
                 )
             )
     return made

@@ -74,6 +74,7 @@ def check_row(row: Coordinates, old_rows: object, stored: bytes) -> None:
     ]
     assert row.stamped
     assert row.committed_ms == max(old.committed_ms for old in sources)
+    assert row.oldest_ms == min(old.oldest_commit_ms for old in sources)
     assert {(row.leader_epoch, row.timestamp_type)} == {
         (old.leader_epoch, old.timestamp_type) for old in sources
     }
@@ -184,6 +185,7 @@ async def test_commit_times_never_decrease() -> None:
     done = await run_split(SplitTask(parts=[split_plan(rows)]), world.place())
     new_rows = done.splits[0].parts[0].new_rows
     assert [row.committed_ms for row in new_rows] == [rows[-2].committed_ms] * 2
+    assert [row.oldest_ms for row in new_rows] == [rows[0].committed_ms, 5]
 
 
 async def test_split_files_are_split_again() -> None:
@@ -195,6 +197,9 @@ async def test_split_files_are_split_again() -> None:
     made = await check_split(world, second)
     assert [len(part.old_rows) for part in made.parts] == [2] * 4
     assert [len(part.new_rows) for part in made.parts] == [1] * 4
+    for part, old in zip(made.parts, first.splits[0].parts, strict=True):
+        assert part.new_rows[0].oldest_ms == old.old_rows[0].committed_ms
+        assert part.new_rows[0].committed_ms == part.old_rows[-1].committed_ms
 
 
 async def test_split_then_merge_makes_the_same_segments_as_merge() -> None:
