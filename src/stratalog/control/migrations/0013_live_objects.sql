@@ -1,0 +1,3 @@
+-- The order in which live objects are walked through, a chunk at a time, to find those of which
+-- little is left.
+CREATE INDEX objects_live ON objects (committed_ms, object_id) WHERE state = 'live';
