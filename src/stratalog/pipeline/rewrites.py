@@ -34,10 +34,10 @@ _LIVE_PART = 0.25
 _STUCK_MS = DAY_MS
 """How long an object is left alone whose rows could not be moved. Somebody may repair it."""
 _PAGE = 200
-"""Objects that one statement looks at. With ten thousand rows in each, about a second of work."""
+"""Objects that one statement looks at. With ten thousand rows in each that takes PostgreSQL half
+a second, with a hundred a hundredth of one."""
 _LOOK_PAGES = 10
-"""Of a look beside a broker, every minute or so. With a hundred rows in each object that takes the
-control plane a fraction of a second. A run goes through all live objects, page by page."""
+"""Of a look beside a broker, every minute or so. A run goes through all live objects."""
 
 LOOK_FAILED = "Objects that are mostly dead were not looked for, and stay until it works: %s"
 """What is logged, and all that is done: whatever else the pipeline has to do does not wait."""
