@@ -448,9 +448,11 @@ async def write_split(plane: ControlPlane, *keys: TopicPartition, size: int = 10
     return file
 
 
+@pytest.mark.parametrize("chunk_files", [1, 64])
 async def test_what_paused_topics_and_parked_partitions_have_in_split_files_is_found(
-    plane: ControlPlane, topic: Topic
+    plane: ControlPlane, topic: Topic, monkeypatch: pytest.MonkeyPatch, chunk_files: int
 ) -> None:
+    monkeypatch.setattr("stratalog.control.resting._CHUNK_FILES", chunk_files)
     other = await plane.create_topic("other", partition_count=2, configs={})
     keys = [part(topic), part(other, 0), part(other, 1)]
     for _ in range(2):
