@@ -137,7 +137,21 @@ class DeadObject(NamedTuple):
     object_id: ObjectId
     size_bytes: int
     """With all that nobody refers to any more, its footer included."""
+
+
+class ObjectCursor(NamedTuple):
+    """Where a walk through the live objects stands: the last one that was looked at."""
+
     committed_ms: int
+    object_id: ObjectId
+
+
+class DeadObjects(NamedTuple):
+    """What one step of a walk through the live objects has found."""
+
+    found: Sequence[DeadObject]
+    after: ObjectCursor | None
+    """Where the next step begins, also if this one has found nothing. None: there is no next."""
 
 
 class ParkedUnit(NamedTuple):

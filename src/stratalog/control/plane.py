@@ -38,7 +38,8 @@ from stratalog.control.pipeline_model import (
     Claim,
     ClaimToken,
     ClaimWish,
-    DeadObject,
+    DeadObjects,
+    ObjectCursor,
     Run,
     RunId,
     SplitOutcome,
@@ -542,11 +543,15 @@ class ControlPlane(Protocol):
         max_live_part: float,
         stuck_for_ms: int,
         limit: int,
-        after: DeadObject | None = None,
-    ) -> list[DeadObject]:
-        """Live objects of which no more than this part is still referred to by rows, the oldest
-        first, from the one after `after` on. Those that were noted as stuck are left out for
-        `stuck_for_ms`."""
+        after: ObjectCursor | None = None,
+    ) -> DeadObjects:
+        """Of the next `limit` live objects after the cursor, the oldest first, those of which no
+        more than this part is still referred to by rows. Those that were noted as stuck are left
+        out for `stuck_for_ms`.
+
+        What a call costs is bounded by the objects that it looks at, whatever it finds. An object
+        that is committed behind the cursor meanwhile is found by the next walk from the start.
+        """
 
     async def resting_rows(
         self, *, max_file_bytes: int, more_than: int, stuck_for_ms: int, limit: int

@@ -1,48 +1,35 @@
 """Where the pipeline stands with topics, for people."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from stratalog.control.aged import read_cutoffs
-from stratalog.control.batch_rows import OLDEST_MS
 from stratalog.control.database import Connection, Row, Rows, as_uuid, shape
-from stratalog.control.model import ObjectKind, WriteTier
+from stratalog.control.model import WriteTier
 from stratalog.control.operations import Operations
 from stratalog.control.partitions import partition_key
+from stratalog.control.pending import Pending, PendingWalk, count_pending
 from stratalog.control.pipeline_model import ParkedUnit, TierStatus
 from stratalog.control.topic_orders import TopicOrders, read_orders
 from stratalog.ids import Offset, PartitionIndex, TopicId
 
 _GROUP = 16
-"""Topics whose rows are counted with one statement: it must end before its time is over."""
+"""Topics whose segments are counted with one statement: it must end before its time is over."""
 
 _TOPIC = shape(topic_id="uuid", cutoff_ms="bigint")
+_TOPIC_ID = shape(topic_id="uuid")
 _BOUNDARIES = (
-    "SELECT p.topic_id, p.partition, p.remote_end, p.block_start, h.high_watermark FROM {rows}"
+    "SELECT p.topic_id, p.partition, p.remote_end, p.block_start, h.high_watermark, r.cutoff_ms,"
+    f" CASE WHEN p.write_tier = '{WriteTier.BLOCK.value}'"
+    " THEN COALESCE(p.last_stable, h.high_watermark) ELSE 0 END FROM {rows}"
     " JOIN topics t ON t.topic_id = r.topic_id AND t.deleted_ms IS NULL"
     " JOIN partitions p ON p.topic_id = r.topic_id"
     " JOIN heads h ON h.topic_id = p.topic_id AND h.partition = p.partition"
     " ORDER BY p.topic_id, p.partition"
 )
-_AGED = (
-    "b.committed_ms <= r.cutoff_ms AND b.last_offset < COALESCE(p.last_stable, h.high_watermark)"
-    f" AND p.write_tier = '{WriteTier.BLOCK.value}'"
-)
-_PENDING = (
-    f"SELECT SUM(g.piece_count), SUM(g.bytes), SUM(CASE WHEN o.kind = '{ObjectKind.SPLIT.value}'"
-    " THEN 1 ELSE 0 END), SUM(g.aged_count), SUM(g.aged_bytes), MIN(g.oldest_ms),"
-    " (SELECT COUNT(*) FROM segments s WHERE s.topic_id = r.topic_id AND s.chained)"
-    " FROM (SELECT b.object_id, COUNT(*) AS piece_count, SUM(b.byte_size) AS bytes,"
-    f" SUM(CASE WHEN {_AGED} THEN 1 ELSE 0 END) AS aged_count,"
-    f" SUM(CASE WHEN {_AGED} THEN b.byte_size ELSE 0 END) AS aged_bytes,"
-    f" MIN({OLDEST_MS}) AS oldest_ms FROM partitions p"
-    " JOIN heads h ON h.topic_id = p.topic_id AND h.partition = p.partition"
-    " JOIN batches b ON b.topic_id = p.topic_id AND b.partition = p.partition"
-    " AND b.last_offset >= p.block_start WHERE p.topic_id = r.topic_id GROUP BY b.object_id) g"
-    " JOIN objects o ON o.object_id = g.object_id"
-)
+_SEGMENTS = "SELECT COUNT(*) FROM segments s WHERE s.topic_id = r.topic_id AND s.chained"
 _PARKED = (
     "SELECT c.topic_id, c.partition, c.attempts, c.error, c.parked_ms FROM {rows}"
     " JOIN claims c ON c.topic_id = r.topic_id AND c.parked_ms IS NOT NULL"
@@ -64,34 +51,48 @@ class TierStatusOperations(Operations):
 async def _read(connection: Connection, ages_ms: Mapping[TopicId, int]) -> list[TierStatus]:
     orders = await read_orders(connection, ages_ms)
     cutoffs = await read_cutoffs(connection, ages_ms, orders)
-    boundaries = await _boundaries(connection, cutoffs)
+    rows = await connection.fetch(_BOUNDARIES, rows=_source(cutoffs))
+    boundaries = _boundaries(rows)
     parked = await _parked(connection, cutoffs)
-    alive = sorted(boundaries)
-    statuses: list[TierStatus] = []
-    for i in range(0, len(alive), _GROUP):
-        group = alive[i : i + _GROUP]
-        counts = await connection.fetch_each(_PENDING, _source(group, cutoffs))
-        for topic_id, [count] in zip(group, counts, strict=True):
-            statuses.append(
-                _status(
-                    topic_id,
-                    boundaries[topic_id],
-                    count,
-                    orders.get(topic_id, TopicOrders()),
-                    parked.get(topic_id, ()),
-                )
-            )
-    return statuses
+    pending = await count_pending(connection, list(_walks(rows)))
+    segments = await _segments(connection, sorted(boundaries))
+    return [
+        _status(
+            topic_id,
+            boundaries[topic_id],
+            pending.get(topic_id, Pending()),
+            count,
+            orders.get(topic_id, TopicOrders()),
+            parked.get(topic_id, ()),
+        )
+        for topic_id, count in segments.items()
+    ]
 
 
-async def _boundaries(
-    connection: Connection, cutoffs: Mapping[TopicId, int]
-) -> dict[TopicId, Boundaries]:
+def _boundaries(rows: Iterable[Row]) -> dict[TopicId, Boundaries]:
     found: dict[TopicId, Boundaries] = defaultdict(lambda: Boundaries({}, {}, {}))
-    for row in await connection.fetch(_BOUNDARIES, rows=_source(list(cutoffs), cutoffs)):
+    for row in rows:
         topic_id, index = partition_key(row)
-        for column, value in zip(found[topic_id], row[2:], strict=True):
+        for column, value in zip(found[topic_id], row[2:5], strict=True):
             column[index] = Offset(value)
+    return found
+
+
+def _walks(rows: Iterable[Row]) -> Iterator[PendingWalk]:
+    for row in rows:
+        _, _, _, block_start, high_watermark, cutoff_ms, aged_end = row
+        if block_start < high_watermark:
+            yield PendingWalk(partition_key(row), block_start, aged_end, cutoff_ms)
+
+
+async def _segments(connection: Connection, topic_ids: Sequence[TopicId]) -> dict[TopicId, int]:
+    """How many are chained, by topic, in the order of the topics."""
+    found: dict[TopicId, int] = {}
+    for i in range(0, len(topic_ids), _GROUP):
+        group = topic_ids[i : i + _GROUP]
+        source = Rows(_TOPIC_ID, [(topic_id,) for topic_id in group])
+        counts = await connection.fetch_each(_SEGMENTS, source)
+        found |= {topic_id: count for topic_id, [(count,)] in zip(group, counts, strict=True)}
     return found
 
 
@@ -99,7 +100,7 @@ async def _parked(
     connection: Connection, cutoffs: Mapping[TopicId, int]
 ) -> dict[TopicId, list[ParkedUnit]]:
     found: dict[TopicId, list[ParkedUnit]] = defaultdict(list)
-    for row in await connection.fetch(_PARKED, rows=_source(list(cutoffs), cutoffs)):
+    for row in await connection.fetch(_PARKED, rows=_source(cutoffs)):
         _, _, attempts, error, parked_ms = row
         unit = ParkedUnit(partition_key(row), attempts, error or "", parked_ms)
         found[TopicId(as_uuid(row[0]))].append(unit)
@@ -109,12 +110,12 @@ async def _parked(
 def _status(
     topic_id: TopicId,
     boundaries: Boundaries,
-    count: Row,
+    pending: Pending,
+    segments: int,
     orders: TopicOrders,
     parked: Sequence[ParkedUnit],
 ) -> TierStatus:
-    rows, byte_size, split_files, aged_rows, aged_bytes, oldest_ms, segments = count
-    triggered_ms = orders.triggered_ms
+    triggered_ms, oldest_ms = orders.triggered_ms, pending.oldest_ms
     if triggered_ms is not None and (oldest_ms is None or oldest_ms > triggered_ms):
         # All that it asked for is done.
         triggered_ms = None
@@ -123,11 +124,11 @@ def _status(
         tiered_end=boundaries.tiered_end,
         block_start=boundaries.block_start,
         high_watermark=boundaries.high_watermark,
-        pending_rows=int(rows or 0),
-        pending_bytes=int(byte_size or 0),
-        pending_split_files=int(split_files or 0),
-        eligible_rows=int(aged_rows or 0),
-        eligible_bytes=int(aged_bytes or 0),
+        pending_rows=pending.rows,
+        pending_bytes=pending.bytes,
+        pending_split_files=len(pending.split_files),
+        eligible_rows=pending.aged_rows,
+        eligible_bytes=pending.aged_bytes,
         oldest_ms=oldest_ms,
         segments=segments,
         paused_since_ms=orders.paused_ms,
@@ -136,5 +137,5 @@ def _status(
     )
 
 
-def _source(topic_ids: Sequence[TopicId], cutoffs: Mapping[TopicId, int]) -> Rows:
-    return Rows(_TOPIC, [(topic_id, cutoffs[topic_id]) for topic_id in topic_ids])
+def _source(cutoffs: Mapping[TopicId, int]) -> Rows:
+    return Rows(_TOPIC, list(cutoffs.items()))

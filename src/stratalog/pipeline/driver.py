@@ -32,6 +32,7 @@ from stratalog.pipeline.loading import load_rows
 from stratalog.pipeline.merge_plan import ClaimedRows, plan_merges
 from stratalog.pipeline.report import Report
 from stratalog.pipeline.rewrites import (
+    LOOK_FAILED,
     Rewrites,
     converted_now,
     converted_soon,
@@ -275,14 +276,20 @@ class Driver:
     ) -> None:
         """Move the last rows out of objects that are mostly dead, whoever keeps them there.
 
-        Spared are those that are converted soon, or have just failed.
+        Spared are those that are converted soon, or have just failed. What was converted is no
+        less so, and what can be deleted is deleted, if such objects cannot be looked for.
         """
         failed = {
             one.topic_partition
             for one in (*selection.merges, *selection.splits)
             if _name(one.topic_partition, facts) in report.failed
         }
-        rewrites = await self._find_rewrites(selection, facts, converted_soon(selection) | failed)
+        spared = converted_soon(selection) | failed
+        try:
+            rewrites = await self._find_rewrites(selection, facts, spared)
+        except StratalogError as error:
+            log.warning(LOOK_FAILED, error)
+            return
         if not rewrites:
             return
         claims = await self._claim(run, rewrite_wishes(rewrites), also_parked=True)

@@ -16,7 +16,13 @@ from typing import TypeAlias
 
 from stratalog.block.footer import stamped_footer_bytes
 from stratalog.control.model import Coordinates
-from stratalog.control.pipeline_model import ClaimWish, DeadObject, UnitKind
+from stratalog.control.pipeline_model import (
+    ClaimWish,
+    DeadObject,
+    DeadObjects,
+    ObjectCursor,
+    UnitKind,
+)
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import ObjectId, Offset, TopicId, TopicPartition
 from stratalog.pipeline.selection import Reason, Selection, TopicFacts
@@ -28,6 +34,13 @@ _LIVE_PART = 0.25
 _STUCK_MS = DAY_MS
 """How long an object is left alone whose rows could not be moved. Somebody may repair it."""
 _PAGE = 200
+"""Objects that one statement looks at. With ten thousand rows in each that takes PostgreSQL half
+a second, with a hundred a hundredth of one."""
+_LOOK_PAGES = 10
+"""Of a look beside a broker, every minute or so. A run goes through all live objects."""
+
+LOOK_FAILED = "Objects that are mostly dead were not looked for, and stay until it works: %s"
+"""What is logged, and all that is done: whatever else the pipeline has to do does not wait."""
 
 Rewrites: TypeAlias = Mapping[TopicPartition, Sequence[Coordinates]]
 """The rows to be moved of each partition, in offset order."""
@@ -48,35 +61,49 @@ async def find_rewrites(
     `converted` are rows that are there still, and will not be.
     """
     chosen = _Chosen(settings, left_bytes)
-
-    def offer(one: DeadObject, alive: Sequence[Coordinates]) -> None:
-        if frees_enough(one, alive, facts):
-            chosen.add(_movable(alive, facts, spared))
-
-    for one, alive in await _left_behind(control, converted):
-        offer(one, alive)
-    after: DeadObject | None = None
+    chosen.add_all(_worth_moving(await _left_behind(control, converted), facts, spared))
+    after: ObjectCursor | None = None
     while not chosen.is_full:
-        page = await control.mostly_dead_objects(
-            older_than_ms=settings.age_ms,
-            max_live_part=_LIVE_PART,
-            stuck_for_ms=_STUCK_MS,
-            limit=_PAGE,
-            after=after,
-        )
-        rows = await _rows_by_object(control, [one.object_id for one in page])
-        for one in page:
-            offer(one, rows[one.object_id])
-        if len(page) < _PAGE:
+        page = await _next_page(control, settings, after)
+        chosen.add_all(_worth_moving(await _with_rows(control, page.found), facts, spared))
+        after = page.after
+        if after is None:
             break
-        after = page[-1]
     if not chosen.is_full:
-        resting = await _resting_rows(control, settings)
-        files = chosen.fitting(outgrown_files(_movable(resting, facts, spared)))
-        if is_worth_joining(files, settings.max_rows):
-            for rows_of_file in files:
-                chosen.add(rows_of_file)
+        resting = _movable(await _resting_rows(control, settings), facts, spared)
+        chosen.add_all(_worth_joining(resting, chosen, settings))
     return chosen.by_partition()
+
+
+class RewriteLook:
+    """Whether there is anything to rewrite, asked again and again.
+
+    A look goes through a part of the live objects, so that it costs as little with millions of
+    them, and the next one goes on from there. Where something was found it begins again: a run
+    takes the oldest objects first, and may have left that.
+    """
+
+    def __init__(self) -> None:
+        self._after: ObjectCursor | None = None
+
+    async def finds_any(
+        self,
+        control: ControlPlane,
+        facts: Mapping[TopicId, TopicFacts],
+        settings: TieringSettings,
+        spared: Collection[TopicPartition],
+    ) -> bool:
+        for _ in range(_LOOK_PAGES):
+            page = await _next_page(control, settings, self._after)
+            found = _worth_moving(await _with_rows(control, page.found), facts, spared)
+            if any(found):
+                return True
+            self._after = page.after
+            if self._after is None:
+                break
+        nothing_else = _Chosen(settings, settings.max_bytes_per_run)
+        resting = _movable(await _resting_rows(control, settings), facts, spared)
+        return any(_worth_joining(resting, nothing_else, settings))
 
 
 def frees_enough(
@@ -145,6 +172,10 @@ class _Chosen:
     def is_full(self) -> bool:
         return self._left_bytes <= 0 or self._left_objects <= 0
 
+    def add_all(self, objects: Iterable[Sequence[Coordinates]]) -> None:
+        for rows in objects:
+            self.add(rows)
+
     def add(self, rows: Sequence[Coordinates]) -> None:
         """All rows of one object that are to be moved, if it is not here yet."""
         fits = _bytes(rows) <= self._left_bytes and self._left_objects > 0
@@ -187,11 +218,48 @@ async def _left_behind(
     rows = await _rows_by_object(control, ids)
     return [
         (
-            DeadObject(object_id, _bytes(alive), alive[0].committed_ms),
+            DeadObject(object_id, _bytes(alive)),
             [row for row in alive if (*_partition(row), row.base_offset) not in gone],
         )
         for object_id, alive in rows.items()
     ]
+
+
+async def _next_page(
+    control: ControlPlane, settings: TieringSettings, after: ObjectCursor | None
+) -> DeadObjects:
+    return await control.mostly_dead_objects(
+        older_than_ms=settings.age_ms,
+        max_live_part=_LIVE_PART,
+        stuck_for_ms=_STUCK_MS,
+        limit=_PAGE,
+        after=after,
+    )
+
+
+async def _with_rows(
+    control: ControlPlane, objects: Sequence[DeadObject]
+) -> list[tuple[DeadObject, Sequence[Coordinates]]]:
+    rows = await _rows_by_object(control, [one.object_id for one in objects])
+    return [(one, rows[one.object_id]) for one in objects]
+
+
+def _worth_moving(
+    objects: Iterable[tuple[DeadObject, Sequence[Coordinates]]],
+    facts: Mapping[TopicId, TopicFacts],
+    spared: Collection[TopicPartition],
+) -> list[Sequence[Coordinates]]:
+    """What may be moved out of each of the objects that this would free much of."""
+    return [
+        _movable(alive, facts, spared) for one, alive in objects if frees_enough(one, alive, facts)
+    ]
+
+
+def _worth_joining(
+    resting: Sequence[Coordinates], chosen: _Chosen, settings: TieringSettings
+) -> list[Sequence[Coordinates]]:
+    files = chosen.fitting(outgrown_files(resting))
+    return files if is_worth_joining(files, settings.max_rows) else []
 
 
 async def _resting_rows(control: ControlPlane, settings: TieringSettings) -> list[Coordinates]:

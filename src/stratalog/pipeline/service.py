@@ -11,6 +11,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from stratalog.clock import Clock, SystemClock
@@ -21,7 +22,7 @@ from stratalog.errors import StratalogError
 from stratalog.ids import Entropy, TopicId
 from stratalog.pipeline.child import WORKER, Child
 from stratalog.pipeline.driver import facts_of
-from stratalog.pipeline.rewrites import converted_now, converted_soon, find_rewrites
+from stratalog.pipeline.rewrites import LOOK_FAILED, RewriteLook, converted_now, converted_soon
 from stratalog.pipeline.selection import Selection, TopicFacts, select
 from stratalog.settings import Settings, TieringSettings
 
@@ -36,31 +37,33 @@ _FAILURE_MEANS = (
 Look = Callable[[ControlPlane, Settings], Awaitable[Sequence[UnitKind]]]
 
 
-async def kinds_of_work(control: ControlPlane, settings: Settings) -> Sequence[UnitKind]:
-    """What a run would find to do now."""
+async def kinds_of_work(
+    control: ControlPlane, settings: Settings, rewrites: RewriteLook | None = None
+) -> Sequence[UnitKind]:
+    """What a run would find to do now. Whoever asks again keeps `rewrites` for it."""
     facts = facts_of(await control.topics(), settings)
     aged = await control.aged_partitions({topic: each.age_ms for topic, each in facts.items()})
     selection = select(aged, facts, settings.tiering, SystemClock().now_ms())
     kinds = [UnitKind.MERGE] if selection.merges else []
-    if selection.splits or await _has_rewrites(control, selection, facts, settings.tiering):
+    look = rewrites or RewriteLook()
+    if selection.splits or await _has_rewrites(look, control, selection, facts, settings.tiering):
         kinds.append(UnitKind.SPLIT)
     return kinds
 
 
 async def _has_rewrites(
+    look: RewriteLook,
     control: ControlPlane,
     selection: Selection,
     facts: Mapping[TopicId, TopicFacts],
     settings: TieringSettings,
 ) -> bool:
-    found = await find_rewrites(
-        control,
-        facts,
-        settings,
-        left_bytes=settings.max_bytes_per_run,
-        spared=converted_soon(selection) | converted_now(selection),
-    )
-    return bool(found)
+    spared = converted_soon(selection) | converted_now(selection)
+    try:
+        return await look.finds_any(control, facts, settings, spared)
+    except StratalogError as error:
+        log.warning(LOOK_FAILED, error)
+        return False
 
 
 @dataclass(slots=True)
@@ -83,13 +86,13 @@ class PipelineService:
         *,
         clock: Clock | None = None,
         entropy: Entropy = os.urandom,
-        look: Look = kinds_of_work,
+        look: Look | None = None,
         command: Sequence[str] = WORKER,
     ) -> None:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._entropy = entropy
-        self._look = look
+        self._look = look or partial(kinds_of_work, rewrites=RewriteLook())
         self._command = command
         self._child: Child | None = None
         self._used_s = 0.0

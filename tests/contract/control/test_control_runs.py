@@ -5,7 +5,7 @@ from tests.contract.control.building import batch, block, change, commit, part
 from tests.contract.control.pipeline_building import claim, expire, new_run, rows_in, split
 from tests.contract.control.segment_building import finished
 
-from stratalog.control import runs
+from stratalog.control import pending, runs
 from stratalog.control.aged import CHUNK_ROWS
 from stratalog.control.database import Database
 from stratalog.control.model import Topic
@@ -297,6 +297,32 @@ async def test_a_split_does_not_make_the_lag_any_shorter(
     assert {row.committed_ms for row in await rows_in(plane, keys[0])} == {110}
     await plane.delete_records({keys[0]: Offset(15)})
     assert (await status(plane, topic)).oldest_ms == 200
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 2, 3, 5, 6, 7, 100])
+async def test_the_status_counts_rows_and_split_files_once_however_they_are_walked(
+    plane: ControlPlane,
+    topic: Topic,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    chunk_rows: int,
+) -> None:
+    monkeypatch.setattr(pending, "CHUNK_ROWS", chunk_rows)
+    monkeypatch.setattr(pending, "_GROUP", 2)
+    keys = [part(topic, index) for index in range(3)]
+    for _ in range(6):
+        await commit(plane, *(batch(key, 5) for key in keys))
+    tokens = [await claim(plane, key) for key in keys]
+    rows = [await rows_in(plane, key) for key in keys]
+    for i, j in ((1, 2), (3, 5)):
+        file = split(*((token, each[i:j]) for token, each in zip(tokens, rows, strict=True)))
+        await plane.commit_split(file)
+    await age(database, keys[2], before=15)
+    answer = await status(plane, topic)
+    assert (answer.pending_rows, answer.pending_bytes) == (3 * 5, 3 * 600)
+    assert (answer.eligible_rows, answer.eligible_bytes) == (3, 300)
+    assert answer.pending_split_files == 2
+    assert answer.oldest_ms == (await rows_in(plane, keys[2]))[0].committed_ms
 
 
 async def test_the_status_names_parked_partitions_with_their_error(

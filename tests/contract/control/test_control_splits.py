@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 from tests.contract.control.building import (
     batch,
-    block,
     change,
     commit,
     part,
@@ -34,7 +33,6 @@ from stratalog.control.database import Database, Work
 from stratalog.control.model import Coordinates, ObjectKind, Topic
 from stratalog.control.pipeline_model import (
     ClaimToken,
-    DeadObject,
     SplitOutcome,
     SplitPart,
     SplitToCommit,
@@ -478,78 +476,6 @@ async def test_parts_that_do_not_fit_together_are_refused_as_a_whole(
     assert await plane.commit_split(good) == [SWAPPED]
 
 
-# Objects that are mostly dead.
-
-
-async def test_objects_of_which_little_is_left_are_found_with_what_is_left(
-    plane: ControlPlane, topic: Topic, database: Database
-) -> None:
-    keys = [part(topic, index) for index in range(3)]
-    sizes = (100, 300, 600)
-    first = block(*(batch(key, 5, size=size) for key, size in zip(keys, sizes, strict=True)))
-    second = block(*(batch(key, 5, size=size) for key, size in zip(keys, sizes, strict=True)))
-    await plane.commit_blocks([first, second])
-
-    async def dead(part_left: float, older_than_ms: int = 0, limit: int = 10) -> list[ObjectId]:
-        found = await plane.mostly_dead_objects(
-            older_than_ms=older_than_ms, max_live_part=part_left, stuck_for_ms=1000, limit=limit
-        )
-        return [each.object_id for each in found]
-
-    assert await dead(0.99) == []
-    assert len(await dead(1.0)) == 2
-    await plane.delete_records({keys[2]: Offset(5)})
-    assert await dead(0.39) == []
-    assert await dead(0.4) == [first.object_id]
-    assert await dead(0.4, older_than_ms=60_000) == []
-    await change(database, "UPDATE objects SET committed_ms = committed_ms - 60000")
-    assert await dead(0.4, older_than_ms=60_000) == [first.object_id]
-    assert len(await dead(1.0, limit=1)) == 1
-    found = await plane.coordinates_in([first.object_id])
-    assert [(row.partition, row.base_offset, row.byte_size) for row in found] == [
-        (0, 0, 100),
-        (1, 0, 300),
-    ]
-    assert found[0] == (await rows_in(plane, keys[0]))[0]
-    await plane.delete_records({keys[0]: Offset(10), keys[1]: Offset(10), keys[2]: Offset(10)})
-    assert await dead(1.0) == await plane.coordinates_in([first.object_id]) == []
-
-
-async def test_dead_objects_are_found_in_pages_without_those_that_are_stuck(
-    plane: ControlPlane, topic: Topic, database: Database
-) -> None:
-    blocks = [block(batch(part(topic), 5, size=100)) for _ in range(3)]
-    for each in blocks:
-        await plane.commit_blocks([each])
-    ids = [each.object_id for each in blocks]
-
-    async def dead(after: DeadObject | None = None) -> list[DeadObject]:
-        return await plane.mostly_dead_objects(
-            older_than_ms=0, max_live_part=1.0, stuck_for_ms=60_000, limit=2, after=after
-        )
-
-    first = await dead()
-    assert [each.object_id for each in first] == ids[:2]
-    assert [each.size_bytes for each in first] == [each.size_bytes for each in blocks[:2]]
-    assert [each.object_id for each in await dead(first[-1])] == ids[2:]
-    await plane.note_stuck(ids[:2])
-    assert [each.object_id for each in await dead()] == ids[2:]
-    await change(database, "UPDATE objects SET stuck_ms = stuck_ms - 60000")
-    assert [each.object_id for each in await dead()] == ids[:2]
-
-
-async def test_rows_that_nobody_is_sent_to_are_not_worth_a_rewrite(
-    plane: ControlPlane, topic: Topic, database: Database
-) -> None:
-    key = part(topic)
-    await write(plane, key)
-    ids = [row.object_id for row in await rows_in(plane, key)]
-    await change(database, "UPDATE partitions SET log_start = 5, block_start = 5")
-    assert [row.base_offset for row in await plane.coordinates_in(ids)] == [5, 10]
-    await plane.delete_topic(topic.id)
-    assert await plane.coordinates_in(ids) == []
-
-
 # Partitions that nobody converts.
 
 
@@ -566,9 +492,11 @@ async def write_split(plane: ControlPlane, *keys: TopicPartition, size: int = 10
     return file
 
 
+@pytest.mark.parametrize("chunk_files", [1, 64])
 async def test_what_paused_topics_and_parked_partitions_have_in_split_files_is_found(
-    plane: ControlPlane, topic: Topic
+    plane: ControlPlane, topic: Topic, monkeypatch: pytest.MonkeyPatch, chunk_files: int
 ) -> None:
+    monkeypatch.setattr("stratalog.control.resting._CHUNK_FILES", chunk_files)
     other = await plane.create_topic("other", partition_count=2, configs={})
     keys = [part(topic), part(other, 0), part(other, 1)]
     for _ in range(2):

@@ -1,15 +1,18 @@
 """Objects that are mostly dead: whoever keeps their last rows, they go."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, Lab, path_of, using
+from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT, Interposed, Lab, path_of, using
 
 from stratalog.block.block import SealedBlock
 from stratalog.control.model import Topic
 from stratalog.control.pipeline_model import UnitKind
+from stratalog.control.plane import ControlUnavailableError
 from stratalog.ids import PartitionIndex, TopicPartition
+from stratalog.pipeline.rewrites import RewriteLook
 from stratalog.pipeline.service import kinds_of_work
 from stratalog.settings import TieringSettings
 
@@ -78,6 +81,88 @@ async def test_beside_a_broker_mostly_dead_blocks_are_work(
     await lab.check_clean()
     assert await lab.keys("blocks/") == []
     await lab.check(kept)
+
+
+async def write_alive(lab: Lab, topic: Topic, count: int) -> None:
+    for _ in range(count):
+        await lab.write(topic, {0: [40]})
+
+
+@pytest.fixture
+def small_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pages of two objects."""
+    monkeypatch.setattr("stratalog.pipeline.rewrites._PAGE", 2)
+    monkeypatch.setattr("stratalog.pipeline.rewrites._LOOK_PAGES", 2)
+
+
+@pytest.mark.usefixtures("small_looks")
+async def test_a_look_goes_on_where_the_last_one_ended_and_begins_again(
+    lab: Lab, kept: Topic, gone: Topic
+) -> None:
+    await lab.control.pause_pipeline(kept.id)
+    await write_alive(lab, kept, 9)
+    await write_dying(lab, kept, gone)
+    await lab.run(kinds=MERGE)
+    look = RewriteLook()
+    control = Interposed(lab.control)
+
+    async def kinds() -> Sequence[UnitKind]:
+        return await kinds_of_work(control.as_control(), lab.settings, look)
+
+    assert [await kinds() for _ in range(4)] == [[], [], SPLIT, SPLIT]
+    assert control.calls.count("mostly_dead_objects") == 2 + 2 + 1 + 1
+    await lab.run(kinds=SPLIT)
+    control.calls.clear()
+    assert [await kinds() for _ in range(4)] == [[], [], [], []]
+    assert control.calls.count("mostly_dead_objects") == 2 + 2 + 2 + 2
+    await write_dying(lab, kept, gone)
+    await lab.run(kinds=MERGE)
+    assert SPLIT in [await kinds() for _ in range(4)]
+
+
+@pytest.mark.usefixtures("small_looks")
+async def test_a_run_goes_through_all_objects_page_by_page(
+    lab: Lab, kept: Topic, gone: Topic
+) -> None:
+    await lab.control.pause_pipeline(kept.id)
+    await write_alive(lab, kept, 9)
+    await write_dying(lab, kept, gone)
+    await lab.run()
+    await lab.clean()
+    assert len(await lab.keys("blocks/")) == 9
+    assert len(await lab.keys("splits/")) == 1
+
+
+@pytest.mark.parametrize("failing", ["mostly_dead_objects", "coordinates_in", "resting_rows"])
+async def test_a_look_for_rewrites_that_fails_costs_a_run_the_rewrites_alone(
+    lab: Lab, kept: Topic, gone: Topic, caplog: pytest.LogCaptureFixture, failing: str
+) -> None:
+    await lab.control.pause_pipeline(kept.id)
+    await write_dying(lab, kept, gone)
+    control = Interposed(lab.control)
+    control.errors[failing] = ControlUnavailableError("a statement took too long")
+    async with lab.driver(control=control.as_control(), clean=True) as driver:
+        report = await driver.run()
+    assert (report.segments, report.split_files) == (1, 0)
+    assert "marked_objects" in control.calls[control.calls.index(failing) :]
+    [run] = await lab.control.runs(limit=9)
+    assert run.finished_ms is not None
+    assert "mostly dead were not looked for" in caplog.text
+    assert "a statement took too long" in caplog.text
+    assert (await lab.run()).split_files == 1
+
+
+@pytest.mark.parametrize("failing", ["mostly_dead_objects", "resting_rows"])
+async def test_a_look_for_rewrites_that_fails_hides_no_other_work(
+    lab: Lab, kept: Topic, gone: Topic, caplog: pytest.LogCaptureFixture, failing: str
+) -> None:
+    await lab.control.pause_pipeline(kept.id)
+    await write_alive(lab, gone, 1)
+    control = Interposed(lab.control)
+    control.errors[failing] = ControlUnavailableError("a statement took too long")
+    assert await kinds_of_work(control.as_control(), lab.settings) == MERGE
+    assert "mostly dead were not looked for" in caplog.text
+    assert failing not in control.errors
 
 
 async def test_a_damaged_block_that_parks_its_partition_pins_no_other(
