@@ -48,15 +48,14 @@ class RetentionOperations(Operations):
         limits = Limits(retention_ms, retention_bytes)
         removed = await self._remove(partition, max_rows)
         with suppress(PartitionMovedError):
+            # Above the segments there may be rows to go, and above young ones that were too many
+            # there may be others that are too old.
             while removed < max_rows:
                 left = max_rows - removed
                 trim = await self._plan(partition, limits, left)
                 if trim is None:
                     break
                 removed += await self._apply(trim, left)
-                # Above the segments there may be rows to go, above the rows there is nothing.
-                if trim.segments_end is None:
-                    break
         return removed
 
     async def _plan(self, partition: TopicPartition, limits: Limits, max_rows: int) -> Trim | None:

@@ -233,6 +233,18 @@ async def test_retention_by_size_never_leaves_less_than_the_limit(
     assert state.log_start == 50 - left * 10
 
 
+async def test_old_rows_behind_young_ones_that_are_too_many_go_with_them(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    key = part(topic)
+    [answer] = await commit(plane, batch(key, timestamp=1_000))
+    await commit(plane, batch(key, timestamp=answer.append_time_ms + 100_000))
+    await commit(plane, batch(key, timestamp=2_000))
+    await commit(plane, batch(key, timestamp=answer.append_time_ms + 100_000))
+    assert await retain(plane, key, ms=60_000, size=200) == 3
+    assert await rows_of(plane, key) == [(3, 3)]
+
+
 async def test_retention_takes_no_more_rows_than_asked(plane: ControlPlane, topic: Topic) -> None:
     await five_rows(plane, part(topic))
     removed = [await retain(plane, part(topic), ms=1_000, max_rows=2) for _ in range(4)]
