@@ -16,6 +16,8 @@ from stratalog.control.segment_model import ChainOutcome
 from stratalog.ids import Offset
 
 PATIENCE_S = 30.0
+FUTURE_MS = 4_102_444_800_000
+"""Of records that do not expire."""
 
 
 @pytest.fixture
@@ -97,7 +99,7 @@ async def test_a_commit_is_not_blocked_by_a_retention_that_is_removing_rows(
         assert not tables & {"heads", "partitions", "producers"}
         assert (await state_of(server, key)).log_start == 200
         answers = await asyncio.wait_for(
-            commit(server, batch(key, 5, timestamp=1_000, producer=7, sequence=0)), PATIENCE_S
+            commit(server, batch(key, 5, timestamp=FUTURE_MS, producer=7, sequence=0)), PATIENCE_S
         )
         assert offsets(answers) == [200]
         assert not retention.done()
