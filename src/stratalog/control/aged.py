@@ -32,7 +32,8 @@ _CANDIDATES = (
     f" (SELECT {OLDEST_MS} FROM batches b WHERE b.topic_id = p.topic_id"
     " AND b.partition = p.partition AND b.last_offset >= p.block_start"
     " ORDER BY b.last_offset LIMIT 1) AS oldest_ms, COALESCE(c.attempts, 0) AS attempts,"
-    " c.parked_ms, c.failed_ms, c.token IS NOT NULL AND c.expires_ms > {now_ms} AS claimed"
+    " c.parked_ms, c.failed_ms, c.done_ms,"
+    " c.token IS NOT NULL AND c.expires_ms > {now_ms} AS claimed"
     " FROM {rows} JOIN topics t ON t.topic_id = r.topic_id AND t.deleted_ms IS NULL"
     f" JOIN partitions p ON p.topic_id = r.topic_id AND p.write_tier = '{WriteTier.BLOCK.value}'"
     " JOIN heads h ON h.topic_id = p.topic_id AND h.partition = p.partition"
@@ -74,6 +75,7 @@ class _Walk:
     attempts: int
     parked: bool
     failed_ms: int | None
+    done_ms: int | None
     claimed: bool
     paused: bool
     end_offset: int
@@ -144,7 +146,7 @@ async def _walk_all(connection: Connection, walks: Sequence[_Walk]) -> None:
 def _walk(row: Row, paused: Collection[TopicId]) -> _Walk:
     (
         _, _, block_start, remote_end, stable_end, cutoff_ms, oldest_ms, attempts, parked_ms,
-        failed_ms, claimed,
+        failed_ms, done_ms, claimed,
     ) = row  # fmt: skip
     partition = partition_key(row)
     return _Walk(
@@ -157,6 +159,7 @@ def _walk(row: Row, paused: Collection[TopicId]) -> _Walk:
         attempts=attempts,
         parked=parked_ms is not None,
         failed_ms=failed_ms,
+        done_ms=done_ms,
         claimed=bool(claimed),
         paused=partition.topic_id in paused,
         end_offset=block_start,
@@ -183,6 +186,7 @@ def _found(
                 attempts=walk.attempts,
                 parked=walk.parked,
                 failed_ms=walk.failed_ms,
+                done_ms=walk.done_ms,
                 claimed=walk.claimed,
                 triggered_ms=order.triggered_ms,
                 paused=walk.paused,

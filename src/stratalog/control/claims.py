@@ -129,6 +129,7 @@ class ClaimOperations(Operations):
 
     async def release_claims(self, tokens: Sequence[ClaimToken], *, succeeded: bool = True) -> None:
         forgiven = "parked_ms IS NULL" if succeeded else "false"
+        done_ms = "{now_ms}" if succeeded else "done_ms"
 
         async def work(connection: Connection) -> None:
             await _lock_tokens(connection, tokens)
@@ -136,7 +137,8 @@ class ClaimOperations(Operations):
                 f"UPDATE claims SET {_GIVEN_BACK},"
                 f" attempts = CASE WHEN {forgiven} THEN 0 ELSE attempts END,"
                 f" error = CASE WHEN {forgiven} THEN NULL ELSE error END,"
-                f" failed_ms = CASE WHEN {forgiven} THEN NULL ELSE failed_ms END"
+                f" failed_ms = CASE WHEN {forgiven} THEN NULL ELSE failed_ms END,"
+                f" done_ms = {done_ms}"
                 " FROM {rows} WHERE claims.token = r.token",
                 rows=Rows(_TOKEN, [(token,) for token in tokens]),
             )

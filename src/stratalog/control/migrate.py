@@ -1,8 +1,10 @@
 """Brings a database to the newest schema that this version knows.
 
-Migrations are numbered files, applied in order in one transaction under a lock, so that any number
-of brokers may start at once. A file runs on both databases; one with a database's name before its
-ending runs there only, after it.
+Migrations are numbered files, applied in order under a lock, so that any number of brokers may
+start at once. A file runs on both databases; one with a database's name before its ending runs
+there only, after it. In a database that is in use each has a transaction of its own: together they
+would hold the locks of several busy tables, which commits take in another order, and end up in a
+deadlock.
 
 Migrations only ever add: tables, indexes, columns with a default. So a broker that is older than
 the schema keeps working, and a schema that is newer than the broker is accepted as it is.
@@ -48,18 +50,21 @@ async def is_current(database: Database) -> bool:
 async def migrate(database: Database) -> None:
     migrations = _migrations_of(database)
 
-    async def work(connection: Connection) -> None:
+    async def apply_some(connection: Connection) -> bool:
+        """All in an empty database, otherwise the next; whether any was missing."""
         await connection.lock("migrations")
         await connection.execute(
             "CREATE TABLE IF NOT EXISTS schema_migrations ("
             " number integer PRIMARY KEY, name text NOT NULL, applied_ms bigint NOT NULL)"
         )
         applied = {number for (number,) in await _applied(connection)}
-        for migration in migrations:
-            if migration.number not in applied:
-                await _apply(connection, migration)
+        missing = [one for one in migrations if one.number not in applied]
+        for migration in missing[:1] if applied else missing:
+            await _apply(connection, migration)
+        return bool(missing)
 
-    await database.write(work)
+    while await database.write(apply_some):
+        pass
 
 
 def _migrations_of(database: Database) -> list[Migration]:

@@ -43,6 +43,8 @@ class AgedPartition:
     """It failed too often, and waits for somebody to look at it."""
     failed_ms: int | None = None
     """When the work on it failed last, counted or not; None if it has succeeded since."""
+    done_ms: int | None = None
+    """When it succeeded last, if that is known."""
     claimed: bool = False
     """Some run is at work on it now."""
     triggered_ms: int | None = None
@@ -53,6 +55,11 @@ class AgedPartition:
     @property
     def triggered(self) -> bool:
         return self.triggered_ms is not None and self.oldest_ms <= self.triggered_ms
+
+    @property
+    def waiting_since_ms(self) -> int:
+        """Since when it waits for its turn: what was split is as old as before, and has had one."""
+        return max(self.oldest_ms, self.done_ms or 0)
 
     @property
     def has_failed(self) -> bool:

@@ -206,8 +206,8 @@ def _in_turn(wanted: Mapping[UnitKind, Sequence[AgedPartition]]) -> list[_Wanted
     all_wanted = [(kind, each) for kind in UnitKind for each in wanted[kind]]
     fresh = [one for one in all_wanted if not one[1].has_failed]
     failed = sorted((one for one in all_wanted if one[1].has_failed), key=_failed_first)
-    oldest_ms = min((each.oldest_ms for _, each in fresh), default=None)
-    due = [one for one in failed if oldest_ms is None or _failed_ms(one) < oldest_ms]
+    since_ms = min((each.waiting_since_ms for _, each in fresh), default=None)
+    due = [one for one in failed if since_ms is None or _failed_ms(one) < since_ms]
     return [*due, *sorted(fresh, key=_oldest_first), *failed[len(due) :]]
 
 

@@ -358,6 +358,25 @@ async def test_a_failure_that_is_not_counted_leaves_a_trace_until_a_success(
     assert await failed_ms_of(database, key) is None
 
 
+async def test_only_a_success_counts_as_a_turn(plane: ControlPlane, topic: Topic) -> None:
+    key = part(topic)
+    await commit(plane, batch(key))
+
+    async def done_ms() -> int | None:
+        [found] = await plane.aged_partitions({topic.id: 0})
+        return found.done_ms
+
+    await plane.release_claims([await claim(plane, key)], succeeded=False)
+    await plane.put_back_claims([await claim(plane, key)])
+    await plane.fail_claims({await claim(plane, key): "bad"}, max_attempts=3)
+    assert await done_ms() is None
+    await plane.release_claims([await claim(plane, key)])
+    done = await done_ms()
+    assert done is not None
+    await plane.put_back_claims([await claim(plane, key)])
+    assert await done_ms() == done
+
+
 async def test_a_failure_that_is_not_counted_forgets_none_that_was(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:

@@ -90,6 +90,26 @@ async def test_an_empty_file_is_no_control_plane_and_stays_empty(tmp_path: Path)
     assert list(tmp_path.iterdir()) == [path]
 
 
+async def test_migrations_of_a_database_in_use_hold_no_locks_of_each_other(
+    control_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is committed before the next begins, so that the first stays if that fails."""
+    database = await open_database(control_url)
+    await migrate(database)
+    known = known_migrations("sqlite")
+    bad = [
+        Migration(9000, "mood", ("CREATE TABLE IF NOT EXISTS moods (x text)",)),
+        Migration(9001, "bad", ("CREATE TABLE",)),
+    ]
+    monkeypatch.setattr("stratalog.control.migrate.known_migrations", lambda _: [*known, *bad])
+    with pytest.raises(Exception, match=r"syntax|incomplete"):
+        await migrate(database)
+    assert await applied(database) == [*(one.number for one in known), 9000]
+    await change(database, "DELETE FROM schema_migrations WHERE number = 9000")
+    await change(database, "DROP TABLE moods")
+    await database.close()
+
+
 async def test_tables_without_a_cluster_are_no_control_plane(control_url: str) -> None:
     """As a broker leaves them that ended between the two."""
     database = await open_database(control_url)

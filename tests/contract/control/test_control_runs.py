@@ -55,7 +55,7 @@ async def test_the_aged_rows_of_a_partition_are_those_before_the_first_young_one
     assert found.topic_partition == key
     assert (found.first_offset, found.end_offset, found.remote_end) == (0, 15, 0)
     assert (found.rows, found.bytes, found.objects) == (3, 300, 3)
-    assert (found.attempts, found.parked, found.failed_ms) == (0, False, None)
+    assert (found.attempts, found.parked, found.failed_ms, found.done_ms) == (0, False, None, None)
     assert found.oldest_ms == (await rows_in(plane, key))[0].committed_ms
     assert len(await aged(plane, topic, age_ms=-1_000)) == 3
 

@@ -80,6 +80,7 @@ def aged(
     remote_end: int = 0,
     parked: bool = False,
     failed_ms: int | None = None,
+    done_ms: int | None = None,
     claimed: bool = False,
     triggered_ms: int | None = None,
 ) -> AgedPartition:
@@ -96,6 +97,7 @@ def aged(
         attempts=0,
         parked=parked,
         failed_ms=failed_ms,
+        done_ms=done_ms,
         claimed=claimed,
         triggered_ms=triggered_ms,
     )

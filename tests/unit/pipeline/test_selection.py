@@ -159,6 +159,15 @@ def test_one_that_failed_has_its_turn_again_once_the_others_have_had_theirs() ->
     assert indexes(chosen(failed, max_bytes_per_run=LEAST).merges) == [0]
 
 
+@pytest.mark.parametrize(("done_ms", "merges"), [(None, []), (4, []), (5, []), (6, [0])])
+def test_a_split_that_was_done_since_has_had_its_turn_however_old_its_records_are(
+    done_ms: int | None, merges: list[int]
+) -> None:
+    failed = aged(0, size=9 * LEAST, oldest_ms=1, failed_ms=5)
+    split = aged(1, rows=65, oldest_ms=1, done_ms=done_ms)
+    assert indexes(chosen(failed, split, max_bytes_per_run=LEAST).merges) == merges
+
+
 def test_a_merge_that_failed_does_not_keep_splits_waiting() -> None:
     failed, split = aged(0, size=9 * LEAST, failed_ms=5), aged(1, rows=65)
     selection = chosen(failed, split, max_bytes_per_run=LEAST)
