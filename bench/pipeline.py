@@ -8,7 +8,7 @@ takes turns between one run of the pipeline on a warm local session and `cp` of 
 They are copied three times, and at least 0.5 of the speed of `cp` is wanted:
 
 - "cp, first": as anybody would copy them. It waits for no disk, but for memory that the system must
-  find for the page cache; where that comes from a host, it takes longer than the copying.
+  find for the page cache; where that comes from a host, it may take longer than the copying.
 - "cp, sync": followed by `sync` of the copies, which then are as durable as segments are.
 - "cp": once more without, into memory that the copies before have just freed. Nothing that is on
   the disk in the end is as fast, so this says as much about the disk as about the pipeline.

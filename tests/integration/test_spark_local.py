@@ -72,6 +72,7 @@ async def test_workers_are_forked_without_threads_and_keep_freed_memory(spark: O
         import sys
 
         kept = int(os.environ["MALLOC_MMAP_THRESHOLD_"])
+        assert os.environ["MIMALLOC_PURGE_DELAY"] == "-1"
         assert "stratalog.pipeline.spark_daemon" in sys.orig_argv
         return TaskDone(effort=Effort(requests=len(os.listdir("/proc/self/task")), bytes_read=kept))
 

@@ -35,6 +35,8 @@ _CLASSIC = {
     # Workers keep the memory that they freed for the next task: new pages cost more than the copy.
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "2147483647",
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",
+    # So does Arrow's allocator, which gives pages back after ten milliseconds otherwise.
+    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
 }
 _LOOPBACK = {
     "spark.driver.host": "127.0.0.1",
