@@ -35,9 +35,12 @@ bench: $(VENV)/.installed ## Measure a broker beside librdkafka's mock cluster.
 chaos: $(VENV)/.installed-test ## Break brokers, and judge what clients saw. Options: make chaos ARGS="--seconds 600 --seed 7"
 	@$(BIN)/python -m tests.faults.long_run $(ARGS)
 
-docs: $(VENV)/.installed ## Write the generated pages of docs/ anew.
+docs: $(VENV)/.installed ## Write the generated pages and pictures of docs/.
 	@$(BIN)/python tools/make_settings_page.py
 	@$(BIN)/python tools/make_compatibility_page.py
+	@$(BIN)/python tools/make_metrics_page.py
+	@$(BIN)/python -m tools.draw_rooms
+	@$(BIN)/python tools/draw_overview.py
 	@$(BIN)/python tools/draw_strata.py
 
 clean: ## Remove the environment and the caches. Data in stratalog-data stays.
@@ -57,7 +60,7 @@ $(VENV)/bin/python:
 # An editable install: the sources may change without another one, the dependencies may not.
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing Stratalog and what it needs into $(VENV) …"
-	@$(PIP) install --editable .
+	@$(PIP) install --editable '.[all]'
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml tools/install_test_tools.sh | $(VENV)/bin/python

@@ -21,9 +21,10 @@ import uvloop
 from tests.servers import run_postgres
 
 from stratalog.batch.header import TimestampType
-from stratalog.control.model import BatchToCommit, BlockToCommit, Topic
+from stratalog.control.log.model import BatchToCommit, BlockToCommit
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, ObjectId, PartitionIndex, ProducerId, uuid7
 
 BATCH_BYTES = 5000
@@ -148,7 +149,7 @@ class Loop:
 
 
 async def compare(plane: ControlPlane, dsn: str, load: Load) -> None:
-    topic = await plane.create_topic("load", partition_count=load.partitions, configs={})
+    topic = await plane.topics.create("load", partition_count=load.partitions, configs={})
     connection = await asyncpg.connect(dsn)
     bare, loop = BareInsert(connection, load), Loop(connection)
     await bare.prepare()
@@ -157,7 +158,9 @@ async def compare(plane: ControlPlane, dsn: str, load: Load) -> None:
     commits: list[float] = []
     inserts: list[float] = []
     for turn in range(load.rounds):
-        commits += await measure(lambda i: plane.commit_blocks([blocks[i]]), range(turn, turn + 1))
+        commits += await measure(
+            lambda i: plane.log.commit_blocks([blocks[i]]), range(turn, turn + 1)
+        )
         inserts += await measure(lambda i: bare.run(topic, i), range(turn, turn + 1))
     loops = await measure(lambda i: loop.run(blocks[i]), range(LOOP_ROUNDS))
     await connection.close()

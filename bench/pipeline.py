@@ -50,30 +50,31 @@ from bench.pipeline_load import (
 
 from stratalog.batch.frames import check_crc, iter_batches
 from stratalog.batch.header import CRC_START
-from stratalog.block.cache import FreshBlocks
+from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.checks.fsck import run_fsck
 from stratalog.clock import SystemClock
-from stratalog.control.model import Span
+from stratalog.control.log.model import Span
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor
 from stratalog.memory import collect_garbage_rarely, keep_freed_memory
 from stratalog.objects.store import ObjectStore
-from stratalog.pipeline.bins import Begin, Bin, BinDone, BinOutcome
-from stratalog.pipeline.execute import JobRunner
+from stratalog.pipeline.hosting.job_runner import JobRunner
+from stratalog.pipeline.hosting.run_task import run_task
+from stratalog.pipeline.hosting.session import OpenSpark, open_session
+from stratalog.pipeline.hosting.spark_conf import SparkOptions
+from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome
 from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.plan.tasks import Effort
 from stratalog.pipeline.report import Report
-from stratalog.pipeline.run_task import run_task
-from stratalog.pipeline.session import OpenSpark, open_session
-from stratalog.pipeline.spark_conf import SparkOptions
-from stratalog.pipeline.tasks import Effort
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import DAY_MS, JanitorSettings, RemoteSettings, Settings, TieringSettings
-from stratalog.topic.tiers import Look, Tiers
+from stratalog.topic.open_tiers import open_tiers
+from stratalog.topic.tiers import Look
 
 BLOCK_BYTES = 8 * MIB
 FETCH_BYTES = 4 * MIB
@@ -227,7 +228,7 @@ class Round:
     async def run(self, partitions: int, size_bytes: int, batches: Batches, *, first: bool) -> None:
         """`first`: whether the pipeline comes before the copies, or after them."""
         async with opened(self._settings) as (control, store):
-            topic = await control.create_topic("load", partition_count=partitions, configs={})
+            topic = await control.topics.create("load", partition_count=partitions, configs={})
             filling = Filling(control, store, topic, batches)
             await filling.fill(size_bytes, BLOCK_BYTES)
             await shell(f"cat $(find {self._folder}/objects -type f) > /dev/null")
@@ -307,14 +308,14 @@ async def read_all(
     """Through the tiers, as a consumer would be answered."""
     stores = SegmentStores(store, lambda _: store)
     segments = SegmentReader(stores=stores, keys=KeyRing(), settings=RemoteSettings())
-    tiers = Tiers(blocks=BlockReader(store=store, cache=FreshBlocks(0)), segments=segments)
-    state = (await control.partitions([key]))[key]
+    tiers = open_tiers(blocks=BlockReader(store=store, cache=FreshBlocks(0)), segments=segments)
+    state = (await control.log.partitions([key]))[key]
     offset = Offset(0)
     while offset < state.high_watermark:
         span = Span(
             topic_id=key.topic_id, partition=key.partition, offset=offset, max_bytes=FETCH_BYTES
         )
-        [found] = await control.find_batches([span])
+        [found] = await control.log.find_batches([span])
         look = Look(span=span, found=found, end=state.high_watermark)
         [read] = await tiers.read([look], FETCH_BYTES)
         assert read.error is None, read.error
@@ -336,7 +337,7 @@ async def started(folder: Path | None, batches: Batches) -> tuple[OpenSpark, flo
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         settings = folder_settings(Path(temporary), TieringSettings(age_ms=0, min_segment_bytes=1))
         async with opened(settings) as (control, store):
-            topic = await control.create_topic("warm-up", partition_count=8, configs={})
+            topic = await control.topics.create("warm-up", partition_count=8, configs={})
             await Filling(control, store, topic, batches).fill(4 * BLOCK_BYTES, BLOCK_BYTES)
             first = time.perf_counter()
             await convert(control, settings, Watched(spark, settings))
@@ -389,7 +390,7 @@ async def thin(options: argparse.Namespace) -> None:
     with spark, tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         settings = folder_settings(Path(temporary), THIN)
         async with opened(settings) as (control, store):
-            topic = await control.create_topic(
+            topic = await control.topics.create(
                 "thin", partition_count=options.partitions, configs={}
             )
             filling = Filling(control, store, topic, batches)

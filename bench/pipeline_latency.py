@@ -84,7 +84,7 @@ async def fill(folder: Path, size_bytes: int) -> str:
     """A topic with something to convert. Returns its name."""
     name = f"aged-{uuid4().hex[:8]}"
     async with opened(folder_settings(folder, TieringSettings())) as (control, store):
-        topic = await control.create_topic(name, partition_count=PARTITIONS, configs={})
+        topic = await control.topics.create(name, partition_count=PARTITIONS, configs={})
         await Filling(control, store, topic, usual_batches()).fill(size_bytes, BLOCK_BYTES)
     os.sync()
     return name

@@ -11,17 +11,19 @@ from itertools import cycle
 from pathlib import Path
 
 from stratalog.batch.build import build_batch
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import BatchHeader, TimestampType, parse_header
 from stratalog.batch.records import Record
-from stratalog.block.block import EntryBatch, OpenBlock, seal
+from stratalog.block.block import OpenBlock, seal
 from stratalog.clock import SystemClock
-from stratalog.control.model import CommitOutcome, Topic
+from stratalog.control.log.model import CommitOutcome
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, ObjectId, PartitionIndex, uuid7
-from stratalog.janitor.marker import claim_store
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
+from stratalog.opening.claim import claim_store
 from stratalog.settings import Settings, StorageSettings, TieringSettings
 
 KIB = 1024
@@ -109,7 +111,7 @@ class Filling:
         object_id = ObjectId(uuid7(now_ms))
         sealed = seal(block, object_id=object_id, broker_id=_BROKER, created_ms=now_ms)
         await self.store.put(sealed.commit.key, sealed.parts)
-        [answers] = await self.control.commit_blocks([sealed.commit])
+        [answers] = await self.control.log.commit_blocks([sealed.commit])
         assert all(answer.outcome is CommitOutcome.ACCEPTED for answer in answers)
         self.size_bytes += block.size_bytes
 

@@ -23,14 +23,15 @@ from tests.servers import S3Server, run_s3_server
 
 from stratalog.batch.frames import iter_batches
 from stratalog.clock import SystemClock
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset
 from stratalog.metrics import Metrics
 from stratalog.objects.metered import MeteredStore
 from stratalog.objects.open import open_store
+from stratalog.pieces import PiecesWanted
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.model import IndexKind
-from stratalog.segment.reader import SegmentReader, SegmentsWanted
+from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
 from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings
@@ -64,7 +65,7 @@ class Counted:
 
 async def read_one(reader: SegmentReader, segment: Segment, offset: Offset) -> float:
     """Milliseconds that the record took."""
-    want = SegmentsWanted(offset=offset, max_bytes=1, segments=[segment])
+    want = PiecesWanted(offset=offset, max_bytes=1, pieces=[segment])
     start = time.perf_counter()
     (answer,) = await reader.read([want])
     took = (time.perf_counter() - start) * 1000

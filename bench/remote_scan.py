@@ -20,13 +20,14 @@ from bench.remote_segments import make_segments
 from tests.servers import run_s3_server
 
 from stratalog.clock import SystemClock
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore, Range
+from stratalog.pieces import PiecesWanted
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.log_bytes import REQUEST_BYTES
-from stratalog.segment.reader import SegmentReader, SegmentsWanted
+from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
 from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings
@@ -45,7 +46,7 @@ async def scan(store: ObjectStore, segments: Sequence[Segment]) -> int:
     offset, place, size_bytes = Offset(0), 0, 0
     while place < len(segments):
         given = segments[place : place + SEGMENTS_AT_ONCE]
-        want = SegmentsWanted(offset=offset, max_bytes=FETCH_BYTES, segments=given)
+        want = PiecesWanted(offset=offset, max_bytes=FETCH_BYTES, pieces=given)
         (answer,) = await reader.read([want])
         assert answer.error is None, answer.error
         size_bytes += answer.size_bytes

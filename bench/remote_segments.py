@@ -7,7 +7,7 @@ from uuid import UUID
 from stratalog.batch.build import build_batch
 from stratalog.batch.header import Codec
 from stratalog.batch.records import Record
-from stratalog.control.segment_model import Segment, SegmentState, SegmentToAdd
+from stratalog.control.segments.model import Segment, SegmentState, SegmentToAdd
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.objects.store import Buffer, ObjectStore
 from stratalog.segment.build import BuiltLog, SegmentBuilder

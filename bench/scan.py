@@ -40,21 +40,20 @@ from bench.scan_load import DAYS, START_MS, Load, make_topic, settings_in
 import stratalog
 from stratalog.batch.header import Codec
 from stratalog.metrics import Metrics
-from stratalog.scan.background import shared_background
+from stratalog.opening.workers import WorkerAccess, WorkerKeys, worker_access
+from stratalog.scan.loop_thread import shared_loop_thread
 from stratalog.scan.model import (
     AtTime,
     Positions,
     RowFilter,
     ScanColumn,
-    ScanPlace,
     ScanPlan,
     ScanRequest,
     ScanSplit,
 )
 from stratalog.scan.open import opened_scanner
 from stratalog.scan.opened_place import OpenPlace
-from stratalog.scan.place import place_of
-from stratalog.scan.read import chunks_of, read_split
+from stratalog.scan.split_reader import chunks_of, read_split
 from stratalog.settings import DAY_MS, Settings
 
 TOPICS = ("segments", "blocks", "lz4")
@@ -165,10 +164,10 @@ def bytes_scanned(settings: Settings, **request: Any) -> int:
     """What planning and reading get from the store."""
     planning, reading = Metrics(), Metrics()
     plan = asyncio.run(planned(settings, planning, **request))
-    background = shared_background()
+    background = shared_loop_thread()
 
     async def opened() -> OpenPlace:
-        return OpenPlace(place_of(settings), background, metrics=reading)
+        return OpenPlace(worker_access(settings, WorkerKeys.OPENING), background, metrics=reading)
 
     place = background.run(opened())
     for split in plan.splits:
@@ -178,7 +177,7 @@ def bytes_scanned(settings: Settings, **request: Any) -> int:
     return bytes_read(planning) + bytes_read(reading)
 
 
-def scan_split(split: ScanSplit, place: ScanPlace) -> int:
+def scan_split(split: ScanSplit, place: WorkerAccess) -> int:
     return drained(read_split(split, place))
 
 
@@ -197,7 +196,7 @@ def measure_skew(settings: Settings, records: int, rounds: int) -> None:
 def scan_all(settings: Settings, topic: str, pool: Executor) -> int:
     columns = [ScanColumn.KEY, ScanColumn.VALUE, ScanColumn.OFFSET, ScanColumn.TIMESTAMP]
     plan = asyncio.run(planned(settings, topics=[topic], columns=columns, min_splits=4 * PROCESSES))
-    place = place_of(settings)
+    place = worker_access(settings, WorkerKeys.OPENING)
     return sum(pool.map(scan_split, plan.splits, [place] * len(plan.splits)))
 
 

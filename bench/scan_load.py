@@ -12,6 +12,7 @@ from tests.tiering import Converter
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.codec import compress
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import (
     CRC_START,
     HEADER_BYTES,
@@ -23,11 +24,11 @@ from stratalog.batch.header import (
     parse_header,
 )
 from stratalog.batch.records import Record
-from stratalog.block.block import EntryBatch, OpenBlock, SealedBlock, seal
+from stratalog.block.block import OpenBlock, SealedBlock, seal
 from stratalog.clock import SystemClock
-from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, ObjectId, PartitionIndex, uuid7
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
@@ -87,11 +88,11 @@ async def make_topic(settings: Settings, name: str, load: Load, *, segments: boo
     control = await open_control_plane(settings.storage.control)
     store = open_store(settings.storage.objects, clock=SystemClock())
     try:
-        topic = await control.create_topic(name, partition_count=load.partitions, configs={})
+        topic = await control.topics.create(name, partition_count=load.partitions, configs={})
         keys: list[str] = []
         for block in _blocks(topic, load):
             await store.put(block.commit.key, block.parts)
-            await control.commit_blocks([block.commit])
+            await control.log.commit_blocks([block.commit])
             keys.append(block.commit.key)
         if segments:
             await _convert(control, store, topic)

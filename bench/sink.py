@@ -21,7 +21,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 
 from stratalog.control.open import open_control_plane
-from stratalog.pipeline.session import open_session
+from stratalog.pipeline.hosting.session import open_session
 from stratalog.spark.session import session_options
 
 PARTITIONS = 8
@@ -41,7 +41,7 @@ def new_topic(folder: Path) -> str:
 
     async def create() -> None:
         control = await open_control_plane(f"sqlite:{folder}/control.db")
-        await control.create_topic(name, partition_count=PARTITIONS, configs={})
+        await control.topics.create(name, partition_count=PARTITIONS, configs={})
         await control.close()
 
     asyncio.run(create())

@@ -25,11 +25,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from stratalog.opening.workers import WorkerKeys, worker_access
 from stratalog.scan.model import ScanColumn, ScanPlan, ScanRequest
 from stratalog.scan.open import opened_scanner
-from stratalog.scan.place import place_of
-from stratalog.scan.read import read_split
 from stratalog.scan.schema import arrow_schema
+from stratalog.scan.split_reader import read_split
 from stratalog.settings import Settings
 from stratalog.spark import open_session
 from stratalog.spark.columns import spark_schema
@@ -83,7 +83,7 @@ def ceiling(
             if held_bytes >= HELD_BYTES:
                 break
             held.append([])
-            for batch in read_split(split, place_of(settings)):
+            for batch in read_split(split, worker_access(settings, WorkerKeys.OPENING)):
                 held[-1].append(len(rows))
                 rows.append(batch.num_rows)
                 held_bytes += batch.nbytes

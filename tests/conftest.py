@@ -7,8 +7,8 @@ import pytest
 from tests.servers import PostgresServer, S3Server, run_postgres, run_s3_server
 from tests.spark import SharedSpark, run_spark_cluster
 
-from stratalog.pipeline.session import OpenSpark, open_session
-from stratalog.pipeline.spark_conf import SparkOptions
+from stratalog.pipeline.hosting.session import OpenSpark, open_session
+from stratalog.pipeline.hosting.spark_conf import SparkOptions
 
 # A shell that starts us in the background has us ignore Ctrl-C, and with us all that we start. Some
 # tests send it.

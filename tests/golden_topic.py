@@ -26,7 +26,7 @@ from tests.unit.segment.layout_golden import (
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.records import iter_records
 from stratalog.clock import SystemClock
-from stratalog.control.segment_model import SegmentState, SegmentToAdd
+from stratalog.control.segments.model import SegmentState, SegmentToAdd
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId, kafka_base64
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore

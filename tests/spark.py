@@ -21,9 +21,9 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from stratalog.pipeline.java import find_java
-from stratalog.pipeline.session import OpenSpark, open_session
-from stratalog.pipeline.spark_conf import SMALL_JVM, SparkOptions
+from stratalog.pipeline.hosting.java import find_java
+from stratalog.pipeline.hosting.session import OpenSpark, open_session
+from stratalog.pipeline.hosting.spark_conf import SMALL_JVM, SparkOptions
 
 START_SECONDS = 90.0
 STOP_SECONDS = 20.0

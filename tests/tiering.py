@@ -11,9 +11,11 @@ from uuid import uuid4
 
 from stratalog.batch.header import TimestampType
 from stratalog.clock import SystemClock
-from stratalog.control.model import Coordinates, PartitionState, Topic
-from stratalog.control.plane import BoundaryMovedError, ControlPlane
-from stratalog.control.segment_model import Segment, SegmentState, SegmentToAdd, SegmentUploaded
+from stratalog.control.log.model import Coordinates, PartitionState
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segments.errors import BoundaryMovedError
+from stratalog.control.segments.model import Segment, SegmentState, SegmentToAdd, SegmentUploaded
+from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicPartition
 from stratalog.objects.store import Buffer, ObjectStore, Range
 from stratalog.segment.build import BuiltLog, SegmentBuilder
@@ -68,10 +70,10 @@ class Converter:
         """Make the next segment of the rows that end at or before `up_to`, if there are any."""
         key = TopicPartition(topic.id, PartitionIndex(partition))
         await self._pick_up(key)
-        state = (await self.control.partitions([key]))[key]
+        state = (await self.control.log.partitions([key]))[key]
         rows = [
             row
-            for row in await self.control.all_coordinates(
+            for row in await self.control.log.all_coordinates(
                 key, after=Offset(state.block_start - 1), limit=max_rows
             )
             if up_to is None or row.last_offset < up_to
@@ -92,7 +94,7 @@ class Converter:
         log, built = await self._build(rows)
         reached(Step.BUILT)
         segment = self._named(topic, key, built)
-        await self.control.add_segment(segment)
+        await self.control.segments.add(segment)
         reached(Step.ADDED)
         uploaded_log = await upload_log(
             self._segments, segment.key_base, _each(log), self.encoding, self.keys
@@ -100,27 +102,29 @@ class Converter:
         reached(Step.LOG_UPLOADED)
         uploaded = await self._upload_indexes(topic, segment, built, uploaded_log)
         reached(Step.INDEXES_UPLOADED)
-        await self.control.finish_segment(segment.segment_id, uploaded)
+        await self.control.segments.finish(segment.segment_id, uploaded)
         reached(Step.FINISHED)
-        await self.control.chain_segment(segment.segment_id)
+        await self.control.segments.chain(segment.segment_id)
         reached(Step.CHAINED)
-        chained = await self.control.segments(key, after=Offset(built.base_offset - 1), limit=1)
+        chained = await self.control.segments.chained(
+            key, after=Offset(built.base_offset - 1), limit=1
+        )
         return chained[0] if chained else None
 
     async def _pick_up(self, key: TopicPartition) -> None:
         """Chain what was finished in its place, give up everything else that was begun."""
-        state = (await self.control.partitions([key]))[key]
-        for segment in await self.control.unchained_segments(older_than_ms=0, limit=_MOST):
+        state = (await self.control.log.partitions([key]))[key]
+        for segment in await self.control.segments.unchained(older_than_ms=0, limit=_MOST):
             if segment.topic_partition != key:
                 continue
             if _is_next(segment, state) and await self._chained(segment.segment_id):
-                state = (await self.control.partitions([key]))[key]
+                state = (await self.control.log.partitions([key]))[key]
             else:
-                await self.control.delete_segments([segment.segment_id])
+                await self.control.segments.delete([segment.segment_id])
 
     async def _chained(self, segment_id: SegmentId) -> bool:
         try:
-            await self.control.chain_segment(segment_id)
+            await self.control.segments.chain(segment_id)
         except BoundaryMovedError:
             # Its rows have been sorted into a split file, and its end lies inside of one.
             return False
@@ -155,7 +159,7 @@ class Converter:
     async def _upload_indexes(
         self, topic: Topic, segment: SegmentToAdd, built: BuiltLog, log: UploadedLog
     ) -> SegmentUploaded:
-        epochs = await self.control.epochs(segment.topic_partition)
+        epochs = await self.control.log.epochs(segment.topic_partition)
         tail, aborted = advance(await self._tail(segment), built)
         indexes = SegmentIndexes(
             offset=built.offset_index,
@@ -177,7 +181,7 @@ class Converter:
 
     async def _tail(self, segment: SegmentToAdd) -> PartitionTail:
         """What is known of the producers at the end of the segment before."""
-        before = await self.control.segments(
+        before = await self.control.segments.chained(
             segment.topic_partition, after=Offset(segment.base_offset - 2), limit=1
         )
         if not before or before[0].end_offset != segment.base_offset:

@@ -20,18 +20,18 @@ from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import Record
 from stratalog.block.block import EntryBatch, OpenBlock, seal
 from stratalog.clock import SystemClock
-from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane
-from stratalog.control.pipeline_model import UnitKind
+from stratalog.control.pipeline.model import UnitKind
 from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, ObjectId, PartitionIndex, TopicPartition, uuid7
-from stratalog.janitor.marker import claim_store
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
-from stratalog.pipeline.bins import Begin, Bin, BinDone, BinOutcome, nothing_to_do
+from stratalog.opening.claim import claim_store
+from stratalog.pipeline.hosting.run_task import run_in_loop
+from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, nothing_to_do
 from stratalog.pipeline.open import opened_driver, workplace_of
-from stratalog.pipeline.run_task import run_in_loop
-from stratalog.pipeline.tasks import Workplace
+from stratalog.pipeline.plan.tasks import Workplace
 from stratalog.settings import Settings, StorageSettings, TieringSettings
 
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "strata.svg"
@@ -52,7 +52,7 @@ class Holder(Enum):
 
 
 class Range(NamedTuple):
-    """Offsets of the partition, and what holds them."""
+    """Offsets of the partition, and the tier that holds them."""
 
     start: int
     end: int
@@ -118,7 +118,7 @@ class Strata:
                 block, object_id=ObjectId(uuid7(now_ms)), broker_id=BrokerId(1), created_ms=now_ms
             )
             await self._store.put(sealed.commit.key, sealed.parts)
-            await self._control.commit_blocks([sealed.commit])
+            await self._control.log.commit_blocks([sealed.commit])
 
     async def convert(self, kind: UnitKind) -> None:
         jobs = JobsHere(workplace_of(self._settings))
@@ -129,8 +129,8 @@ class Strata:
 
     async def band(self, step: str, what: str) -> Band:
         key = TopicPartition(self._topic.id, PartitionIndex(0))
-        segments = await self._control.segments(key, limit=1000)
-        rows = await self._control.all_coordinates(key, limit=1000)
+        segments = await self._control.segments.chained(key, limit=1000)
+        rows = await self._control.log.all_coordinates(key, limit=1000)
         ranges = [Range(one.base_offset, one.end_offset, Holder.SEGMENT) for one in segments]
         ranges += [
             Range(row.base_offset, row.last_offset + 1, _holder(row.object_key)) for row in rows
@@ -165,7 +165,7 @@ async def opened_strata(folder: Path) -> AsyncIterator[Strata]:
     store = open_store(storage.objects, clock=SystemClock())
     await claim_store(control, store)
     configs = {"segment.bytes": str(SEGMENT_BYTES)}
-    topic = await control.create_topic("orders", partition_count=PARTITIONS, configs=configs)
+    topic = await control.topics.create("orders", partition_count=PARTITIONS, configs=configs)
     yield Strata(settings, control, store, topic)
     await store.close()
     await control.close()

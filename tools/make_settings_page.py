@@ -24,7 +24,7 @@ A broker runs without any settings. Each one can be given in four places; later 
 3. the environment: `STRATALOG_BLOCK_WINDOW_MS=100` sets `block.window_ms`;
 4. flags: `stratalog up --set block.window_ms=100ms`, and flags of their own such as `--listen`.
 
-```toml
+```toml shown
 [broker]
 listen = "0.0.0.0:9092"
 advertise = "kafka.example.com:9092"

@@ -1,16 +1,21 @@
-"""The one door to time."""
+"""The one door to time.
+
+A room takes a `Clock` as an argument. `SYSTEM_CLOCK` is the default of such arguments and the clock
+of code with which a process begins: commands, Spark's entry points, executors' tasks.
+"""
 
 import asyncio
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Wall-clock time in milliseconds since 1970. For people and names, never for ordering."""
+        """Wall-clock time in milliseconds since 1970. It may jump: for people and names, never for
+        order and never for deadlines."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow. For measuring and for deadlines."""
+        """Seconds that only grow. For durations and deadlines."""
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -24,3 +29,6 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+SYSTEM_CLOCK: Final[Clock] = SystemClock()

@@ -21,6 +21,13 @@ class CallError(StratalogError):
     """The call itself is wrong and will stay wrong until the caller changes it."""
 
 
+class MissingExtraError(CallError, ImportError):
+    """A package of an optional part is not installed.
+
+    Also an ImportError, because most callers meet it at an import and catch that.
+    """
+
+
 class DamagedError(StratalogError):
     """Stored or received bytes are not what they should be."""
 

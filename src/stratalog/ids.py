@@ -1,4 +1,7 @@
-"""Identifiers and coordinates as distinct types, and how new identifiers are made."""
+"""Identifiers and coordinates as distinct types, new identifiers, and the one door to randomness.
+
+A room takes `Entropy` as an argument, with `system_entropy` as its default.
+"""
 
 import os
 from base64 import urlsafe_b64encode
@@ -21,6 +24,9 @@ NO_PRODUCER = ProducerId(-1)
 NO_BROKER = BrokerId(-1)
 
 Entropy = Callable[[int], bytes]
+"""Returns as many random bytes as it is asked for."""
+
+system_entropy: Entropy = os.urandom
 
 
 class TopicPartition(NamedTuple):
@@ -30,7 +36,12 @@ class TopicPartition(NamedTuple):
     partition: PartitionIndex
 
 
-def uuid7(now_ms: int, entropy: Entropy = os.urandom) -> UUID:
+def new_uuid(entropy: Entropy = system_entropy) -> UUID:
+    """A random UUID (RFC 9562, version 4)."""
+    return UUID(bytes=entropy(16), version=4)
+
+
+def uuid7(now_ms: int, entropy: Entropy = system_entropy) -> UUID:
     """A time-ordered UUID (RFC 9562, version 7)."""
     random = int.from_bytes(entropy(10))
     value = (now_ms & (1 << 48) - 1) << 80 | random
@@ -44,7 +55,7 @@ def uuid7_time_ms(identifier: UUID) -> int:
     return identifier.int >> 80
 
 
-def new_topic_id(entropy: Entropy = os.urandom) -> TopicId:
+def new_topic_id(entropy: Entropy = system_entropy) -> TopicId:
     """A random topic id as Kafka makes them: never zero, never one, no leading dash in base 64."""
     while True:
         candidate = UUID(bytes=entropy(16), version=4)

@@ -5,7 +5,6 @@ no setting has is an error wherever it stands, because a misspelt setting that i
 ignored is found out only when it was needed.
 """
 
-import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
+from stratalog.environment import ENVIRONMENT
 from stratalog.errors import CallError
 from stratalog.settings import Bounds, Settings
 from stratalog.topic_configs import TopicConfigError, check_configs
@@ -74,7 +74,7 @@ def load_settings(
     config: Path | None = None,
     overrides: Sequence[str] = (),
     *,
-    environment: Mapping[str, str] = os.environ,
+    environment: Mapping[str, str] = ENVIRONMENT,
     directory: Path | None = None,
 ) -> Settings:
     """All settings. `overrides` are flags in the form `section.name=value`, later ones winning."""

@@ -17,7 +17,7 @@ ONE = "one broker"
 TWO = "two brokers"
 CLIENTS: list[Client] = [ConfluentClient(), KafkaPythonClient(), AiokafkaClient(), KcatClient()]
 
-COMPATIBILITY = Path(__file__).parents[2] / "docs" / "compatibility.json"
+COMPATIBILITY = Path(__file__).parents[2] / "docs" / "evidence" / "compatibility.json"
 _RECORDER = pytest.StashKey[Recorder]()
 
 
@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--record-compatibility",
         action="store_true",
-        help="write docs/compatibility.json: which client used which API (run all of tests/compat)",
+        help="rewrite docs/evidence/compatibility.json from a run of all of tests/compat",
     )
 
 

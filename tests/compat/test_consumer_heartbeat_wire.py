@@ -12,8 +12,8 @@ from kio.schema.errors import ErrorCode
 from tests.compat.clusters import BASE, Cluster, create, fresh_topic, one_broker
 from tests.compat.wire import Wire, connected
 
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.schema_writer import entity_of
+from stratalog.kafka.wire.api import ApiKey
+from stratalog.kafka.wire.schema_writer import entity_of
 
 NEWEST = 1
 JOIN = {"member_epoch": 0, "rebalance_timeout": timedelta(seconds=10), "topic_partitions": []}

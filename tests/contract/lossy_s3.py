@@ -8,9 +8,10 @@ from tests.servers import S3Server
 
 from stratalog.clock import SystemClock
 from stratalog.objects import ObjectStore, RetryPolicy, open_store
+from stratalog.retry import Backoff
 
 METHODS = (b"PUT ", b"GET ", b"HEAD ", b"POST ", b"DELETE ")
-QUICK = RetryPolicy(attempts=4, first_delay_seconds=0.001)
+QUICK = RetryPolicy(attempts=4, backoff=Backoff(first_s=0.001))
 
 
 class LossyProxy:

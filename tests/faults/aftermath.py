@@ -10,9 +10,9 @@ from tests.unit.block.entries import entry
 from stratalog.block.block import OpenBlock, SealedBlock, seal
 from stratalog.checks.fsck import run_fsck
 from stratalog.clock import SystemClock
-from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, ObjectId, uuid7
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor
@@ -32,7 +32,7 @@ class Ground(NamedTuple):
 
     async def orphans(self) -> set[str]:
         """Objects that no row knows."""
-        rows = await self.control.objects(limit=1_000_000)
+        rows = await self.control.objects.all(limit=1_000_000)
         return await self.blocks() - {row.key for row in rows}
 
     async def upload(self, topic: Topic) -> SealedBlock:

@@ -14,7 +14,7 @@ from tests.faults.controls import LossyControl
 
 from stratalog.clock import SystemClock
 from stratalog.control.open import open_control_plane
-from stratalog.kafka.broker import Broker
+from stratalog.node.broker import Broker
 from stratalog.objects.faulty import Fault, FaultyStore, RandomFaults
 from stratalog.objects.open import open_store
 from stratalog.settings import (
@@ -77,7 +77,7 @@ class ChaosBroker:
         self.broker = await Broker.start(
             self.settings,
             store=FaultyStore(store, self.faults, clock=clock, slow_seconds=SLOW_S),
-            control=self.control.plane,
+            control=self.control,
         )
 
     async def stop(self) -> None:

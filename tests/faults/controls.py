@@ -4,34 +4,18 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
-from typing import Any, cast
 
-from stratalog.control.model import BlockToCommit, CommitAnswer, FoundBatches, Span
-from stratalog.control.plane import (
-    BarredObjectError,
-    CommitInDoubtError,
-    ControlPlane,
-    ControlUnavailableError,
-)
+from tests.support.ledgers import ControlWrapper
+
+from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
+from stratalog.control.log.model import BlockToCommit, CommitAnswer, FoundBatches, Span
+from stratalog.control.objects.errors import BarredObjectError
+from stratalog.control.plane import ControlPlane
 
 Answers = list[list[CommitAnswer]]
 Commit = Callable[[Sequence[BlockToCommit]], Awaitable[Answers]]
 Trouble = Callable[[Commit, Sequence[BlockToCommit]], Awaitable[Answers]]
 """Something that happens instead of a commit, which it may do or leave."""
-
-
-class ControlWrapper:
-    """Passes everything on. What a subclass defines itself, it decides itself."""
-
-    def __init__(self, inner: ControlPlane) -> None:
-        self.inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    @property
-    def plane(self) -> ControlPlane:
-        return cast(ControlPlane, self)
 
 
 class TroubledControl(ControlWrapper):
@@ -44,16 +28,16 @@ class TroubledControl(ControlWrapper):
         self.commit_troubles: deque[Trouble] = deque()
         self.resolve_troubles: deque[Exception] = deque()
 
-    async def commit_blocks(self, blocks: Sequence[BlockToCommit]) -> Answers:
+    async def log_commit_blocks(self, blocks: Sequence[BlockToCommit]) -> Answers:
         self.commits.append(blocks)
         if self.commit_troubles:
-            return await self.commit_troubles.popleft()(self.inner.commit_blocks, blocks)
-        return await self.inner.commit_blocks(blocks)
+            return await self.commit_troubles.popleft()(self.inner.log.commit_blocks, blocks)
+        return await self.inner.log.commit_blocks(blocks)
 
-    async def resolve_commit(self, blocks: Sequence[BlockToCommit]) -> Answers | None:
+    async def log_resolve_commit(self, blocks: Sequence[BlockToCommit]) -> Answers | None:
         if self.resolve_troubles:
             raise self.resolve_troubles.popleft()
-        return await self.inner.resolve_commit(blocks)
+        return await self.inner.log.resolve_commit(blocks)
 
 
 def refuses(error: Exception) -> Trouble:
@@ -86,7 +70,7 @@ class LossyControl(ControlWrapper):
         self._random = Random(seed)
         self._late: set[asyncio.Task[None]] = set()
 
-    async def commit_blocks(self, blocks: Sequence[BlockToCommit]) -> Answers:
+    async def log_commit_blocks(self, blocks: Sequence[BlockToCommit]) -> Answers:
         match self._draw({"unavailable": 0.05, "lost": 0.05, "late": 0.05, "unheard": 0.1}):
             case "unavailable":
                 raise ControlUnavailableError("made to be unavailable")
@@ -99,24 +83,24 @@ class LossyControl(ControlWrapper):
                 task.add_done_callback(self._late.discard)
                 raise CommitInDoubtError("made to arrive late")
             case "unheard":
-                await self.inner.commit_blocks(blocks)
+                await self.inner.log.commit_blocks(blocks)
                 raise CommitInDoubtError("made to lose its reply")
             case _:
-                return await self.inner.commit_blocks(blocks)
+                return await self.inner.log.commit_blocks(blocks)
 
-    async def resolve_commit(self, blocks: Sequence[BlockToCommit]) -> Answers | None:
+    async def log_resolve_commit(self, blocks: Sequence[BlockToCommit]) -> Answers | None:
         trouble = self._draw({"resolve unavailable": 0.2, "resolve unheard": 0.2})
         if trouble == "resolve unavailable":
             raise ControlUnavailableError("made to be unavailable")
-        answers = await self.inner.resolve_commit(blocks)
+        answers = await self.inner.log.resolve_commit(blocks)
         if trouble == "resolve unheard":
             raise CommitInDoubtError("made to lose its reply")
         return answers
 
-    async def find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
+    async def log_find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
         if self._draw({"look unavailable": 0.05}):
             raise ControlUnavailableError("made to be unavailable")
-        return await self.inner.find_batches(spans)
+        return await self.inner.log.find_batches(spans)
 
     async def close(self) -> None:
         await asyncio.gather(*self._late)
@@ -125,7 +109,7 @@ class LossyControl(ControlWrapper):
     async def _commit_late(self, blocks: Sequence[BlockToCommit], delay_s: float) -> None:
         await asyncio.sleep(delay_s)
         try:
-            await self.inner.commit_blocks(blocks)
+            await self.inner.log.commit_blocks(blocks)
             self.troubles["late and committed"] += 1
         except BarredObjectError:
             self.troubles["late and barred"] += 1

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
-from tests.faults.controls import Answers, ControlWrapper
+from tests.faults.controls import Answers
+from tests.support.ledgers import ControlWrapper
 
 from stratalog.clock import SystemClock
-from stratalog.control.database import Connection, Database, Work
-from stratalog.control.migrate import migrate
-from stratalog.control.model import BlockToCommit
+from stratalog.control.log.model import BlockToCommit
 from stratalog.control.open import open_database
 from stratalog.control.plane import ControlPlane
-from stratalog.control.sql import SqlControlPlane
+from stratalog.control.sql.database import Connection, Database, Work
+from stratalog.control.sql.migrate import migrate
 from stratalog.ids import ObjectId
-from stratalog.kafka.broker import Broker
+from stratalog.node.broker import Broker
 from stratalog.objects import folder_files
 from stratalog.objects.durable import DurableFolders, write_parts
 from stratalog.objects.faulty import FaultyStore, ScriptedFaults
@@ -191,24 +191,24 @@ class DoomedDatabase:
 class DoomedControl(ControlWrapper):
     def __init__(self, inner: ControlPlane, database: DoomedDatabase, doom: Doom) -> None:
         super().__init__(inner)
-        self._database = database
+        self._doomed = database
         self._doom = doom
 
-    async def commit_blocks(self, blocks: Sequence[BlockToCommit]) -> Answers:
-        self._database.commits = True
-        answers = await self.inner.commit_blocks(blocks)
+    async def log_commit_blocks(self, blocks: Sequence[BlockToCommit]) -> Answers:
+        self._doomed.commits = True
+        answers = await self.inner.log.commit_blocks(blocks)
         self._doom.reached(Point.COMMITTED)
         return answers
 
-    async def bar_objects(self, objects: Mapping[ObjectId, str]) -> set[ObjectId]:
-        barred = await self.inner.bar_objects(objects)
+    async def objects_bar(self, objects: Mapping[ObjectId, str]) -> set[ObjectId]:
+        barred = await self.inner.objects.bar(objects)
         if barred:
             self._doom.reached(Point.BARRED)
         return barred
 
-    async def forget_objects(self, ids: Sequence[ObjectId]) -> None:
+    async def objects_forget(self, ids: Sequence[ObjectId]) -> None:
         self._doom.reached(Point.DELETED)
-        await self.inner.forget_objects(ids)
+        await self.inner.objects.forget(ids)
 
 
 def doom_folder(doom: Doom) -> None:
@@ -245,9 +245,9 @@ async def open_doomed_control(url: str, doom: Doom) -> ControlPlane:
     database = await open_database(url)
     await migrate(database)
     doomed = DoomedDatabase(database, doom)
-    plane = SqlControlPlane(doomed, os.urandom)
-    await plane.found_cluster()
-    return DoomedControl(plane, doomed, doom).plane
+    plane = ControlPlane(doomed, os.urandom)
+    await plane.identity.found()
+    return DoomedControl(plane, doomed, doom)
 
 
 async def serve(doomed: Doomed) -> None:

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from stratalog.control.group_model import CommittedOffset
-from stratalog.control.model import (
+from stratalog.block import reader as block_reader
+from stratalog.control.groups.ledger import GroupsLedger
+from stratalog.control.groups.model import CommittedOffset
+from stratalog.control.log.errors import OffsetOutOfRangeError
+from stratalog.control.log.ledger import LogLedger
+from stratalog.control.log.model import (
     BlockToCommit,
     CommitAnswer,
     CommitOutcome,
@@ -16,10 +20,7 @@ from stratalog.control.model import (
     FoundBatches,
     Span,
 )
-from stratalog.control.plane import OffsetOutOfRangeError
-from stratalog.control.sql import SqlControlPlane
 from stratalog.ids import NO_PRODUCER, Offset
-from stratalog.topic import tiers
 from stratalog.topic.model import PartitionRead
 from stratalog.topic.read import TopicReader
 
@@ -30,27 +31,27 @@ HONEST_COMMITS = 10
 WITHHELD_FROM = 20
 STALE_BY = 7
 
-_commit_blocks = SqlControlPlane.commit_blocks
-_group_offsets = SqlControlPlane.group_offsets
-_find_batches = SqlControlPlane.find_batches
+_commit_blocks = LogLedger.commit_blocks
+_group_offsets = GroupsLedger.offsets
+_find_batches = LogLedger.find_batches
 _read = TopicReader.read
-_rows_within = tiers.rows_within
+_rows_within = block_reader.rows_within
 
 
 def forget_commits(patch: pytest.MonkeyPatch) -> None:
     """Acknowledge a block now and then without committing it."""
     commits = count()
 
-    async def lie(plane: SqlControlPlane, blocks: Sequence[BlockToCommit]) -> Answers:
+    async def lie(ledger: LogLedger, blocks: Sequence[BlockToCommit]) -> Answers:
         if next(commits) % HONEST_COMMITS != HONEST_COMMITS - 1:
-            return await _commit_blocks(plane, blocks)
-        return [await _made_up_answers(plane, block) for block in blocks]
+            return await _commit_blocks(ledger, blocks)
+        return [await _made_up_answers(ledger, block) for block in blocks]
 
-    patch.setattr(SqlControlPlane, "commit_blocks", lie)
+    patch.setattr(LogLedger, "commit_blocks", lie)
 
 
-async def _made_up_answers(plane: SqlControlPlane, block: BlockToCommit) -> list[CommitAnswer]:
-    ends = await plane.high_watermarks([batch.topic_partition for batch in block.batches])
+async def _made_up_answers(ledger: LogLedger, block: BlockToCommit) -> list[CommitAnswer]:
+    ends = await ledger.high_watermarks([batch.topic_partition for batch in block.batches])
     answers = []
     for batch in block.batches:
         base = ends[batch.topic_partition]
@@ -63,13 +64,13 @@ def answer_stale_offsets(patch: pytest.MonkeyPatch) -> None:
     """Commit, and now and then name an offset of some time ago."""
     commits = count()
 
-    async def lie(plane: SqlControlPlane, blocks: Sequence[BlockToCommit]) -> Answers:
-        answers = await _commit_blocks(plane, blocks)
+    async def lie(ledger: LogLedger, blocks: Sequence[BlockToCommit]) -> Answers:
+        answers = await _commit_blocks(ledger, blocks)
         if next(commits) % HONEST_COMMITS != HONEST_COMMITS - 1:
             return answers
         return [[_stale(answer) for answer in block] for block in answers]
 
-    patch.setattr(SqlControlPlane, "commit_blocks", lie)
+    patch.setattr(LogLedger, "commit_blocks", lie)
 
 
 def _stale(answer: CommitAnswer) -> CommitAnswer:
@@ -79,11 +80,11 @@ def _stale(answer: CommitAnswer) -> CommitAnswer:
 def commit_twice(patch: pytest.MonkeyPatch) -> None:
     """Store every batch twice, without looking at its sequence."""
 
-    async def lie(plane: SqlControlPlane, blocks: Sequence[BlockToCommit]) -> Answers:
-        answers = await _commit_blocks(plane, [_doubled(block) for block in blocks])
+    async def lie(ledger: LogLedger, blocks: Sequence[BlockToCommit]) -> Answers:
+        answers = await _commit_blocks(ledger, [_doubled(block) for block in blocks])
         return [block[::2] for block in answers]
 
-    patch.setattr(SqlControlPlane, "commit_blocks", lie)
+    patch.setattr(LogLedger, "commit_blocks", lie)
 
 
 def _doubled(block: BlockToCommit) -> BlockToCommit:
@@ -94,10 +95,10 @@ def _doubled(block: BlockToCommit) -> BlockToCommit:
 def withhold_the_end(patch: pytest.MonkeyPatch) -> None:
     """Let readers believe that a partition ends early."""
 
-    async def lie(plane: SqlControlPlane, spans: Sequence[Span]) -> list[FoundBatches]:
-        return [_truncated(found) for found in await _find_batches(plane, spans)]
+    async def lie(ledger: LogLedger, spans: Sequence[Span]) -> list[FoundBatches]:
+        return [_truncated(found) for found in await _find_batches(ledger, spans)]
 
-    patch.setattr(SqlControlPlane, "find_batches", lie)
+    patch.setattr(LogLedger, "find_batches", lie)
 
 
 def _truncated(found: FoundBatches) -> FoundBatches:
@@ -105,17 +106,17 @@ def _truncated(found: FoundBatches) -> FoundBatches:
     if found.state is None or len(rows) == len(found.rows):
         return found
     end = Offset(rows[-1].last_offset + 1) if rows else Offset(-1)
-    return replace(found, rows=rows, state=replace(found.state, high_watermark=end))
+    return replace(found, pieces=rows, state=replace(found.state, high_watermark=end))
 
 
 def swap_rows(patch: pytest.MonkeyPatch) -> None:
     """Answer neighbouring rows of the same number of records with each other's bytes."""
 
-    async def lie(plane: SqlControlPlane, spans: Sequence[Span]) -> list[FoundBatches]:
-        found = await _find_batches(plane, spans)
-        return [replace(one, rows=_swapped(list(one.rows))) for one in found]
+    async def lie(ledger: LogLedger, spans: Sequence[Span]) -> list[FoundBatches]:
+        found = await _find_batches(ledger, spans)
+        return [replace(one, pieces=_swapped(one.rows)) for one in found]
 
-    patch.setattr(SqlControlPlane, "find_batches", lie)
+    patch.setattr(LogLedger, "find_batches", lie)
 
 
 def _swapped(rows: list[Coordinates]) -> list[Coordinates]:
@@ -133,11 +134,11 @@ def _swapped(rows: list[Coordinates]) -> list[Coordinates]:
 def forget_group_commits(patch: pytest.MonkeyPatch) -> None:
     """Tell a group that it has committed less than it was told before."""
 
-    async def lie(plane: SqlControlPlane, *wanted: Any) -> list[CommittedOffset]:
-        told = await _group_offsets(plane, *wanted)
+    async def lie(ledger: GroupsLedger, *wanted: Any) -> list[CommittedOffset]:
+        told = await _group_offsets(ledger, *wanted)
         return [replace(one, offset=Offset(max(0, one.offset - STALE_BY))) for one in told]
 
-    patch.setattr(SqlControlPlane, "group_offsets", lie)
+    patch.setattr(GroupsLedger, "offsets", lie)
 
 
 def skip_between_fetches(patch: pytest.MonkeyPatch) -> None:
@@ -153,7 +154,7 @@ def skip_between_fetches(patch: pytest.MonkeyPatch) -> None:
 
 
 async def _further_on(reader: TopicReader, span: Span) -> Span:
-    ends = await reader._control.high_watermarks([span.topic_partition])
+    ends = await reader._control.log.high_watermarks([span.topic_partition])
     further = span.offset + 3
     return replace(span, offset=Offset(further)) if further < ends[span.topic_partition] else span
 
@@ -161,20 +162,20 @@ async def _further_on(reader: TopicReader, span: Span) -> Span:
 def skip_within_a_fetch(patch: pytest.MonkeyPatch) -> None:
     """Leave a row out of the middle of an answer."""
 
-    def lie(rows: Sequence[Coordinates], share: int, end: Offset) -> list[Coordinates]:
+    def lie(rows: Sequence[Coordinates], share: int, end: Offset | None) -> list[Coordinates]:
         chosen = _rows_within(rows, share, end)
         return [chosen[0], *chosen[2:]] if len(chosen) > 2 else chosen
 
-    patch.setattr(tiers, "rows_within", lie)
+    patch.setattr(block_reader, "rows_within", lie)
 
 
 def answer_backwards(patch: pytest.MonkeyPatch) -> None:
     """Give out the rows of an answer in reverse."""
 
-    def lie(rows: Sequence[Coordinates], share: int, end: Offset) -> list[Coordinates]:
+    def lie(rows: Sequence[Coordinates], share: int, end: Offset | None) -> list[Coordinates]:
         return _rows_within(rows, share, end)[::-1]
 
-    patch.setattr(tiers, "rows_within", lie)
+    patch.setattr(block_reader, "rows_within", lie)
 
 
 def deny_offsets(patch: pytest.MonkeyPatch) -> None:

@@ -14,17 +14,19 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
-from tests.faults.controls import ControlWrapper
+from tests.support.ledgers import ControlWrapper
 from tests.tiering import Converter, CrashError, Step
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.records import Record, iter_records
-from stratalog.block.cache import FreshBlocks
+from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.block.writer import BlockWriter
 from stratalog.clock import SystemClock
-from stratalog.control.model import FoundBatches, PartitionState, Span, Topic
-from stratalog.control.plane import ControlPlane, OffsetOutOfRangeError
+from stratalog.control.log.errors import OffsetOutOfRangeError
+from stratalog.control.log.model import FoundBatches, PartitionState, Span, WriteTier
+from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.errors import StaleError
 from stratalog.ids import BrokerId, Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked
@@ -40,9 +42,9 @@ from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.model import PartitionWrite
+from stratalog.topic.open_tiers import open_tiers
 from stratalog.topic.read import TopicReader
-from stratalog.topic.tiers import Tiers
-from stratalog.topic.watch import Watermarks
+from stratalog.topic.watermarks import Watermarks
 
 PARTITIONS = 2
 GRACE_MS = 20
@@ -67,8 +69,8 @@ class Watching(ControlWrapper):
         self.seen: Counter[str] = Counter()
         self._random = Random(PARTITIONS)
 
-    async def find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
-        found = await self.inner.find_batches(spans)
+    async def log_find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
+        found = await self.inner.log.find_batches(spans)
         if self._random.random() < HELD_CHANCE:
             await asyncio.sleep(HELD_S)
         for one in found:
@@ -118,7 +120,7 @@ class Scene:
 
     async def state(self, partition: int) -> PartitionState:
         key = self.part(partition)
-        return (await self.control.partitions([key]))[key]
+        return (await self.control.log.partitions([key]))[key]
 
     @property
     def stores(self) -> SegmentStores:
@@ -132,14 +134,14 @@ class Scene:
         store = Counting(self.store, self.seen)
         stores = SegmentStores(store, _no_other)
         segments = SegmentReader(stores=stores, keys=KeyRing(), settings=settings)
-        watermarks = Watermarks(control=self.reading.plane, clock=CLOCK, poll_ms=20)
+        watermarks = Watermarks(control=self.reading, clock=CLOCK, poll_ms=20)
         blocks = BlockReader(store=store, cache=FreshBlocks(0))
         try:
             yield TopicReader(
-                control=self.reading.plane,
-                tiers=Tiers(blocks=blocks, segments=segments),
+                control=self.reading,
+                tiers=open_tiers(blocks=blocks, segments=segments),
                 aborted=AbortedTransactions(
-                    metadata=self.reading.plane, segments=segments, clock=CLOCK
+                    metadata=self.reading.segments, segments=segments, clock=CLOCK
                 ),
                 watermarks=watermarks,
                 clock=CLOCK,
@@ -175,7 +177,8 @@ async def write(scene: Scene, random: Random) -> None:
         on_commit=lambda _: None,
     )
     appender = TopicAppender(
-        writer=writer,
+        appenders={WriteTier.BLOCK: writer},
+        control=scene.control,
         catalog=TopicCatalog(control=scene.control, clock=CLOCK),
         clock=CLOCK,
         topic_defaults={},
@@ -196,7 +199,7 @@ async def write(scene: Scene, random: Random) -> None:
                 )
                 for place, count in enumerate(counts)
             ]
-            written = await (await appender.append(writes))
+            written = await (await appender.append(writes)).answers()
             assert [one.base_offset for one in written] == ends
             ends = [end + count for end, count in zip(ends, counts, strict=True)]
     finally:
@@ -235,12 +238,12 @@ async def delete(scene: Scene) -> None:
             state = await scene.state(partition)
             keep_from = state.high_watermark - KEPT_RECORDS
             if keep_from > state.log_start + KEPT_RECORDS // 4:
-                await scene.control.delete_records({scene.part(partition): Offset(keep_from)})
+                await scene.control.log.delete_records({scene.part(partition): Offset(keep_from)})
         scene.seen["blocks deleted"] += await delete_marked(
             scene.control, scene.store, grace_ms=GRACE_MS, chunk_rows=1000
         )
         scene.seen["segments deleted"] += await delete_doomed(
-            scene.control, scene.stores, grace_ms=GRACE_MS, chunk_rows=1000
+            scene.control.segments, scene.stores, grace_ms=GRACE_MS, chunk_rows=1000
         )
         await asyncio.sleep(0.02)
 

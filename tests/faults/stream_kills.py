@@ -73,7 +73,7 @@ class Copying:
         lake = SinkLake.make(folder)
 
         async def create(control: ControlPlane, _: ObjectStore) -> None:
-            await control.create_topic(COPIES, partition_count=3, configs={})
+            await control.topics.create(COPIES, partition_count=3, configs={})
 
         lake.run(create)
         copying = cls(lake, folder)

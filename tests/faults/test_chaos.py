@@ -92,7 +92,7 @@ def judge_writer(writer: Writer, follower: Follower) -> None:
 async def create_topics(storage: StorageSettings) -> None:
     async with standing_on(storage) as ground:
         for name in ("exact-a", "exact-b", "plain"):
-            await ground.control.create_topic(name, partition_count=PARTITIONS, configs={})
+            await ground.control.topics.create(name, partition_count=PARTITIONS, configs={})
 
 
 async def clean_up(storage: StorageSettings) -> None:

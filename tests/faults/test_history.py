@@ -10,7 +10,6 @@ from stratalog.testing.checker import CHECKS, Report, check, read_history, write
 from stratalog.testing.checker.faults import Kind, Target, plan
 from stratalog.testing.checker.history import (
     Assign,
-    BadHistoryError,
     Commit,
     Committed,
     Drained,
@@ -30,6 +29,7 @@ from stratalog.testing.checker.history import (
 )
 from stratalog.testing.checker.recorder import Recorder, Sending
 from stratalog.testing.checker.report import MAX_FINDINGS
+from stratalog.testing.errors import BadHistoryError
 
 T = "t"
 

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 from uuid import uuid4
 
 import pytest
@@ -32,10 +31,12 @@ from tests.faults.workload import (
     read_all,
 )
 from tests.servers import S3Server
+from tests.support.ledgers import FakeControlPlane
 
 from stratalog.cluster.membership import Membership
-from stratalog.control.model import BrokerInfo, Topic
+from stratalog.control.brokers.model import BrokerInfo
 from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, PartitionIndex, TopicPartition
 from stratalog.settings import StorageSettings
 from stratalog.testing import Broker, ManualClock
@@ -141,7 +142,7 @@ def test_a_sweep_that_is_killed_before_it_deletes_is_finished_by_the_next(
     doomed = replace(scene.doomed, janitor_ms=100, orphan_age_ms=500, at=1)
 
     async def orphan(ground: Ground) -> str:
-        [topic, *_] = await ground.control.topics()
+        [topic, *_] = await ground.control.topics.all()
         return (await ground.upload(topic)).commit.key
 
     left = play(replace(scene, doomed=doomed), Point.BARRED, tmp_path, prepare=orphan)
@@ -157,10 +158,10 @@ def test_a_deletion_that_is_killed_before_it_forgets_is_finished_by_the_next(
     doomed = replace(scene.doomed, janitor_ms=100, at=1)
 
     async def deleted(ground: Ground) -> str:
-        other = await ground.control.create_topic("other", partition_count=1, configs={})
+        other = await ground.control.topics.create("other", partition_count=1, configs={})
         block = await ground.upload(other)
-        await ground.control.commit_blocks([block.commit])
-        await ground.control.delete_topic(other.id)
+        await ground.control.log.commit_blocks([block.commit])
+        await ground.control.topics.delete(other.id)
         return block.commit.key
 
     left = play(replace(scene, doomed=doomed), Point.DELETED, tmp_path, prepare=deleted)
@@ -237,7 +238,7 @@ def wait_for_acks(writers: list[Writer]) -> None:
 async def create_topic(control: ControlPlane, name: str, scene: Scene) -> Topic:
     """A topic of which each broker leads a part, so that the doomed one has work to do."""
     for attempt in range(100):
-        topic = await control.create_topic(
+        topic = await control.topics.create(
             f"{name}-{attempt}", partition_count=PARTITIONS, configs={}
         )
         if scene.survivor is None or await is_shared(topic):
@@ -246,12 +247,12 @@ async def create_topic(control: ControlPlane, name: str, scene: Scene) -> Topic:
 
 
 async def is_shared(topic: Topic) -> bool:
-    class TwoBrokers:
-        async def brokers(self) -> list[BrokerInfo]:
+    class TwoBrokers(FakeControlPlane):
+        async def brokers_all(self) -> list[BrokerInfo]:
             return [broker_info(0), broker_info(1)]
 
     membership = Membership(
-        control=cast(ControlPlane, TwoBrokers()),
+        control=TwoBrokers(),
         clock=ManualClock(),
         cluster_id=uuid4(),
         incarnation=uuid4(),
@@ -309,7 +310,7 @@ def wait_for_brokers(bootstrap: str, count: int) -> None:
 
 async def look(scene: Scene, prepared: str) -> Left:
     async with standing_on(scene.storage) as ground:
-        known = {row.key for row in await ground.control.objects(limit=1_000_000)}
+        known = {row.key for row in await ground.control.objects.all(limit=1_000_000)}
         blocks = await ground.blocks()
     temporary = scene.folder / ".stratalog" / "tmp" if scene.folder else None
     return Left(

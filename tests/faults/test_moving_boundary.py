@@ -41,9 +41,9 @@ from tests.tiering import Step
 from stratalog.checks.fsck import run_fsck
 from stratalog.checks.remote import RemoteTier
 from stratalog.control.open import open_control_plane
-from stratalog.janitor.marker import claim_store
 from stratalog.janitor.segments import clear_unfinished, delete_doomed
 from stratalog.objects.open import open_store
+from stratalog.opening.claim import claim_store
 from stratalog.segment.key_ring import KeyRing
 from stratalog.settings import JanitorSettings
 
@@ -72,7 +72,7 @@ async def scene(quick_folder: Path) -> AsyncIterator[Scene]:
     control = await open_control_plane(f"sqlite:{quick_folder / 'control.db'}")
     reading = Watching(await open_control_plane(f"sqlite:{quick_folder / 'control.db'}"))
     store = open_store(f"file:{quick_folder / 'objects'}", clock=CLOCK)
-    topic = await control.create_topic("moving", partition_count=PARTITIONS, configs={})
+    topic = await control.topics.create("moving", partition_count=PARTITIONS, configs={})
     yield Scene(quick_folder, control, reading, store, topic)
     await store.close()
     await reading.inner.close()
@@ -164,7 +164,7 @@ async def test_readers_see_every_offset_once_while_pipelines_are_killed(scene: S
 async def check_promises(scene: Scene) -> None:
     """Nothing is damaged, and of what the dead left behind, the janitor can take all it knows."""
     await clear_unfinished(scene.control, older_than_ms=0, chunk_rows=1000)
-    await delete_doomed(scene.control, scene.stores, grace_ms=0, chunk_rows=1000)
+    await delete_doomed(scene.control.segments, scene.stores, grace_ms=0, chunk_rows=1000)
     await claim_store(scene.control, scene.store)
     tier = RemoteTier(stores=scene.stores, keys=KeyRing())
     report = await run_fsck(scene.control, scene.store, deep=True, clock=CLOCK, tier=tier)

@@ -29,21 +29,22 @@ from tests.unit.scan.rig import MODES, NOW_MS, SPLITTING, Row, ScanRig, scan_rig
 import stratalog
 from stratalog.batch.header import Codec
 from stratalog.checks.remote import beside_blocks
-from stratalog.control.model import PartitionState, Topic
+from stratalog.control.log.model import PartitionState
+from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked, purge_topics
 from stratalog.janitor.retention import Retention, enforce_retention
 from stratalog.janitor.segments import delete_doomed
-from stratalog.pipeline import split_plan
+from stratalog.opening.workers import WorkerKeys, worker_access
 from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.plan import split_plan
 from stratalog.scan.errors import SnapshotGoneError
 from stratalog.scan.model import RowPiece, ScanPlan, ScanRequest
 from stratalog.scan.open import opened_scanner
 from stratalog.scan.opened_place import close_places
-from stratalog.scan.place import place_of
 from stratalog.scan.planner import Scanner
-from stratalog.scan.read import read_split
 from stratalog.scan.schema import arrow_schema
+from stratalog.scan.split_reader import read_split
 from stratalog.settings import Settings, StorageSettings
 
 __all__ = ["quick_folder", "scene"]
@@ -64,7 +65,7 @@ async def delete_without_grace(scene: Scene) -> None:
             state = await scene.state(partition)
             keep_from = state.high_watermark - KEPT_RECORDS
             if keep_from > state.log_start:
-                await scene.control.delete_records({scene.part(partition): Offset(keep_from)})
+                await scene.control.log.delete_records({scene.part(partition): Offset(keep_from)})
         await take_away(scene)
         await asyncio.sleep(0.005)
 
@@ -77,7 +78,7 @@ async def take_away(scene: Scene) -> None:
         scene.control, scene.store, grace_ms=0, chunk_rows=1000
     )
     scene.seen["segments deleted"] += await delete_doomed(
-        scene.control, scene.stores, grace_ms=0, chunk_rows=1000
+        scene.control.segments, scene.stores, grace_ms=0, chunk_rows=1000
     )
 
 
@@ -149,7 +150,7 @@ def reads_split_files(plan: ScanPlan) -> bool:
 
 
 def read_all(settings: Settings, plan: ScanPlan) -> list[pa.RecordBatch]:
-    place = place_of(settings)
+    place = worker_access(settings, WorkerKeys.OPENING)
     return [batch for split in plan.splits for batch in read_split(split, place)]
 
 
@@ -210,7 +211,7 @@ async def test_every_scan_is_a_snapshot_while_data_moves_and_is_deleted(scene: S
     assert scene.seen["blocks deleted"] > 10, scene.seen
     assert scene.seen["segments deleted"] > 10, scene.seen
     assert scene.seen["rows"] > 50 * SCANS, scene.seen
-    assert await scene.control.oldest_lease_ms() is None
+    assert await scene.control.scans.oldest_lease_ms() is None
 
 
 # One plan, and the end of everything that it saw.
@@ -231,9 +232,9 @@ async def janitor(rig: ScanRig, retention: Retention) -> int:
     await enforce_retention(rig.control, lambda _: retention, chunk_rows=3)
     await purge_topics(rig.control, chunk_rows=3)
     stores = beside_blocks(rig.store)
-    return await delete_doomed(rig.control, stores, grace_ms=0, chunk_rows=2) + await delete_marked(
-        rig.control, rig.store, grace_ms=0, chunk_rows=2
-    )
+    return await delete_doomed(
+        rig.control.segments, stores, grace_ms=0, chunk_rows=2
+    ) + await delete_marked(rig.control, rig.store, grace_ms=0, chunk_rows=2)
 
 
 async def keys_of(rig: ScanRig) -> list[str]:
@@ -247,11 +248,11 @@ async def put_an_end_to(rig: ScanRig, topic: Topic) -> None:
         await rig.convert(topic, partition, mode="zstd")
     await janitor(rig, keep)
     key = TopicPartition(topic.id, PartitionIndex(0))
-    await rig.control.delete_records({key: Offset(17)})
+    await rig.control.log.delete_records({key: Offset(17)})
     await janitor(rig, keep)
     await janitor(rig, Retention(ms=None, bytes=300))
-    await rig.control.delete_records({key: NO_OFFSET})
-    await rig.control.delete_topic(topic.id)
+    await rig.control.log.delete_records({key: NO_OFFSET})
+    await rig.control.topics.delete(topic.id)
     await janitor(rig, keep)
     again = await rig.topic(partitions=2)
     await rig.write(again, {0: [50], 1: [50]})

@@ -6,7 +6,7 @@ import pytest
 from tests.faults.stream_kills import PER_BATCH, Copying, copy
 from tests.spark import activate
 
-from stratalog.pipeline.session import OpenSpark
+from stratalog.pipeline.hosting.session import OpenSpark
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -9,13 +9,8 @@ from tests.compat.clusters import folder_storage
 from stratalog.batch.header import parse_header
 from stratalog.clock import SystemClock
 from stratalog.control.open import open_control_plane
-from stratalog.control.segment_model import (
-    AdoptedSegment,
-    EpochStart,
-    PartitionToAdopt,
-    SegmentToAdd,
-    TopicToAdopt,
-)
+from stratalog.control.segments.model import EpochStart, SegmentToAdd
+from stratalog.control.topics.model import AdoptedSegment, PartitionToAdopt, TopicToAdopt
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.objects.open import open_store
 from stratalog.objects.store import Buffer, ObjectStore
@@ -46,7 +41,7 @@ async def adopt_log(folder: Path, topic: str, segments: Sequence[Sequence[bytes]
         epochs=[EpochStart(EPOCH, Offset(0))],
         producers=[],
     )
-    await control.adopt_topic(
+    await control.topics.adopt(
         TopicToAdopt(topic_id=topic_id, name=topic, configs={}, partitions=[partition])
     )
     await store.close()

@@ -10,8 +10,8 @@ from tests.compat.clusters import fresh_topic
 from tests.compat.group_sharing import coordinator_of
 from tests.compat.wire import Wire, fetch_of
 
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.schema_writer import entity_of
+from stratalog.kafka.wire.api import ApiKey
+from stratalog.kafka.wire.schema_writer import entity_of
 
 EARLIEST = -2
 LATEST = -1

@@ -14,27 +14,26 @@ from unittest.mock import patch
 
 import pyarrow as pa
 from tests.integration.sink_topics import SCHEMA, TOPIC, batches
+from tests.support.ledgers import ControlWrapper
 
 import stratalog.spark.sink as sink
 import stratalog.spark.sink_task as sink_task
 from stratalog.block.block import SealedBlock
 from stratalog.control.open import open_existing
+from stratalog.control.plane import ControlPlane
 from stratalog.spark.sink_rows import grouped
 from stratalog.spark.sink_uploads import Uploads
 
 
-class DoomedControl:
-    def __init__(self, control: Any, moment: str) -> None:
-        self._control = control
+class DoomedControl(ControlWrapper):
+    def __init__(self, control: ControlPlane, moment: str) -> None:
+        super().__init__(control)
         self._moment = moment
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._control, name)
-
-    async def commit_sink(self, *arguments: Any, **how: Any) -> Any:
+    async def scans_commit_sink(self, *arguments: Any, **how: Any) -> Any:
         if self._moment == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        outcome = await self._control.commit_sink(*arguments, **how)
+        outcome = await self.inner.scans.commit_sink(*arguments, **how)
         if self._moment == "after":
             os.kill(os.getpid(), signal.SIGKILL)
         return outcome

@@ -8,16 +8,18 @@ from tests.integration.small_cluster import SmallCluster
 from tests.tiering import Converter
 
 from stratalog.batch.build import build_batch
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import Record
-from stratalog.block.block import EntryBatch, OpenBlock, seal
+from stratalog.block.block import OpenBlock, seal
 from stratalog.checks.fsck import run_fsck
 from stratalog.checks.remote import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise, Report
 from stratalog.checks.segment_repair import Repair, rebuild_indexes
 from stratalog.clock import SystemClock
-from stratalog.control.model import PartitionState, Topic
-from stratalog.control.segment_model import Segment
+from stratalog.control.log.model import PartitionState
+from stratalog.control.segments.model import Segment
+from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicPartition, uuid7
 from stratalog.objects.store import ObjectNotFoundError
 from stratalog.segment.key_ring import KeyRing
@@ -84,13 +86,13 @@ class SegmentCluster:
         return RemoteTier(stores=beside_blocks(self.store), keys=KEYS)
 
     async def segments(self) -> list[Segment]:
-        return await self.control.segments(self.key, limit=1000)
+        return await self.control.segments.chained(self.key, limit=1000)
 
     async def state(self) -> PartitionState:
-        return (await self.control.partitions([self.key]))[self.key]
+        return (await self.control.log.partitions([self.key]))[self.key]
 
     async def unchain(self, offset: int) -> None:
-        await self.control.delete_records({self.key: Offset(offset)})
+        await self.control.log.delete_records({self.key: Offset(offset)})
 
     async def objects(self, segment: Segment) -> list[str]:
         """The suffixes of the objects that are there."""

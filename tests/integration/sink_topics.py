@@ -16,9 +16,9 @@ from stratalog.checks.fsck import run_fsck
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked
-from stratalog.janitor.marker import claim_store
 from stratalog.janitor.sweeper import Sweeper
 from stratalog.objects.store import ObjectStore
+from stratalog.opening.claim import claim_store
 from stratalog.settings import HOUR_MS, StorageSettings
 from stratalog.spark.sink import open_stream_writer, open_writer
 
@@ -47,7 +47,7 @@ class SinkLake(Lake):
 
         async def create(control: ControlPlane, store: ObjectStore) -> None:
             await claim_store(control, store)
-            await control.create_topic(TOPIC, partition_count=PARTITIONS, configs={})
+            await control.topics.create(TOPIC, partition_count=PARTITIONS, configs={})
 
         lake.run(create)
         return lake
@@ -68,12 +68,12 @@ class SinkLake(Lake):
 
     def high_watermarks(self, topic: str = TOPIC) -> list[int]:
         async def ask(control: ControlPlane, _: ObjectStore) -> list[int]:
-            [found] = await control.topics_named([topic])
+            [found] = await control.topics.named([topic])
             keys = [
                 TopicPartition(found.id, PartitionIndex(number))
                 for number in range(found.partition_count)
             ]
-            states = await control.partitions(keys)
+            states = await control.log.partitions(keys)
             return [states[key].high_watermark for key in keys]
 
         return self.run(ask)
@@ -97,7 +97,7 @@ class SinkLake(Lake):
         """When the oldest of them began."""
 
         async def ask(control: ControlPlane, _: ObjectStore) -> int | None:
-            return await control.oldest_lease_ms()
+            return await control.scans.oldest_lease_ms()
 
         return self.run(ask)
 

@@ -6,13 +6,15 @@ from contextlib import closing
 from pathlib import Path
 
 from stratalog.batch.build import build_batch
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import Record
-from stratalog.block.block import EntryBatch, OpenBlock, SealedBlock, seal
+from stratalog.block.block import OpenBlock, SealedBlock, seal
 from stratalog.clock import SystemClock
-from stratalog.control.model import CommitAnswer, Topic
+from stratalog.control.log.model import CommitAnswer
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, ObjectId, PartitionIndex, uuid7
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
@@ -48,7 +50,7 @@ class SmallCluster:
         await self.store.close()
 
     async def topic(self, name: str = "orders", partition_count: int = 2) -> Topic:
-        return await self.control.create_topic(name, partition_count=partition_count, configs={})
+        return await self.control.topics.create(name, partition_count=partition_count, configs={})
 
     async def upload(
         self, topic: Topic, counts: Mapping[int, Sequence[int]], *, created_ms: int | None = None
@@ -73,7 +75,7 @@ class SmallCluster:
         return sealed
 
     async def commit(self, block: SealedBlock) -> list[list[CommitAnswer]]:
-        return await self.control.commit_blocks([block.commit])
+        return await self.control.log.commit_blocks([block.commit])
 
     async def write(self, topic: Topic, counts: Mapping[int, Sequence[int]]) -> SealedBlock:
         block = await self.upload(topic, counts)

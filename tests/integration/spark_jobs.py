@@ -15,13 +15,13 @@ from tests.unit.pipeline.lab import LocalJobs
 from tests.unit.pipeline.spark_tasks import WORKPLACE, task
 
 from stratalog.clock import SystemClock
-from stratalog.pipeline.bins import Begin, Bin, BinDone, BinFailed, BinOutcome
-from stratalog.pipeline.execute import EXECUTOR_WAIT_MS, JobRunner
-from stratalog.pipeline.progress import ProgressListener, TaskCounts
-from stratalog.pipeline.run_task import run_task
-from stratalog.pipeline.session import OpenSpark
-from stratalog.pipeline.task_rows import RunTask
-from stratalog.pipeline.tasks import Effort, Task, TaskDone, Workplace
+from stratalog.pipeline.hosting.job_progress import ProgressListener, TaskCounts
+from stratalog.pipeline.hosting.job_runner import EXECUTOR_WAIT_MS, JobRunner
+from stratalog.pipeline.hosting.run_task import run_task
+from stratalog.pipeline.hosting.session import OpenSpark
+from stratalog.pipeline.hosting.task_rows import RunTask
+from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinFailed, BinOutcome
+from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone, Workplace
 
 
 def scripted(folder: Path) -> RunTask:

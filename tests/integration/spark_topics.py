@@ -68,7 +68,7 @@ class Lake:
         """Make rows that end at or before `up_to` into segments of some rows each."""
 
         async def work(control: ControlPlane, store: ObjectStore) -> None:
-            [found] = await control.topics_named([topic])
+            [found] = await control.topics.named([topic])
             converter = Converter(control=control, store=store, **how)
             while await converter.convert(found, partition, up_to=up_to, max_rows=2):
                 pass

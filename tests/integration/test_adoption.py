@@ -50,7 +50,7 @@ from stratalog.cli.main import app
 from stratalog.clock import SystemClock
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
-from stratalog.control.segment_model import SegmentState
+from stratalog.control.segments.model import SegmentState
 from stratalog.ids import PartitionIndex, ProducerId, TopicPartition, kafka_base64
 from stratalog.janitor.deletion import purge_topics
 from stratalog.janitor.segments import delete_doomed
@@ -138,7 +138,7 @@ def import_arguments(dump: Path, objects: str | Path, *more: str) -> list[str]:
     where = objects if isinstance(objects, str) else f"file:{objects}"
     return [
         *("segments", "import", TOPIC, "--dump", str(dump), "--sealed"),
-        *("--objects", where, "--key-prefix", PREFIX, "--accept-open-transactions", *more),
+        *("--kafka-objects", where, "--key-prefix", PREFIX, "--accept-open-transactions", *more),
     ]
 
 
@@ -244,7 +244,7 @@ def test_writes_go_on_behind_what_was_adopted(place: Place, dump: Path, tiered: 
     assert (partition["block_start"], partition["high_watermark"]) == (END, END + 20)
 
     key = TopicPartition(TOPIC_ID, PartitionIndex(PARTITION))
-    epochs = place.run(lambda control: control.epochs(key))
+    epochs = place.run(lambda control: control.log.epochs(key))
     assert epochs == [(0, 0), (3, FIRST), (4, END)]
     # A partition without records begins where it did, and takes them too.
     assert ConfluentClient().write(place.bootstrap, TOPIC, more, partition=0) == list(range(10))
@@ -351,13 +351,13 @@ def test_an_import_that_was_cut_off_says_how_to_go_on(
     place: Place, dump: Path, tiered: Path
 ) -> None:
     place(*import_arguments(dump, tiered, "--read-only"))
-    place.run(lambda control: control.begin_migration(TOPIC_ID))
+    place.run(lambda control: control.topics.begin_migration(TOPIC_ID))
     result = place.try_(*import_arguments(dump, tiered))
     assert "its migration has begun: finish it with `stratalog topic migrate" in result.stderr
     assert described(place)["state"] == "migrating"
     place("topic", "migrate", TOPIC, "--abort")
     assert described(place)["state"] == "tiered-only"
-    place.run(lambda control: control.begin_migration(TOPIC_ID))
+    place.run(lambda control: control.topics.begin_migration(TOPIC_ID))
     place("topic", "migrate", TOPIC)
     assert described(place)["state"] == "hybrid"
 
@@ -422,7 +422,7 @@ def test_a_dump_needs_the_word_that_its_topic_is_sealed(
 
 
 def test_a_name_that_is_taken_is_refused(place: Place, dump: Path, tiered: Path) -> None:
-    place.run(lambda control: control.create_topic(TOPIC, partition_count=1, configs={}))
+    place.run(lambda control: control.topics.create(TOPIC, partition_count=1, configs={}))
     result = place.try_(*import_arguments(dump, tiered))
     assert result.exit_code == 1
     assert "another topic called topic1" in result.stderr
@@ -433,7 +433,7 @@ def test_objects_where_the_cluster_sweeps_are_refused(place: Place, dump: Path) 
     lay_out(own, PLAIN, prefix="segments/")
     arguments = [
         *("segments", "import", TOPIC, "--dump", str(dump), "--sealed"),
-        *("--objects", f"file:{own}", "--key-prefix", "segments/"),
+        *("--kafka-objects", f"file:{own}", "--key-prefix", "segments/"),
     ]
     result = place.try_(*arguments)
     assert result.exit_code == 1
@@ -455,7 +455,7 @@ def delete_topic_for_good(place: Place) -> None:
         await purge_topics(control, chunk_rows=100)
         own = open_store(place.settings.storage.objects, {}, clock=SystemClock())
         stores = SegmentStores(own, lambda url: open_store(url, {}, clock=SystemClock()))
-        await delete_doomed(control, stores, grace_ms=0, chunk_rows=100)
+        await delete_doomed(control.segments, stores, grace_ms=0, chunk_rows=100)
         await stores.close()
         await own.close()
 
@@ -514,7 +514,7 @@ def test_an_export_is_marked_and_says_what_to_set_in_kafka(
     said = place.try_("segments", "export", TOPIC).stderr
     for config in ("remote.log.copy.disable=true", "retention.ms=-1", "retention.bytes=-1"):
         assert config in said
-    assert place.run(lambda control: control.shared_topics([TOPIC_ID])) == {TOPIC_ID}
+    assert place.run(lambda control: control.segments.shared_topics([TOPIC_ID])) == {TOPIC_ID}
 
 
 def test_an_offset_is_found_in_its_tier(place: Place, dump: Path, tiered: Path) -> None:
@@ -571,7 +571,13 @@ def source(tmp_path: Path, dump: Path, tiered: Path) -> Iterator[Place]:
 def live_arguments(source: Place, tiered: Path, *more: str) -> list[str]:
     return [
         *("segments", "import", TOPIC, "--kafka-bootstrap", source.bootstrap),
-        *("--objects", f"file:{tiered}", "--key-prefix", PREFIX, "--accept-open-transactions"),
+        *(
+            "--kafka-objects",
+            f"file:{tiered}",
+            "--key-prefix",
+            PREFIX,
+            "--accept-open-transactions",
+        ),
         *("--kafka-option", "socket.timeout.ms=10000", *more),
     ]
 
@@ -593,7 +599,7 @@ def test_a_topic_is_adopted_from_a_running_cluster(
     }
     # The source's own epoch, which no segment tells of, is 4.
     key = TopicPartition(TOPIC_ID, PartitionIndex(PARTITION))
-    assert place.run(lambda control: control.epochs(key))[-1] == (5, END)
+    assert place.run(lambda control: control.log.epochs(key))[-1] == (5, END)
 
 
 def test_a_source_with_records_in_no_segment_is_refused(
@@ -643,7 +649,7 @@ def test_an_export_into_a_running_cluster_is_what_it_would_have_written(
 
 def test_a_cluster_that_does_not_answer_is_told(place: Place, tiered: Path) -> None:
     arguments = import_arguments(tiered, tiered)[:3]
-    more = ["--kafka-bootstrap", "127.0.0.1:1", "--objects", f"file:{tiered}"]
+    more = ["--kafka-bootstrap", "127.0.0.1:1", "--kafka-objects", f"file:{tiered}"]
     result = place.try_(*arguments, *more)
     assert result.exit_code == 1
     assert "no Kafka broker answers at 127.0.0.1:1: check --kafka-bootstrap" in result.stderr

@@ -25,7 +25,7 @@ from tests.compat.message import numbered, values
 from tests.compat.wire import batch_of, connected, frame_of, produce_of
 
 from stratalog.batch.header import CRC_POSITION, CRC_START, Codec
-from stratalog.kafka.api import SERVED
+from stratalog.kafka.registry import served
 
 MAX_REQUEST_BYTES = 1 << 20
 MAX_MESSAGE_BYTES = 10_000
@@ -155,13 +155,13 @@ def test_half_a_request_writes_nothing(broker: Cluster, part: float) -> None:
         assert wire.fetch_values(topic) == []
 
 
-@pytest.mark.parametrize("key", SERVED, ids=lambda key: key.name)
+@pytest.mark.parametrize("key", served(), ids=lambda key: key.name)
 def test_bodies_of_random_bytes_are_answered_or_close_the_connection(
     broker: Cluster, key: int
 ) -> None:
     """Every API in every version. `others_are_served` shows what matters: nobody else minds."""
     chance = random.Random(int(key))
-    first, last, first_flexible = SERVED[key]  # type: ignore[index]
+    first, last, first_flexible = served()[key]  # type: ignore[index]
     for version in range(first, last + 1):
         tags = b"\0" if version >= first_flexible else b""
         for body in (b"", b"\xff" * 40, chance.randbytes(80), struct.pack(">i", 2**31 - 1) * 4):

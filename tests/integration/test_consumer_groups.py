@@ -10,10 +10,12 @@ import pytest
 
 from stratalog.clock import SystemClock
 from stratalog.cluster.membership import Membership
-from stratalog.control.group_model import GroupKind, GroupRecord
-from stratalog.control.model import Topic
+from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.groups.errors import NotCoordinatorError
+from stratalog.control.groups.model import GroupKind, GroupRecord
 from stratalog.control.open import open_control_plane
-from stratalog.control.plane import ControlPlane, ControlUnavailableError, NotCoordinatorError
+from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.groups.classic_groups import ClassicGroups
 from stratalog.groups.consumer.errors import FencedMemberEpochError
 from stratalog.groups.consumer.groups import ConsumerGroups, NotSavedError
@@ -32,7 +34,7 @@ class Saves:
     """Stands before the control plane's `save_group`."""
 
     def __init__(self, control: ControlPlane) -> None:
-        self._save = control.save_group
+        self._save = control.groups.save
         self.count = 0
         self.failures = 0
         self.begun = asyncio.Event()
@@ -88,7 +90,7 @@ async def control(tmp_path: Path) -> AsyncIterator[ControlPlane]:
 @pytest.fixture
 async def saves(control: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Saves:
     stand_in = Saves(control)
-    monkeypatch.setattr(control, "save_group", stand_in)
+    monkeypatch.setattr(control.groups, "save", stand_in)
     return stand_in
 
 
@@ -101,7 +103,7 @@ async def side(control: ControlPlane, saves: Saves) -> AsyncIterator[Side]:
 
 @pytest.fixture
 async def topic(control: ControlPlane) -> Topic:
-    return await control.create_topic("t", partition_count=4, configs={})
+    return await control.topics.create("t", partition_count=4, configs={})
 
 
 def parts(topic: Topic, *indexes: int) -> Partitions:
@@ -219,7 +221,7 @@ async def test_the_next_coordinator_goes_on_where_the_last_one_was_told_to(
 ) -> None:
     first = Side(control, await joined(control, 1))
     second = Side(control, await joined(control, 2))
-    await control.locate_group("g", BrokerId(1))
+    await control.groups.locate("g", BrokerId(1))
     await first.groups.heartbeat(join("a"))
     await first.groups.heartbeat(join("b"))
     told = await first.groups.heartbeat(beat("a", 1))
@@ -228,7 +230,7 @@ async def test_the_next_coordinator_goes_on_where_the_last_one_was_told_to(
         await second.groups.heartbeat(beat("a", 1))
     await first.stop()
 
-    await control.locate_group("g", BrokerId(2))
+    await control.groups.locate("g", BrokerId(2))
     with pytest.raises(NotCoordinatorError):
         await first.groups.heartbeat(beat("a", 1))
     assert (await second.groups.heartbeat(beat("b", 2))).assignment is None
@@ -239,6 +241,6 @@ async def test_the_next_coordinator_goes_on_where_the_last_one_was_told_to(
         await second.groups.heartbeat(beat("a", 1))
     with pytest.raises(UnknownMemberError):
         await second.groups.heartbeat(beat("c", 1))
-    (summary,) = await control.groups()
+    (summary,) = await control.groups.all()
     assert (summary.kind, summary.state_name) == (GroupKind.CONSUMER, "Stable")
     await second.stop()

@@ -66,7 +66,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 def blocks(page: str, language: str) -> list[str]:
     text = (ROOT / page).read_text()
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language} run\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def sessions(page: str) -> Iterator[tuple[str, str]]:
@@ -103,7 +103,8 @@ def test_the_client_example_reads_what_it_wrote(running: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [*PAGES, *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+    "page",
+    sorted(str(p.relative_to(ROOT)) for p in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))),
 )
 def test_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):

@@ -8,16 +8,16 @@ from uuid import uuid4
 
 import pytest
 from tests.integration.small_cluster import SmallCluster
+from tests.support.ledgers import ActingControl
 
 from stratalog.block.block import SealedBlock
 from stratalog.checks.fsck import run_fsck
 from stratalog.checks.report import Promise, Report
-from stratalog.control.model import Topic
-from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked
-from stratalog.janitor.marker import claim_store
 from stratalog.objects.store import ObjectInfo, ObjectStore
+from stratalog.opening.claim import claim_store
 
 
 @pytest.fixture
@@ -82,18 +82,18 @@ async def test_retention_and_deletes_leave_a_healthy_store(
     cluster: SmallCluster, topic: Topic, blocks: list[SealedBlock]
 ) -> None:
     control = cluster.control
-    await control.delete_records({TopicPartition(topic.id, PartitionIndex(0)): Offset(3)})
+    await control.log.delete_records({TopicPartition(topic.id, PartitionIndex(0)): Offset(3)})
     assert (await fsck(cluster, deep=True)).ok
-    await control.enforce_retention(
+    await control.log.enforce_retention(
         TopicPartition(topic.id, PartitionIndex(1)),
         retention_ms=None,
         retention_bytes=0,
         max_rows=100,
     )
     assert (await fsck(cluster, deep=True)).ok
-    await control.delete_topic(topic.id)
+    await control.topics.delete(topic.id)
     assert (await fsck(cluster, deep=True)).ok
-    await control.purge_deleted_topics(max_rows=100)
+    await control.topics.purge_deleted(max_rows=100)
     assert (await fsck(cluster, deep=True)).ok
     assert await delete_marked(control, cluster.store, grace_ms=0, chunk_rows=10) == 3
     report = await fsck(cluster, deep=True)
@@ -205,7 +205,7 @@ async def test_other_files_below_the_prefix_are_counted_and_left_alone(
 
 async def test_two_live_brokers_at_one_address_are_found(cluster: SmallCluster) -> None:
     for number in (1, 2):
-        await cluster.control.register_broker(
+        await cluster.control.brokers.register(
             BrokerId(number),
             host="here",
             port=9092 + number,
@@ -271,7 +271,7 @@ async def test_a_row_that_points_at_the_wrong_bytes_is_found_by_a_deep_check(
 
 
 class Interposed:
-    """A control plane or store that does something of its own before the nth of some calls."""
+    """A store that does something of its own before the nth of some calls."""
 
     def __init__(self, target: object, before: str, action: Any, *, nth: int = 1) -> None:
         self._target = target
@@ -298,19 +298,17 @@ class Interposed:
 async def trim(cluster: SmallCluster, topic: Topic, offset: int) -> None:
     """Remove the start of partition 0, and the objects with it."""
     partition = TopicPartition(topic.id, PartitionIndex(0))
-    await cluster.control.delete_records({partition: Offset(offset)})
+    await cluster.control.log.delete_records({partition: Offset(offset)})
     await delete_marked(cluster.control, cluster.store, grace_ms=0, chunk_rows=10)
 
 
-@pytest.mark.parametrize("before", ["all_coordinates", "objects"])
+@pytest.mark.parametrize("before", ["log.all_coordinates", "objects.all"])
 @pytest.mark.parametrize("offset", [9, 10])
 async def test_rows_removed_during_a_check_are_no_finding(
     cluster: SmallCluster, topic: Topic, blocks: list[SealedBlock], before: str, offset: int
 ) -> None:
-    control = Interposed(cluster.control, before, lambda: trim(cluster, topic, offset))
-    report = await run_fsck(
-        cast(ControlPlane, control), cluster.store, deep=True, clock=cluster.later
-    )
+    control = ActingControl(cluster.control, before, lambda: trim(cluster, topic, offset))
+    report = await run_fsck(control, cluster.store, deep=True, clock=cluster.later)
     assert control.acted.is_set()
     assert report.ok, told(report)
 
@@ -341,20 +339,20 @@ async def test_rows_swapped_for_one_between_two_pages_are_looked_at_again(
         )
 
     monkeypatch.setattr("stratalog.checks.partition_check._PAGE_ROWS", 1)
-    control = Interposed(cluster.control, "all_coordinates", swap_after_the_first_page, nth=2)
-    report = await run_fsck(cast(ControlPlane, control), cluster.store, deep=False)
+    control = ActingControl(
+        cluster.control, "log.all_coordinates", swap_after_the_first_page, nth=2
+    )
+    report = await run_fsck(control, cluster.store, deep=False)
     assert control.acted.is_set()
     assert report.ok, told(report)
 
 
-@pytest.mark.parametrize("before", ["all_coordinates", "objects", "partitions"])
+@pytest.mark.parametrize("before", ["log.all_coordinates", "objects.all", "log.partitions"])
 async def test_blocks_committed_during_a_check_are_no_finding(
     cluster: SmallCluster, topic: Topic, blocks: list[SealedBlock], before: str
 ) -> None:
-    control = Interposed(cluster.control, before, lambda: cluster.write(topic, {0: [3], 1: [3]}))
-    report = await run_fsck(
-        cast(ControlPlane, control), cluster.store, deep=True, clock=cluster.later
-    )
+    control = ActingControl(cluster.control, before, lambda: cluster.write(topic, {0: [3], 1: [3]}))
+    report = await run_fsck(control, cluster.store, deep=True, clock=cluster.later)
     assert control.acted.is_set()
     assert report.ok, told(report)
 
@@ -363,14 +361,12 @@ async def test_a_topic_deleted_and_purged_during_a_check_is_no_finding(
     cluster: SmallCluster, topic: Topic, blocks: list[SealedBlock]
 ) -> None:
     async def purge() -> None:
-        await cluster.control.delete_topic(topic.id)
-        await cluster.control.purge_deleted_topics(max_rows=100)
+        await cluster.control.topics.delete(topic.id)
+        await cluster.control.topics.purge_deleted(max_rows=100)
         await delete_marked(cluster.control, cluster.store, grace_ms=0, chunk_rows=10)
 
-    control = Interposed(cluster.control, "all_coordinates", purge)
-    report = await run_fsck(
-        cast(ControlPlane, control), cluster.store, deep=True, clock=cluster.later
-    )
+    control = ActingControl(cluster.control, "log.all_coordinates", purge)
+    report = await run_fsck(control, cluster.store, deep=True, clock=cluster.later)
     assert control.acted.is_set()
     assert report.ok, told(report)
 

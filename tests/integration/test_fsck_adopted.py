@@ -24,12 +24,8 @@ from stratalog.checks.fsck import run_fsck
 from stratalog.checks.remote import RemoteTier
 from stratalog.checks.report import Promise, Report
 from stratalog.clock import SystemClock
-from stratalog.control.segment_model import (
-    AdoptedSegment,
-    PartitionToAdopt,
-    SegmentUploaded,
-    TopicToAdopt,
-)
+from stratalog.control.segments.model import SegmentUploaded
+from stratalog.control.topics.model import AdoptedSegment, PartitionToAdopt, TopicToAdopt
 from stratalog.ids import Offset, PartitionIndex
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
@@ -66,7 +62,7 @@ class AdoptedTopic:
         segment = replace(
             SEGMENT, partition=PartitionIndex(0), store_url=self.url, max_timestamp=newest_ms
         )
-        await self.cluster.control.adopt_topic(
+        await self.cluster.control.topics.adopt(
             TopicToAdopt(
                 topic_id=segment.topic_id,
                 name=TOPIC,
@@ -168,12 +164,12 @@ async def test_a_store_that_cannot_be_opened_is_a_finding(topic: AdoptedTopic) -
 async def test_an_adopted_topic_that_takes_writes_is_healthy(topic: AdoptedTopic) -> None:
     await topic.adopt(MODES[0], 6000)
     control = topic.cluster.control
-    await control.begin_migration(SEGMENT.topic_id)
+    await control.topics.begin_migration(SEGMENT.topic_id)
     assert (await topic.fsck(deep=False)).ok
-    await control.switch_to_blocks(SEGMENT.topic_id)
-    (adopted,) = await control.topics_with_ids([SEGMENT.topic_id])
+    await control.topics.switch_to_blocks(SEGMENT.topic_id)
+    (adopted,) = await control.topics.with_ids([SEGMENT.topic_id])
     await topic.cluster.write(adopted, {0: [3, 4]})
-    await control.own_segments(SEGMENT.topic_id)
+    await control.segments.own(SEGMENT.topic_id)
     report = await topic.fsck(deep=True)
     assert {finding.problem.what for finding in report.findings} == MADE_UP
     assert report.counts["batches"] == 402

@@ -14,13 +14,14 @@ from tests.integration.segment_cluster import (
     told,
 )
 from tests.integration.small_cluster import SmallCluster
+from tests.support.ledgers import ActingControl
 
 from stratalog.checks.fsck import run_fsck
 from stratalog.checks.remote import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise
 from stratalog.janitor.deletion import delete_marked
-from stratalog.janitor.marker import claim_store
 from stratalog.janitor.segments import delete_doomed
+from stratalog.opening.claim import claim_store
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import segment_keys
 
@@ -119,7 +120,7 @@ async def test_a_flipped_bit_in_a_manifest_is_found_by_a_deep_check_and_made_goo
 async def test_objects_that_nobody_knows_are_waste(cluster: SegmentCluster) -> None:
     first = (await cluster.segments())[0]
     await cluster.unchain(60)
-    await cluster.control.forget_segments([first.segment_id])
+    await cluster.control.segments.forget([first.segment_id])
     report = await cluster.fsck()
     assert found(report) == {(key, Promise.OBJECTS) for key in segment_keys(first.key_base)}
     assert not report.damaged
@@ -264,10 +265,10 @@ async def fsck_while(
         happened = True
         await action()
 
-    control: Any = cluster.control
+    control = cluster.control
     store: Any = cluster.store
     if where == "control":
-        control = Acting(control, before, act, nth=nth)
+        control = ActingControl(control, before, act, nth=nth)
     else:
         store = Acting(store, before, act, nth=nth)
     tier = RemoteTier(stores=beside_blocks(store), keys=KEYS)
@@ -276,9 +277,10 @@ async def fsck_while(
     return happened
 
 
+_PARTITION_CALLS = ("segments.chained", "log.epochs", "log.partitions", "log.all_coordinates")
 CALLS = [
-    *(("control", before) for before in ("segments", "epochs", "partitions", "all_coordinates")),
-    *(("control", before) for before in ("objects", "known_segments")),
+    *(("control", before) for before in _PARTITION_CALLS),
+    *(("control", before) for before in ("objects.all", "segments.known")),
     *(("store", before) for before in ("get", "get_ranges", "list")),
 ]
 
@@ -291,11 +293,11 @@ async def test_segments_deleted_during_a_check_are_no_finding(
     async def remove() -> None:
         await cluster.unchain(130)
         stores = beside_blocks(cluster.store)
-        await delete_doomed(cluster.control, stores, grace_ms=0, chunk_rows=10)
+        await delete_doomed(cluster.control.segments, stores, grace_ms=0, chunk_rows=10)
         await delete_marked(cluster.control, cluster.store, grace_ms=0, chunk_rows=10)
 
     happened = await fsck_while(cluster, where, before, nth, remove)
-    called_once = {"epochs", "known_segments"}
+    called_once = {"log.epochs", "segments.known"}
     assert happened or (nth > 1 and before in called_once)
 
 
@@ -312,16 +314,16 @@ async def test_segments_chained_during_a_check_are_no_finding(
 
 
 @pytest.mark.parametrize(
-    ("where", "before"), [("control", "segments"), ("store", "list"), ("store", "get_ranges")]
+    ("where", "before"), [("control", "segments.chained"), ("store", "list"), ("store", "get_ranges")]
 )
 async def test_a_topic_deleted_during_a_check_is_no_finding(
     cluster: SegmentCluster, where: str, before: str
 ) -> None:
     async def remove() -> None:
-        await cluster.control.delete_topic(cluster.topic.id)
-        await cluster.control.purge_deleted_topics(max_rows=100)
+        await cluster.control.topics.delete(cluster.topic.id)
+        await cluster.control.topics.purge_deleted(max_rows=100)
         stores = beside_blocks(cluster.store)
-        await delete_doomed(cluster.control, stores, grace_ms=0, chunk_rows=10)
+        await delete_doomed(cluster.control.segments, stores, grace_ms=0, chunk_rows=10)
         await delete_marked(cluster.control, cluster.store, grace_ms=0, chunk_rows=10)
 
     assert await fsck_while(cluster, where, before, 1, remove)

@@ -43,9 +43,9 @@ from tests.tiering import Converter
 
 from stratalog.batch.records import iter_records
 from stratalog.clock import SystemClock
-from stratalog.control.model import PartitionState, Topic
+from stratalog.control.log.model import PartitionState
 from stratalog.control.plane import ControlPlane
-from stratalog.control.segment_model import PartitionToAdopt, TopicToAdopt
+from stratalog.control.topics.model import PartitionToAdopt, Topic, TopicToAdopt
 from stratalog.ids import Offset, PartitionIndex, TopicId, TopicPartition
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
@@ -95,13 +95,13 @@ class Tiered:
     def state(self, topic: str) -> PartitionState:
         async def work(control: ControlPlane, store: ObjectStore) -> PartitionState:
             key = TopicPartition((await named(control, topic)).id, PartitionIndex(0))
-            return (await control.partitions([key]))[key]
+            return (await control.log.partitions([key]))[key]
 
         return self.run(work)
 
 
 async def named(control: ControlPlane, topic: str) -> Topic:
-    [found] = await control.topics_named([topic])
+    [found] = await control.topics.named([topic])
     return found
 
 
@@ -219,7 +219,7 @@ def test_a_damaged_segment_fails_its_partition_and_no_other(
 
     async def damage(control: ControlPlane, store: ObjectStore) -> None:
         key = TopicPartition((await named(control, topic)).id, PartitionIndex(0))
-        [segment] = await control.segments(key, limit=9)
+        [segment] = await control.segments.chained(key, limit=9)
         log = bytearray((await store.get(segment.key_base + ".log")).data)
         log[-1] ^= 1
         await store.put(segment.key_base + ".log", [log])
@@ -289,11 +289,11 @@ def test_retention_takes_whole_segments_first_and_then_rows(tiered: Tiered) -> N
     key = tiered.state(topic).topic_partition
 
     async def segment_bytes(control: ControlPlane, store: ObjectStore) -> list[int]:
-        return [one.size_bytes for one in await control.segments(key, limit=9)]
+        return [one.size_bytes for one in await control.segments.chained(key, limit=9)]
 
     def keep(kept_bytes: int) -> int:
         async def enforce(control: ControlPlane, store: ObjectStore) -> None:
-            await control.enforce_retention(
+            await control.log.enforce_retention(
                 key, retention_ms=None, retention_bytes=kept_bytes, max_rows=1000
             )
 
@@ -343,11 +343,11 @@ def test_a_deleted_topic_is_gone_with_its_segments(tiered: Tiered) -> None:
         assert wire.fetch(topic, 0, 0)[0] is ErrorCode.unknown_topic_or_partition
 
     async def purge(control: ControlPlane, store: ObjectStore) -> tuple[int, int]:
-        while await control.purge_deleted_topics(max_rows=1000):
+        while await control.topics.purge_deleted(max_rows=1000):
             pass
         key = TopicPartition(topic_id, PartitionIndex(0))
-        doomed = await control.doomed_segments(grace_ms=0, limit=1000)
-        return len(await control.segments(key, limit=1000)), len(
+        doomed = await control.segments.doomed(grace_ms=0, limit=1000)
+        return len(await control.segments.chained(key, limit=1000)), len(
             [one for one in doomed if one.topic_id == topic_id]
         )
 
@@ -384,7 +384,7 @@ def test_with_remote_reads_off_clients_wait_and_neither_skip_nor_reset_nor_spin(
             sleep(WATCHED_SECONDS)
             assert not waiting.done()
             assert 1 <= len(readers) < 10 * WATCHED_SECONDS, "clients must not spin"
-            readers[0]._tiers._remote_reads = True
+            readers[0]._tiers._refusals.clear()
             assert [one.offset for one in waiting.result(30)] == [50]
 
 
@@ -396,7 +396,7 @@ def read_only_topic(tiered: Tiered) -> str:
     adopted = TopicToAdopt(topic_id=TopicId(uuid4()), name=name, configs={}, partitions=[empty])
 
     async def adopt(control: ControlPlane, store: ObjectStore) -> None:
-        await control.adopt_topic(adopted)
+        await control.topics.adopt(adopted)
 
     tiered.run(adopt)
     return name
@@ -424,8 +424,8 @@ def test_a_migrated_topic_takes_writes_in_a_new_leader_epoch(tiered: Tiered) -> 
 
     async def migrate(control: ControlPlane, store: ObjectStore) -> None:
         topic_id = (await named(control, topic)).id
-        await control.begin_migration(topic_id)
-        await control.switch_to_blocks(topic_id)
+        await control.topics.begin_migration(topic_id)
+        await control.topics.switch_to_blocks(topic_id)
 
     with pytest.raises(KafkaException):
         ConfluentClient().write(tiered.bootstrap, topic, [Message(b"too early")])

@@ -9,26 +9,28 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.integration.small_cluster import ShiftedClock, SmallCluster
+from tests.support.ledgers import ActingControl, ControlWrapper, DyingControl
 
 from stratalog.block.keys import block_key
 from stratalog.checks.fsck import run_fsck
-from stratalog.checks.marker import (
-    MARKER_KEY,
-    ControlPlaneBehindError,
-    MarkerDamagedError,
-    MarkerMissingError,
-    WrongStoreError,
-    read_marker,
-)
-from stratalog.control.model import Topic
-from stratalog.control.plane import BarredObjectError, ControlPlane
-from stratalog.control.scan_model import SinkOutcome
+from stratalog.control.objects.errors import BarredObjectError
+from stratalog.control.plane import ControlPlane
+from stratalog.control.scans.model import SinkOutcome
+from stratalog.control.topics.model import Topic
 from stratalog.ids import ObjectId, Offset, PartitionIndex, TopicPartition, uuid7
-from stratalog.janitor.marker import MarkerContendedError, claim_store, renew_claim
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor
 from stratalog.janitor.sweeper import LEASE_MARGIN_MS, Sweeper
 from stratalog.objects.store import ObjectChangedError, ObjectStore, Replace
+from stratalog.opening.claim import claim_store, renew_claim
+from stratalog.opening.errors import (
+    ControlPlaneBehindError,
+    MarkerContendedError,
+    MarkerDamagedError,
+    MarkerMissingError,
+    WrongStoreError,
+)
+from stratalog.opening.marker import MARKER_KEY, read_marker
 from stratalog.settings import HOUR_MS, JanitorSettings
 
 
@@ -49,12 +51,12 @@ async def topic(cluster: SmallCluster) -> Topic:
 def sweeper_of(
     cluster: SmallCluster,
     *,
-    control: object = None,
+    control: ControlPlane | None = None,
     store: object = None,
     clock: ShiftedClock | None = None,
 ) -> Sweeper:
     return Sweeper(
-        cast(ControlPlane, control or cluster.control),
+        control or cluster.control,
         cast(ObjectStore, store or cluster.store),
         clock=clock or cluster.later,
         orphan_age_ms=HOUR_MS,
@@ -92,7 +94,7 @@ class Crashing:
 async def generations(cluster: SmallCluster) -> tuple[int, int]:
     found = await read_marker(cluster.store)
     assert found is not None
-    return found[0].generation, (await cluster.control.cluster()).generation
+    return found[0].generation, (await cluster.control.identity.cluster()).generation
 
 
 async def test_each_claim_raises_the_generation_in_both_places(cluster: SmallCluster) -> None:
@@ -201,7 +203,7 @@ async def test_the_sweeper_takes_old_orphans_and_nothing_else(
 async def test_a_marked_object_is_left_to_deletion(cluster: SmallCluster, topic: Topic) -> None:
     block = await cluster.write(topic, {0: [1]})
     partition = TopicPartition(topic.id, PartitionIndex(0))
-    await cluster.control.delete_records({partition: Offset(-1)})
+    await cluster.control.log.delete_records({partition: Offset(-1)})
     assert (await sweeper_of(cluster).sweep()).deleted == 0
     assert await cluster.keys() == [block.commit.key]
 
@@ -230,7 +232,7 @@ async def test_the_age_of_an_orphan_has_one_bound(
 
 async def lease_from(cluster: SmallCluster, started_ms: int) -> UUID:
     """A live lease that began at this time."""
-    lease = await cluster.control.take_lease("a writer", duration_ms=HOUR_MS)
+    lease = await cluster.control.scans.take_lease("a writer", duration_ms=HOUR_MS)
     cluster.damage(
         "UPDATE leases SET started_ms = ? WHERE lease_id = ?", started_ms, str(lease.lease_id)
     )
@@ -247,7 +249,7 @@ async def test_what_was_created_since_a_lease_began_is_left_alone_until_it_ends(
     lease_id = await lease_from(cluster, created_ms - late_ms + LEASE_MARGIN_MS)
     sweeper = sweeper_of(cluster)
     assert (await sweeper.sweep()).deleted == deleted
-    await cluster.control.release_lease(lease_id)
+    await cluster.control.scans.release_lease(lease_id)
     assert (await sweeper.sweep()).deleted == 1 - deleted
     assert await cluster.keys() == []
 
@@ -261,7 +263,7 @@ async def test_a_name_from_before_the_lease_does_not_give_its_upload_away(
         await cluster.upload(topic, {0: [1]}, created_ms=int(now_ms + hours * HOUR_MS))
     lease_id = await lease_from(cluster, now_ms)
     assert (await sweeper_of(cluster).sweep()).deleted == 0
-    await cluster.control.release_lease(lease_id)
+    await cluster.control.scans.release_lease(lease_id)
     assert (await sweeper_of(cluster).sweep()).deleted == 2
 
 
@@ -284,22 +286,24 @@ async def test_what_a_lease_kept_is_found_by_the_sweeps_after_it(
     for _ in range(3):
         assert (await sweeper.sweep()).deleted == 0
         clock.ahead_ms += 3 * HOUR_MS
-    await cluster.control.release_lease(lease_id)
+    await cluster.control.scans.release_lease(lease_id)
     assert (await sweeper.sweep()).deleted == 1
 
 
 async def test_a_writer_under_a_lease_commits_late_and_without_one_in_vain(
     cluster: SmallCluster, topic: Topic
 ) -> None:
-    lease = await cluster.control.take_lease("a writer", duration_ms=HOUR_MS)
+    lease = await cluster.control.scans.take_lease("a writer", duration_ms=HOUR_MS)
     written = await cluster.upload(topic, {0: [3]})
     await sweeper_of(cluster).sweep()
-    assert await cluster.control.commit_sink("s", 0, [written.commit]) is SinkOutcome.COMMITTED
+    assert (
+        await cluster.control.scans.commit_sink("s", 0, [written.commit]) is SinkOutcome.COMMITTED
+    )
     late = await cluster.upload(topic, {0: [3]})
-    await cluster.control.release_lease(lease.lease_id)
+    await cluster.control.scans.release_lease(lease.lease_id)
     await sweeper_of(cluster).sweep()
     with pytest.raises(BarredObjectError):
-        await cluster.control.commit_sink("s", 1, [late.commit])
+        await cluster.control.scans.commit_sink("s", 1, [late.commit])
     assert await cluster.keys() == [written.commit.key]
     assert (await run_fsck(cluster.control, cluster.store, deep=True, clock=cluster.later)).ok
 
@@ -320,36 +324,26 @@ async def test_a_commit_that_comes_before_the_bar_keeps_its_object(
 ) -> None:
     late = await cluster.upload(topic, {0: [1]})
 
-    class CommitsFirst(Crashing):
-        def __getattr__(self, name: str) -> Any:
-            method = getattr(self._target, name)
-            if name != "bar_objects":
-                return method
-
-            async def bar(objects: object) -> Any:
-                await cluster.commit(late)
-                return await method(objects)
-
-            return bar
-
-    control = CommitsFirst(cluster.control, "", after=False)
+    control = ActingControl(cluster.control, "objects.bar", lambda: cluster.commit(late))
     assert (await sweeper_of(cluster, control=control).sweep()).deleted == 0
     assert await cluster.keys() == [late.commit.key]
     assert (await run_fsck(cluster.control, cluster.store, deep=True, clock=cluster.later)).ok
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("method", ["next_generation", "oldest_lease_ms", "objects", "bar_objects"])
+@pytest.mark.parametrize(
+    "method", ["identity.next_generation", "scans.oldest_lease_ms", "objects.all", "objects.bar"]
+)
 async def test_a_crash_of_the_sweeper_at_the_control_plane_is_made_good(
     cluster: SmallCluster, topic: Topic, method: str, after: bool
 ) -> None:
     kept = await cluster.write(topic, {0: [1]})
     late = await cluster.upload(topic, {0: [1]})
-    control = Crashing(cluster.control, method, after=after)
+    control = DyingControl(cluster.control, method, CrashError, after=after)
     with pytest.raises(CrashError):
         await sweeper_of(cluster, control=control).sweep()
     assert await cluster.keys() == [kept.commit.key, late.commit.key]
-    if method == "bar_objects" and after:
+    if method == "objects.bar" and after:
         with pytest.raises(BarredObjectError):
             await cluster.commit(late)
     await sweeper_of(cluster).sweep()
@@ -414,16 +408,16 @@ async def test_many_orphans_among_many_blocks_are_taken_page_by_page(
 ) -> None:
     blocks = [await cluster.upload(topic, {0: [1]}) for _ in range(40)]
     kept = [block for place, block in enumerate(blocks) if place % 3]
-    await cluster.control.commit_blocks([block.commit for block in kept])
+    await cluster.control.log.commit_blocks([block.commit for block in kept])
     monkeypatch.setattr("stratalog.janitor.sweeper._PAGE", 4)
     barred: list[int] = []
 
-    class Counting(Crashing):
-        async def bar_objects(self, objects: dict[ObjectId, str]) -> set[ObjectId]:
+    class Counting(ControlWrapper):
+        async def objects_bar(self, objects: dict[ObjectId, str]) -> set[ObjectId]:
             barred.append(len(objects))
-            return await cluster.control.bar_objects(objects)
+            return await cluster.control.objects.bar(objects)
 
-    control = Counting(cluster.control, "", after=False)
+    control = Counting(cluster.control)
     swept = await sweeper_of(cluster, control=control).sweep()
     assert (swept.examined, swept.deleted) == (40, 14)
     assert barred == [4, 4, 4, 2]
@@ -458,16 +452,12 @@ async def test_a_control_plane_restored_during_a_sweep_takes_nothing(
 ) -> None:
     newer = await cluster.upload(topic, {0: [1]})
 
-    class RestoredAtTheBar(Crashing):
-        def __getattr__(self, name: str) -> Any:
-            if name == "bar_objects":
-                cluster.damage("UPDATE cluster SET generation = 1")
-            return getattr(self._target, name)
+    async def restore() -> None:
+        cluster.damage("UPDATE cluster SET generation = 1")
 
+    restored = ActingControl(cluster.control, "objects.bar", restore)
     with pytest.raises(ControlPlaneBehindError):
-        await sweeper_of(
-            cluster, control=RestoredAtTheBar(cluster.control, "", after=False)
-        ).sweep()
+        await sweeper_of(cluster, control=restored).sweep()
     assert await cluster.keys() == [newer.commit.key]
 
 
@@ -502,7 +492,7 @@ async def test_the_janitor_keeps_what_is_wanted_and_removes_the_rest(
         await cluster.write(doomed, {0: [5], 1: [1]})
     await cluster.upload(topic, {0: [1]})
     newest = await cluster.write(topic, {0: [5]})
-    await cluster.control.delete_topic(doomed.id)
+    await cluster.control.topics.delete(doomed.id)
     size_bytes = newest.commit.batches[0].byte_size
     outcomes = await janitor_of(cluster, Retention(ms=None, bytes=size_bytes)).run_once()
     assert {outcome.error for outcome in outcomes} == {None}
@@ -520,13 +510,13 @@ async def test_the_janitor_keeps_what_is_wanted_and_removes_the_rest(
 
 async def test_a_lease_keeps_what_it_saw(cluster: SmallCluster, topic: Topic) -> None:
     block = await cluster.write(topic, {0: [5]})
-    lease = await cluster.control.take_lease("a scan", duration_ms=60_000)
+    lease = await cluster.control.scans.take_lease("a scan", duration_ms=60_000)
     partition = TopicPartition(topic.id, PartitionIndex(0))
-    await cluster.control.delete_records({partition: Offset(-1)})
+    await cluster.control.log.delete_records({partition: Offset(-1)})
     janitor = janitor_of(cluster, Retention(ms=None, bytes=None))
     await janitor.run_once()
     assert await cluster.keys() == [block.commit.key]
-    await cluster.control.release_lease(lease.lease_id)
+    await cluster.control.scans.release_lease(lease.lease_id)
     await janitor.run_once()
     assert await cluster.keys() == []
 

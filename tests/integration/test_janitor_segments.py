@@ -3,35 +3,33 @@
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 from uuid import uuid4
 
 import pytest
 from tests.integration.segment_cluster import DiesError, Dying, SegmentCluster, told
 from tests.integration.small_cluster import ShiftedClock, SmallCluster
 from tests.servers import S3Server
+from tests.support.ledgers import ActingControl, ControlWrapper, DyingControl
 from tests.tiering import CrashError, Step
 
 from stratalog.checks.fsck import run_fsck
-from stratalog.checks.marker import (
-    MARKER_KEY,
-    ControlPlaneBehindError,
-    MarkerMissingError,
-    WrongStoreError,
-)
 from stratalog.checks.remote import RemoteTier, beside_blocks
 from stratalog.clock import SystemClock
-from stratalog.control.plane import ControlPlane, SegmentStateError
-from stratalog.control.scan_model import ScannedPartition, ScanWish
-from stratalog.control.segment_model import Segment, SegmentUploaded
+from stratalog.control.plane import ControlPlane
+from stratalog.control.scans.model import ScannedPartition, ScanWish
+from stratalog.control.segments.errors import SegmentStateError
+from stratalog.control.segments.model import Segment, SegmentUploaded
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicId
-from stratalog.janitor.marker import claim_store
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.segment_sweeper import SegmentSweeper
 from stratalog.janitor.segments import clear_unfinished, delete_doomed
 from stratalog.janitor.service import Janitor
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
+from stratalog.opening.claim import claim_store
+from stratalog.opening.errors import ControlPlaneBehindError, MarkerMissingError, WrongStoreError
+from stratalog.opening.marker import MARKER_KEY
 from stratalog.segment.keys import segment_key_base, segment_keys
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import HOUR_MS, JanitorSettings
@@ -55,11 +53,15 @@ async def cluster(small: SmallCluster) -> SegmentCluster:
 
 
 async def delete(
-    cluster: SegmentCluster, *, control: object = None, store: object = None, grace_ms: int = 0
+    cluster: SegmentCluster,
+    *,
+    control: ControlPlane | None = None,
+    store: object = None,
+    grace_ms: int = 0,
 ) -> int:
     stores = beside_blocks(cast(ObjectStore, store or cluster.store))
-    plane = cast(ControlPlane, control or cluster.control)
-    return await delete_doomed(plane, stores, grace_ms=grace_ms, chunk_rows=100)
+    plane = control or cluster.control
+    return await delete_doomed(plane.segments, stores, grace_ms=grace_ms, chunk_rows=100)
 
 
 async def assert_healthy(cluster: SegmentCluster) -> None:
@@ -79,16 +81,16 @@ async def test_only_what_left_the_chain_is_deleted(cluster: SegmentCluster) -> N
     assert await delete(cluster) == 1
     assert await cluster.objects(first) == []
     assert await cluster.objects(second) == ALL
-    assert await cluster.control.known_segments([first.segment_id]) == set()
+    assert await cluster.control.segments.known([first.segment_id]) == set()
     await assert_healthy(cluster)
 
 
 async def test_a_lease_keeps_the_segments_that_it_saw(cluster: SegmentCluster) -> None:
     first, _ = await cluster.segments()
-    lease = await cluster.control.take_lease("a scan", duration_ms=60_000)
+    lease = await cluster.control.scans.take_lease("a scan", duration_ms=60_000)
     await cluster.unchain(60)
     assert await delete(cluster) == 0
-    await cluster.control.release_lease(lease.lease_id)
+    await cluster.control.scans.release_lease(lease.lease_id)
     assert await delete(cluster) == 1
     assert await cluster.objects(first) == []
 
@@ -107,7 +109,7 @@ async def test_a_snapshot_stays_readable_until_its_lease_ends(
     cluster: SegmentCluster, remove: str
 ) -> None:
     await cluster.write(2)
-    taken = await cluster.control.take_snapshot(
+    taken = await cluster.control.scans.take_snapshot(
         [ScanWish(cluster.key)], holder="a scan", duration_ms=HOUR_MS
     )
     [found] = taken.partitions
@@ -122,7 +124,7 @@ async def test_a_snapshot_stays_readable_until_its_lease_ends(
     elif remove == "delete":
         await cluster.unchain(-1)
     else:
-        await cluster.control.delete_topic(cluster.topic.id)
+        await cluster.control.topics.delete(cluster.topic.id)
     janitor = Janitor(
         control=cluster.control,
         store=cluster.store,
@@ -134,7 +136,7 @@ async def test_a_snapshot_stays_readable_until_its_lease_ends(
     for _ in range(2):
         await janitor.run_once()
         assert await stored(cluster, found) == before
-    await cluster.control.release_lease(taken.lease.lease_id)
+    await cluster.control.scans.release_lease(taken.lease.lease_id)
     await janitor.run_once()
     # A merge replaces the rows alone.
     gone = {row.object_key for row in found.rows} if remove == "merge" else before
@@ -148,8 +150,8 @@ async def test_a_snapshot_stays_readable_until_its_lease_ends(
         ("delete", 1, True, [".log", ".indexes"]),
         ("delete", 2, False, [".log", ".indexes"]),
         ("delete", 2, True, []),
-        ("forget_segments", 1, False, []),
-        ("forget_segments", 1, True, []),
+        ("segments.forget", 1, False, []),
+        ("segments.forget", 1, True, []),
     ],
 )
 async def test_a_crash_at_any_step_of_a_deletion_is_made_good(
@@ -158,13 +160,13 @@ async def test_a_crash_at_any_step_of_a_deletion_is_made_good(
     first, second = await cluster.segments()
     await cluster.unchain(60)
     store = Dying(cluster.store, method, nth, after=after)
-    control = Dying(cluster.control, method, nth, after=after)
+    control = DyingControl(cluster.control, method, DiesError, nth=nth, after=after)
     with pytest.raises(DiesError):
         await delete(cluster, store=store, control=control)
     # At no point is there a manifest whose log is gone.
     assert await cluster.objects(first) == left
     await assert_healthy(cluster)
-    finished = method == "forget_segments" and after
+    finished = method == "segments.forget" and after
     assert await delete(cluster) == (0 if finished else 1)
     assert await cluster.objects(first) == []
     assert await cluster.objects(second) == ALL
@@ -176,23 +178,23 @@ async def test_objects_of_an_adopted_segment_are_never_deleted(cluster: SegmentC
     first, second = await cluster.segments()
     cluster.cluster.damage("UPDATE segments SET owned = false")
     await cluster.unchain(60)
-    await cluster.control.delete_topic(cluster.topic.id)
+    await cluster.control.topics.delete(cluster.topic.id)
     stores = beside_blocks(cluster.store)
-    assert await delete_doomed(cluster.control, stores, grace_ms=0, chunk_rows=100) == 0
-    await cluster.control.purge_deleted_topics(max_rows=100)
-    assert await delete_doomed(cluster.control, stores, grace_ms=0, chunk_rows=100) == 0
-    assert await cluster.control.all_segments(limit=10) == []
+    assert await delete_doomed(cluster.control.segments, stores, grace_ms=0, chunk_rows=100) == 0
+    await cluster.control.topics.purge_deleted(max_rows=100)
+    assert await delete_doomed(cluster.control.segments, stores, grace_ms=0, chunk_rows=100) == 0
+    assert await cluster.control.segments.all(limit=10) == []
     for segment in (first, second):
         assert await cluster.objects(segment) == ALL
 
 
 async def test_a_deleted_topic_takes_its_segments_along(cluster: SegmentCluster) -> None:
-    await cluster.control.delete_topic(cluster.topic.id)
+    await cluster.control.topics.delete(cluster.topic.id)
     outcomes = {one.name: one for one in await janitor_of(cluster.cluster).run_once()}
     assert {one.error for one in outcomes.values()} == {None}
     assert outcomes["segment deletion"].done == 2
     assert await cluster.segment_objects() == []
-    assert await cluster.control.all_segments(limit=10) == []
+    assert await cluster.control.segments.all(limit=10) == []
 
 
 # Unfinished ones.
@@ -205,7 +207,7 @@ async def clear(cluster: SegmentCluster, *, older_than_ms: int = 0) -> int:
 async def unfinished(cluster: SegmentCluster, step: Step) -> Segment:
     with pytest.raises(CrashError):
         await cluster.converter.convert(cluster.topic, crash_after=step)
-    (segment,) = await cluster.control.unchained_segments(older_than_ms=0, limit=10)
+    (segment,) = await cluster.control.segments.unchained(older_than_ms=0, limit=10)
     return segment
 
 
@@ -253,7 +255,7 @@ async def test_an_uploader_that_comes_back_finds_its_segment_gone(
     for key in segment_keys(segment.key_base):
         await cluster.store.put(key, [b"late"])
     with pytest.raises(SegmentStateError):
-        await cluster.control.finish_segment(segment.segment_id, await uploaded(cluster))
+        await cluster.control.segments.finish(segment.segment_id, await uploaded(cluster))
     assert not (await cluster.fsck()).ok
     assert (await sweeper_of(cluster).sweep()).deleted == 3
     await assert_healthy(cluster)
@@ -271,12 +273,12 @@ async def uploaded(cluster: SegmentCluster) -> SegmentUploaded:
 def sweeper_of(
     cluster: SegmentCluster,
     *,
-    control: object = None,
+    control: ControlPlane | None = None,
     store: object = None,
     clock: ShiftedClock | None = None,
 ) -> SegmentSweeper:
     return SegmentSweeper(
-        cast(ControlPlane, control or cluster.control),
+        control or cluster.control,
         cast(ObjectStore, store or cluster.store),
         prefix="segments/",
         clock=clock or cluster.cluster.later,
@@ -330,7 +332,7 @@ async def test_what_kafka_tiers_beside_an_exported_topic_is_neither_swept_nor_wa
 ) -> None:
     unknown = TopicId(uuid4())
     other = await cluster.cluster.topic("other", partition_count=1)
-    await cluster.control.mark_exported(cluster.topic.id)
+    await cluster.control.segments.mark_exported(cluster.topic.id)
     for topic_id in (cluster.topic.id, unknown):
         await orphan(cluster, topic_id=topic_id)
     assert (await sweeper_of(cluster).sweep()).deleted == 0
@@ -348,46 +350,46 @@ async def test_as_long_as_nothing_is_exported_orphans_of_unknown_topics_are_take
 
 
 async def test_a_segment_that_is_added_during_a_sweep_is_kept(cluster: SegmentCluster) -> None:
-    class AddsAfterTheListing:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(cluster.control, name)
-
-        async def known_segments(self, ids: Sequence[SegmentId]) -> set[SegmentId]:
+    class AddsAfterTheListing(ControlWrapper):
+        async def segments_known(self, ids: Sequence[SegmentId]) -> set[SegmentId]:
             assert len(set(ids)) == 2
             with pytest.raises(CrashError):
                 await cluster.converter.convert(cluster.topic, crash_after=Step.INDEXES_UPLOADED)
-            return await cluster.control.known_segments(ids)
+            return await cluster.control.segments.known(ids)
 
-    assert (await sweeper_of(cluster, control=AddsAfterTheListing()).sweep()).deleted == 0
-    (added,) = await cluster.control.unchained_segments(older_than_ms=0, limit=10)
+    assert (
+        await sweeper_of(cluster, control=AddsAfterTheListing(cluster.control)).sweep()
+    ).deleted == 0
+    (added,) = await cluster.control.segments.unchained(older_than_ms=0, limit=10)
     assert await cluster.objects(added) == ALL
 
 
 async def test_a_segment_that_is_added_before_it_is_barred_is_kept(
     cluster: SegmentCluster,
 ) -> None:
-    class AddsAtTheLastMoment:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(cluster.control, name)
-
-        async def known_segments(self, ids: Sequence[SegmentId]) -> set[SegmentId]:
+    class AddsAtTheLastMoment(ControlWrapper):
+        async def segments_known(self, ids: Sequence[SegmentId]) -> set[SegmentId]:
             return set()
 
     kept = await cluster.segment_objects()
-    assert (await sweeper_of(cluster, control=AddsAtTheLastMoment()).sweep()).deleted == 0
+    assert (
+        await sweeper_of(cluster, control=AddsAtTheLastMoment(cluster.control)).sweep()
+    ).deleted == 0
     assert await cluster.segment_objects() == kept
     await assert_healthy(cluster)
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("method", ["next_generation", "known_segments", "bar_segments", "delete"])
+@pytest.mark.parametrize(
+    "method", ["identity.next_generation", "segments.known", "segments.bar", "delete"]
+)
 async def test_a_crash_of_the_sweeper_is_made_good(
     cluster: SegmentCluster, method: str, after: bool
 ) -> None:
     kept = await cluster.segment_objects()
     await orphan(cluster)
     store = Dying(cluster.store, method, 1, after=after)
-    control = Dying(cluster.control, method, 1, after=after)
+    control = DyingControl(cluster.control, method, DiesError, after=after)
     with pytest.raises(DiesError):
         await sweeper_of(cluster, store=store, control=control).sweep()
     await sweeper_of(cluster).sweep()
@@ -448,14 +450,12 @@ async def test_a_control_plane_restored_during_a_sweep_takes_nothing(
 ) -> None:
     orphans = await orphan(cluster)
 
-    class Restored:
-        def __getattr__(self, name: str) -> Any:
-            if name == "known_segments":
-                cluster.cluster.damage("UPDATE cluster SET generation = 1")
-            return getattr(cluster.control, name)
+    async def restore() -> None:
+        cluster.cluster.damage("UPDATE cluster SET generation = 1")
 
+    restored = ActingControl(cluster.control, "segments.known", restore)
     with pytest.raises(ControlPlaneBehindError):
-        await sweeper_of(cluster, control=Restored()).sweep()
+        await sweeper_of(cluster, control=restored).sweep()
     assert set(orphans) <= set(await cluster.segment_objects())
 
 

@@ -19,7 +19,7 @@ from tests.integration.pipeline_commands import (
 from tests.servers import S3Server
 from tests.spark import descendants
 
-from stratalog.pipeline.child import WORKER
+from stratalog.pipeline.hosting.child_process import WORKER
 
 pytestmark = pytest.mark.timeout(400)
 

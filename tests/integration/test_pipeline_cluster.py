@@ -32,9 +32,9 @@ from tests.spark import SharedSpark, await_end_of, descendants
 
 from stratalog.clock import SystemClock
 from stratalog.objects.open import open_store
-from stratalog.pipeline import submit
-from stratalog.pipeline.java import find_java
-from stratalog.pipeline.spark_conf import SMALL_JVM, SparkOptions
+from stratalog.pipeline.hosting import submit
+from stratalog.pipeline.hosting.java import find_java
+from stratalog.pipeline.hosting.spark_conf import SMALL_JVM, SparkOptions
 
 pytestmark = pytest.mark.timeout(600)
 

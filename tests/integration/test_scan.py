@@ -41,18 +41,18 @@ from tests.unit.segment.layout_golden import MODES, TOPIC, Mode
 import stratalog
 from stratalog.checks.remote import beside_blocks
 from stratalog.clock import SystemClock
-from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked
 from stratalog.janitor.segments import delete_doomed
 from stratalog.objects.open import open_store
+from stratalog.opening.workers import WorkerKeys, worker_access
 from stratalog.scan.errors import SnapshotGoneError
 from stratalog.scan.model import ScanRequest, ScanSplit
 from stratalog.scan.open import opened_scanner
 from stratalog.scan.opened_place import close_places
-from stratalog.scan.place import place_of
-from stratalog.scan.read import read_split
+from stratalog.scan.split_reader import read_split
 from stratalog.settings import Settings
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -100,7 +100,7 @@ def convert(settings: Settings, topic: str, partition: int) -> None:
         storage = settings.storage
         control = await open_control_plane(storage.control)
         store = open_store(storage.objects, storage.object_options, clock=SystemClock())
-        [found] = await control.topics_named([topic])
+        [found] = await control.topics.named([topic])
         converter = Converter(control=control, store=store)
         while await converter.convert(found, partition, max_rows=3):
             pass
@@ -190,7 +190,7 @@ async def plan(settings: Settings, **request: Any) -> list[ScanSplit]:
 
 
 def rows(settings: Settings, **request: Any) -> list[dict[str, Any]]:
-    place = place_of(settings)
+    place = worker_access(settings, WorkerKeys.OPENING)
     return [
         row
         for split in asyncio.run(plan(settings, **request))
@@ -271,13 +271,13 @@ def test_segments_that_overlap_are_scanned_once(tmp_path: Path) -> None:
 async def delete_everything(rig: ScanRig, topic: Topic) -> int:
     """What retention and the janitor do once all records are too old."""
     key = TopicPartition(topic.id, PartitionIndex(0))
-    await rig.control.delete_records({key: NO_OFFSET})
-    while await rig.control.enforce_retention(
+    await rig.control.log.delete_records({key: NO_OFFSET})
+    while await rig.control.log.enforce_retention(
         key, retention_ms=None, retention_bytes=None, max_rows=1000
     ):
         pass
     stores = beside_blocks(rig.store)
-    deleted = await delete_doomed(rig.control, stores, grace_ms=0, chunk_rows=100)
+    deleted = await delete_doomed(rig.control.segments, stores, grace_ms=0, chunk_rows=100)
     return deleted + await delete_marked(rig.control, rig.store, grace_ms=0, chunk_rows=100)
 
 

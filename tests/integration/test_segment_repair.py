@@ -22,21 +22,23 @@ from tests.integration.segment_cluster import (
     told,
 )
 from tests.integration.small_cluster import SmallCluster
+from tests.support.ledgers import DyingControl
 from tests.unit.segment.runs import batch, marker
 from typer.testing import CliRunner, Result
 
 from stratalog.batch.control import ControlType
-from stratalog.checks.marker import MARKER_KEY, MarkerMissingError
 from stratalog.checks.producers_before import tail_between
 from stratalog.checks.remote import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise
 from stratalog.checks.segment_repair import rebuild_indexes
 from stratalog.cli.main import app
 from stratalog.clock import SystemClock
-from stratalog.control.segment_model import Segment
-from stratalog.janitor.marker import claim_store
+from stratalog.control.segments.model import Segment
 from stratalog.janitor.segments import delete_doomed
 from stratalog.objects.open import open_store
+from stratalog.opening.claim import claim_store
+from stratalog.opening.errors import MarkerMissingError
+from stratalog.opening.marker import MARKER_KEY
 
 
 @pytest.fixture
@@ -369,7 +371,9 @@ async def test_inspect_shows_each_object_of_a_segment(
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize(("method", "nth"), [("put", 1), ("put", 2), ("replace_segment_upload", 1)])
+@pytest.mark.parametrize(
+    ("method", "nth"), [("put", 1), ("put", 2), ("segments.replace_upload", 1)]
+)
 @pytest.mark.parametrize("mode", ["plain", "both"])
 async def test_a_repair_that_was_cut_off_is_begun_anew(
     small: SmallCluster, mode: str, method: str, nth: int, after: bool
@@ -384,12 +388,12 @@ async def test_a_repair_that_was_cut_off_is_begun_anew(
         await cluster.converter.convert(cluster.topic)
     second = (await cluster.segments())[1]
     await cluster.flip(second.key_base + ".indexes", 3)
-    control: Any = Dying(cluster.control, method, nth, after=after)
+    control = DyingControl(cluster.control, method, DiesError, nth=nth, after=after)
     store: Any = Dying(cluster.store, method, nth, after=after)
     tier = RemoteTier(stores=beside_blocks(store), keys=KEYS)
     with pytest.raises(DiesError):
         await rebuild_indexes(control, tier)
-    done = method == "replace_segment_upload" and after
+    done = method == "segments.replace_upload" and after
     assert (await cluster.fsck(deep=True)).ok == done
     assert [repair.failure for repair in await cluster.rebuild()] == ([] if done else [None])
     report = await cluster.fsck(deep=True)
@@ -406,7 +410,7 @@ async def test_a_segment_whose_deletion_began_during_its_repair_is_left_to_the_s
     async def remove() -> None:
         await cluster.unchain(120)
         stores = beside_blocks(cluster.store)
-        await delete_doomed(cluster.control, stores, grace_ms=0, chunk_rows=10)
+        await delete_doomed(cluster.control.segments, stores, grace_ms=0, chunk_rows=10)
 
     store: Any = Acting(cluster.store, "put", remove)
     (repair,) = await rebuild_indexes(

@@ -14,7 +14,7 @@ from tests.integration.sink_topics import TOPIC, SinkLake
 from tests.spark import activate
 
 import stratalog
-from stratalog.pipeline.session import OpenSpark
+from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.scan.opened_place import close_places
 from stratalog.spark.sink_rows import GROUP_BYTES
 

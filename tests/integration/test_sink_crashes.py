@@ -20,20 +20,16 @@ from tests.integration.sink_topics import SCHEMA, TOPIC, SinkLake, batches, once
 from tests.integration.spark_topics import Lake
 from tests.servers import S3Server
 
-from stratalog.checks.marker import MarkerMissingError, WrongStoreError
 from stratalog.clock import SystemClock
-from stratalog.control.model import Topic
-from stratalog.control.plane import (
-    BarredObjectError,
-    ControlPlane,
-    SinkBehindError,
-    SinkRefusedError,
-)
+from stratalog.control.objects.errors import BarredObjectError
+from stratalog.control.plane import ControlPlane
+from stratalog.control.scans.errors import SinkBehindError, SinkRefusedError
+from stratalog.control.topics.model import Topic
 from stratalog.objects.store import ObjectStore
+from stratalog.opening.errors import MarkerMissingError, WrongStoreError
 from stratalog.settings import HOUR_MS, MINUTE_MS, Settings
-from stratalog.spark.errors import OptionError
+from stratalog.spark.errors import OptionError, SinkError, SinkRowError
 from stratalog.spark.sink import open_stream_writer, open_writer
-from stratalog.spark.sink_model import SinkError, SinkRowError
 
 
 @pytest.fixture
@@ -199,7 +195,7 @@ def test_a_store_of_another_cluster_is_refused(lake: SinkLake, tmp_path: Path) -
 def test_a_store_without_a_marker_is_refused(lake: SinkLake, tmp_path: Path) -> None:
     """A folder that is not mounted, or a mistyped prefix: rows would be acknowledged and lost."""
     elsewhere = replace(lake.settings.storage, objects=f"file:{tmp_path / 'not mounted'}")
-    with pytest.raises(MarkerMissingError, match=r"not mounted has no.*check storage\.objects"):
+    with pytest.raises(MarkerMissingError, match=r"not mounted has lost.*check storage\.objects"):
         open_at(replace(lake.settings, storage=elsewhere), tmp_path)
     assert lake.leases() is None
 
@@ -226,9 +222,9 @@ def test_a_topic_that_goes_during_the_write_takes_all_of_it_along(
     message = writer.write(iter(batches(0, 10)))
 
     async def make_anew(control: ControlPlane, _: ObjectStore) -> Topic:
-        [found] = await control.topics_named([TOPIC])
-        await control.delete_topic(found.id)
-        return await control.create_topic(TOPIC, partition_count=2, configs={})
+        [found] = await control.topics.named([TOPIC])
+        await control.topics.delete(found.id)
+        return await control.topics.create(TOPIC, partition_count=2, configs={})
 
     lake.run(make_anew)
     with pytest.raises(SinkRefusedError, match="does not exist"):
@@ -260,9 +256,9 @@ def take_records_of(lake: SinkLake, age_ms: int) -> None:
     """From now on the topic refuses what is older."""
 
     async def change(control: ControlPlane, _: ObjectStore) -> None:
-        [topic] = await control.topics_named([TOPIC])
+        [topic] = await control.topics.named([TOPIC])
         configs = {"message.timestamp.before.max.ms": str(age_ms)}
-        await control.set_configs(topic.id, configs)
+        await control.topics.set_configs(topic.id, configs)
 
     lake.run(change)
 

@@ -11,9 +11,9 @@ from tests.integration.spark_jobs import attempts, error_of, run_bins, scripted
 from tests.spark import SharedSpark, activate
 from tests.unit.pipeline.spark_tasks import task
 
-from stratalog.pipeline.bins import Bin
-from stratalog.pipeline.session import OpenSpark, open_session
-from stratalog.pipeline.spark_conf import SMALL_JVM, SparkOptions
+from stratalog.pipeline.hosting.session import OpenSpark, open_session
+from stratalog.pipeline.hosting.spark_conf import SMALL_JVM, SparkOptions
+from stratalog.pipeline.jobs import Bin
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -18,12 +18,12 @@ from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, using
 from tests.unit.pipeline.spark_tasks import task
 
 from stratalog.checks.fsck import run_fsck
-from stratalog.pipeline import session
-from stratalog.pipeline.bins import Bin, BinDone
+from stratalog.pipeline.hosting import session
+from stratalog.pipeline.hosting.session import OpenSpark, SparkStartError, open_session
+from stratalog.pipeline.hosting.spark_conf import SparkOptions
+from stratalog.pipeline.jobs import Bin, BinDone
 from stratalog.pipeline.open import workplace_of
-from stratalog.pipeline.session import OpenSpark, SparkStartError, open_session
-from stratalog.pipeline.spark_conf import SparkOptions
-from stratalog.pipeline.tasks import Effort, Task, TaskDone, Workplace
+from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone, Workplace
 
 pytestmark = pytest.mark.timeout(300)
 

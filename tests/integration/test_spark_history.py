@@ -41,13 +41,13 @@ from stratalog.batch.records import Record
 from stratalog.checks.remote import beside_blocks
 from stratalog.clock import SystemClock
 from stratalog.control.plane import ControlPlane
-from stratalog.control.segment_model import EpochStart
+from stratalog.control.segments.model import EpochStart
 from stratalog.ids import NO_OFFSET, LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicPartition
 from stratalog.janitor.deletion import delete_marked, purge_topics
 from stratalog.janitor.segments import delete_doomed
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
-from stratalog.pipeline.session import OpenSpark
+from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.scan.opened_place import close_places
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import segment_key_base
@@ -188,13 +188,13 @@ def test_transactions_give_the_rows_of_a_consumer_with_the_same_isolation(
 
 async def delete_all(control: ControlPlane, store: ObjectStore) -> int:
     """The topic and its objects, without any grace. How many objects are left because of leases."""
-    [topic] = await control.topics_named([ORDERS])
+    [topic] = await control.topics.named([ORDERS])
     for partition in range(topic.partition_count):
         key = TopicPartition(topic.id, PartitionIndex(partition))
-        await control.delete_records({key: NO_OFFSET})
-    await control.delete_topic(topic.id)
+        await control.log.delete_records({key: NO_OFFSET})
+    await control.topics.delete(topic.id)
     await purge_topics(control, chunk_rows=100)
-    await delete_doomed(control, beside_blocks(store), grace_ms=0, chunk_rows=100)
+    await delete_doomed(control.segments, beside_blocks(store), grace_ms=0, chunk_rows=100)
     await delete_marked(control, store, grace_ms=0, chunk_rows=100)
     return len([entry async for entry in store.list("blocks/")])
 

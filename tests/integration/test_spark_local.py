@@ -19,12 +19,12 @@ from tests.spark import SharedSpark, await_end_of, descendants
 from tests.unit.pipeline.spark_tasks import SECRET, WORKPLACE, task
 
 from stratalog.clock import SystemClock
-from stratalog.pipeline.bins import Bin, BinDone
-from stratalog.pipeline.session import OpenSpark, SparkStartError, open_session
-from stratalog.pipeline.spark_conf import SparkOptions
-from stratalog.pipeline.spark_jobs import SparkJobs
-from stratalog.pipeline.task_rows import ROW_SCHEMA, plan_table, row_function
-from stratalog.pipeline.tasks import Effort, Task, TaskDone, Workplace
+from stratalog.pipeline.hosting.lazy_spark import SparkJobs
+from stratalog.pipeline.hosting.session import OpenSpark, SparkStartError, open_session
+from stratalog.pipeline.hosting.spark_conf import SparkOptions
+from stratalog.pipeline.hosting.task_rows import ROW_SCHEMA, plan_table, row_function
+from stratalog.pipeline.jobs import Bin, BinDone
+from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone, Workplace
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -73,7 +73,7 @@ async def test_workers_are_forked_without_threads_and_keep_freed_memory(spark: O
 
         kept = int(os.environ["MALLOC_MMAP_THRESHOLD_"])
         assert os.environ["MIMALLOC_PURGE_DELAY"] == "-1"
-        assert "stratalog.pipeline.spark_daemon" in sys.orig_argv
+        assert "stratalog.pipeline.hosting.spark_daemon" in sys.orig_argv
         return TaskDone(effort=Effort(requests=len(os.listdir("/proc/self/task")), bytes_read=kept))
 
     outcome = (await run_bins(spark, look, Bin(name="x", tasks=[task(1)])))["x"]

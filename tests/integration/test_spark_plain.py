@@ -13,7 +13,7 @@ from tests.integration.plain_spark import FROM, PER_BATCH, STREAMED, TO, Found
 from tests.integration.spark_topics import Lake, ReadRow, consumed, fill
 
 import stratalog
-from stratalog.pipeline.java import find_java
+from stratalog.pipeline.hosting.java import find_java
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -17,7 +17,7 @@ from tests.spark import activate
 
 from stratalog.batch.header import Codec
 from stratalog.batch.murmur2 import partition_of_key
-from stratalog.pipeline.session import OpenSpark
+from stratalog.pipeline.hosting.session import OpenSpark
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -21,7 +21,7 @@ from tests.integration.spark_topics import (
 from tests.integration.test_hybrid_reads import KEYED, PRIVATE, PUBLIC
 from tests.spark import SharedSpark
 
-from stratalog.pipeline.session import OpenSpark
+from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.scan.model import ScanColumn
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.transform import Encoding

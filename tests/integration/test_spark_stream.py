@@ -37,7 +37,7 @@ from tests.spark import SharedSpark, activate
 
 from stratalog.control.plane import ControlPlane
 from stratalog.objects.store import ObjectStore
-from stratalog.pipeline.session import OpenSpark
+from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.transform import Encoding
 
@@ -78,7 +78,7 @@ class Place:
         """As a checkpoint has them, partition by partition."""
 
         async def ask(control: ControlPlane, _: ObjectStore) -> UUID:
-            [found] = await control.topics_named([topic])
+            [found] = await control.topics.named([topic])
             return found.id
 
         numbered = {str(partition): offset for partition, offset in enumerate(offsets)}

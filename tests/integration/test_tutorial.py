@@ -12,7 +12,9 @@ from stratalog.spark.sink_options import SINK_OPTIONS
 
 __all__ = ["running"]
 
-_CELL = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+_CELL = re.compile(
+    r"^```python run\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
+)
 
 _NOTEBOOK = """
 import contextlib, io, json, sys

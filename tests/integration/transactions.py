@@ -133,7 +133,7 @@ def make_ledger(folder: Path, seed: int) -> ReadLedger:
 
 
 async def _open_for_writes(control: ControlPlane, _: ObjectStore) -> None:
-    [topic] = await control.topics_named([TOPIC])
+    [topic] = await control.topics.named([TOPIC])
     await open_for_writes(control, topic.id)
 
 

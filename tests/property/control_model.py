@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from stratalog.control.segment_model import ChainOutcome, SegmentState
+from stratalog.control.segments.model import ChainOutcome, SegmentState
 from stratalog.ids import ObjectId, SegmentId, TopicPartition
 
 OLD, YOUNG = 1_000, 9_000_000_000_000

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from tests.unit.pipeline.lab import Lab, WrittenBatch
 
-from stratalog.control.model import PartitionState, Topic
+from stratalog.control.log.model import PartitionState
+from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset
 from stratalog.janitor.retention import Retention
 
@@ -44,5 +45,5 @@ async def first_piece(lab: Lab, topic: Topic, state: PartitionState) -> tuple[in
     if segments:
         return segments[0]
     after = Offset(state.block_start - 1)
-    rows = await lab.control.all_coordinates(state.topic_partition, after=after, limit=1)
+    rows = await lab.control.log.all_coordinates(state.topic_partition, after=after, limit=1)
     return (rows[0].base_offset, rows[0].last_offset + 1) if rows else None

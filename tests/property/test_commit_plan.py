@@ -9,16 +9,23 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from stratalog.batch.header import TimestampType
-from stratalog.control.answers import pack_answers, unpack_answers
-from stratalog.control.commit import MAX_ROW_BYTES, CommitPlan, Head, NewRow, involved, plan_commit
-from stratalog.control.model import (
+from stratalog.control.log.answers import pack_answers, unpack_answers
+from stratalog.control.log.commit_plan import (
+    MAX_ROW_BYTES,
+    CommitPlan,
+    Head,
+    NewRow,
+    involved,
+    plan_commit,
+)
+from stratalog.control.log.model import (
     BatchToCommit,
     BlockToCommit,
     CommitAnswer,
     CommitOutcome,
     WriteTier,
 )
-from stratalog.control.sequences import Producer, ProducerState, RecentBatch
+from stratalog.control.log.sequences import Producer, ProducerState, RecentBatch
 from stratalog.ids import (
     BrokerId,
     LeaderEpoch,

@@ -25,31 +25,28 @@ from tests.property.control_model import (
 )
 
 from stratalog.batch.header import TimestampType
-from stratalog.control import replaced_rows
-from stratalog.control.migration_state import check_transition
-from stratalog.control.model import (
+from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.log import replaced_rows
+from stratalog.control.log.model import (
     BatchToCommit,
     BlockToCommit,
     CommitOutcome,
     PartitionState,
     Span,
 )
+from stratalog.control.log.trims import remove_rows_below_starts
 from stratalog.control.open import open_control_plane
-from stratalog.control.plane import (
-    BoundaryMovedError,
-    ControlUnavailableError,
-    SegmentStateError,
-    SinkBehindError,
-)
-from stratalog.control.removal import remove_rows_below_starts
-from stratalog.control.scan_model import ScanWish, SinkOutcome
-from stratalog.control.segment_model import (
+from stratalog.control.scans.errors import SinkBehindError
+from stratalog.control.scans.model import ScanWish, SinkOutcome
+from stratalog.control.segments.errors import BoundaryMovedError, SegmentStateError
+from stratalog.control.segments.model import (
     ChainOutcome,
     EpochStart,
     SegmentState,
     SegmentToAdd,
     SegmentUploaded,
 )
+from stratalog.control.topics.migration_state import check_transition
 from stratalog.ids import (
     BrokerId,
     LeaderEpoch,
@@ -102,7 +99,7 @@ class ControlMachine(RuleBasedStateMachine):
     @rule()
     def create_topic(self) -> None:
         name = min({"a", "b"} - self.topics.keys())
-        topic = self.run(self.plane.create_topic(name, partition_count=PARTITIONS, configs={}))
+        topic = self.run(self.plane.topics.create(name, partition_count=PARTITIONS, configs={}))
         self.topics[name] = topic.id
         for index in range(PARTITIONS):
             self.model[TopicPartition(topic.id, PartitionIndex(index))] = ModelPartition()
@@ -118,7 +115,7 @@ class ControlMachine(RuleBasedStateMachine):
         object_id = ObjectId(uuid7(len(self.objects), self.entropy))
         keys = data.draw(st.lists(st.sampled_from(sorted(self.model)), min_size=1, max_size=4))
         batches = [self._batch(data, key, 1000 * i) for i, key in enumerate(sorted(keys))]
-        [answers] = self.run(self.plane.commit_blocks([_block(object_id, batches)]))
+        [answers] = self.run(self.plane.log.commit_blocks([_block(object_id, batches)]))
         for batch, answer in zip(batches, answers, strict=True):
             partition = self.model[batch.topic_partition]
             assert (answer.outcome, answer.base_offset) == (
@@ -140,9 +137,9 @@ class ControlMachine(RuleBasedStateMachine):
         batch_id = max(self.sunk, default=0) + step
         if batch_records(batch) != self.sunk.get(batch_id, batch_records(batch)):
             with pytest.raises(SinkBehindError):
-                self.run(self.plane.commit_sink("sink", batch_id, [block]))
+                self.run(self.plane.scans.commit_sink("sink", batch_id, [block]))
             return
-        outcome = self.run(self.plane.commit_sink("sink", batch_id, [block]))
+        outcome = self.run(self.plane.scans.commit_sink("sink", batch_id, [block]))
         if batch_id in self.sunk:
             assert outcome is SinkOutcome.REPEATED
             return
@@ -181,7 +178,7 @@ class ControlMachine(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(self._filled()))
         partition = self.model[key]
         target = data.draw(st.integers(-1, partition.high_watermark))
-        [deleted] = self.run(self.plane.delete_records({key: Offset(target)}))
+        [deleted] = self.run(self.plane.log.delete_records({key: Offset(target)}))
         partition.cut(partition.high_watermark if target == -1 else target)
         partition.leftovers.clear()
         assert deleted.log_start == partition.log_start
@@ -206,7 +203,7 @@ class ControlMachine(RuleBasedStateMachine):
     ) -> None:
         key = data.draw(st.sampled_from(self._filled()))
         removed = self.run(
-            self.plane.enforce_retention(
+            self.plane.log.enforce_retention(
                 key,
                 retention_ms=retention_ms,
                 retention_bytes=retention_bytes,
@@ -246,12 +243,12 @@ class ControlMachine(RuleBasedStateMachine):
             timestamp=max(row.timestamp for row in rows),
         )
         self.segments[segment.segment_id] = segment
-        self.run(self.plane.add_segment(_to_add(segment)))
+        self.run(self.plane.segments.add(_to_add(segment)))
         return segment
 
     def _finish(self, segment: ModelSegment) -> None:
         uploaded = SegmentUploaded(manifest="{}", stored_bytes=1, has_aborted=False)
-        self.run(self.plane.finish_segment(segment.segment_id, uploaded))
+        self.run(self.plane.segments.finish(segment.segment_id, uploaded))
         segment.state = SegmentState.COPY_FINISHED
 
     @precondition(lambda self: self.segments)
@@ -262,27 +259,27 @@ class ControlMachine(RuleBasedStateMachine):
         segment = self.segments[data.draw(st.sampled_from(sorted(left or self.segments)))]
         if segment.state is not SegmentState.COPY_FINISHED:
             with pytest.raises(SegmentStateError):
-                self.run(self.plane.chain_segment(segment.segment_id))
+                self.run(self.plane.segments.chain(segment.segment_id))
             return
         if segment.chained:
-            outcome = self.run(self.plane.chain_segment(segment.segment_id))
+            outcome = self.run(self.plane.segments.chain(segment.segment_id))
             assert outcome is ChainOutcome.CHAINED
             return
         partition = self.model.get(segment.key)
         if partition is None or partition.outcome_of_chaining(segment) is ChainOutcome.OVERTAKEN:
-            outcome = self.run(self.plane.chain_segment(segment.segment_id))
+            outcome = self.run(self.plane.segments.chain(segment.segment_id))
             assert outcome is ChainOutcome.OVERTAKEN
             segment.doom()
         elif partition.outcome_of_chaining(segment) is None:
             with pytest.raises(BoundaryMovedError):
-                self.run(self.plane.chain_segment(segment.segment_id))
+                self.run(self.plane.segments.chain(segment.segment_id))
         else:
             self._chain(segment, crash=data.draw(st.booleans()))
 
     def _chain(self, segment: ModelSegment, *, crash: bool) -> None:
         replacement = _fail if crash else remove_rows_below_starts
         with patch.object(replaced_rows, "remove_rows_below_starts", replacement):
-            outcome = self.run(self.plane.chain_segment(segment.segment_id))
+            outcome = self.run(self.plane.segments.chain(segment.segment_id))
         assert outcome is ChainOutcome.CHAINED
         self.model[segment.key].chain(segment, crash=crash)
 
@@ -291,17 +288,17 @@ class ControlMachine(RuleBasedStateMachine):
     def give_up_segment(self, data: st.DataObject) -> None:
         """What the janitor does with those that nobody chained. Chained ones stay."""
         segment = self.segments[data.draw(st.sampled_from(sorted(self.segments)))]
-        self.run(self.plane.delete_segments([segment.segment_id]))
+        self.run(self.plane.segments.delete([segment.segment_id]))
         if not segment.chained:
             segment.doom()
 
     @precondition(lambda self: self._doomed())
     @rule()
     def forget_doomed_segments(self) -> None:
-        doomed = self.run(self.plane.doomed_segments(grace_ms=0, limit=100))
+        doomed = self.run(self.plane.segments.doomed(grace_ms=0, limit=100))
         ids = {each.segment_id for each in doomed}
         assert ids == {each.segment_id for each in self._doomed()}
-        self.run(self.plane.forget_segments(sorted(ids)))
+        self.run(self.plane.segments.forget(sorted(ids)))
         for segment_id in ids:
             del self.segments[segment_id]
 
@@ -314,7 +311,7 @@ class ControlMachine(RuleBasedStateMachine):
     def delete_topic(self, data: st.DataObject) -> None:
         self.deleted += 1
         topic_id = self.topics.pop(data.draw(st.sampled_from(sorted(self.topics))))
-        self.run(self.plane.delete_topic(topic_id))
+        self.run(self.plane.topics.delete(topic_id))
         for key in [key for key in self.model if key.topic_id == topic_id]:
             partition = self.model.pop(key)
             self.condemned += partition.rows + partition.leftovers
@@ -324,10 +321,10 @@ class ControlMachine(RuleBasedStateMachine):
     @rule(max_rows=st.integers(1, 5))
     def purge(self, max_rows: int) -> None:
         segments = self._condemned_segments()
-        removed = self.run(self.plane.purge_deleted_topics(max_rows=max_rows))
+        removed = self.run(self.plane.topics.purge_deleted(max_rows=max_rows))
         assert removed == min(max_rows, len(self.condemned) + len(segments))
         # Which went is the database's choice, so all of them have to.
-        while self.run(self.plane.purge_deleted_topics(max_rows=100)):
+        while self.run(self.plane.topics.purge_deleted(max_rows=100)):
             pass
         self.condemned.clear()
         for segment in segments:
@@ -344,10 +341,10 @@ class ControlMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.objects)
     @rule()
     def forget_marked_objects(self) -> None:
-        marked = self.run(self.plane.marked_objects(grace_ms=0, limit=100))
+        marked = self.run(self.plane.objects.marked(grace_ms=0, limit=100))
         ids = [each.object_id for each in marked]
         assert not set(ids) & self._referenced()
-        self.run(self.plane.forget_objects(ids))
+        self.run(self.plane.objects.forget(ids))
         self.forgotten.update(ids)
 
     @precondition(lambda self: len(self.objects) > 8 * self.reopened)
@@ -369,7 +366,7 @@ class ControlMachine(RuleBasedStateMachine):
             offset=Offset(offset),
             max_bytes=max_bytes,
         )
-        [found] = self.run(self.plane.find_batches([span]))
+        [found] = self.run(self.plane.log.find_batches([span]))
         expected: list[tuple[int, int, object]] = []
         if offset >= partition.log_start:
             expected += [
@@ -396,8 +393,8 @@ class ControlMachine(RuleBasedStateMachine):
             bounds = st.integers(-2, partition.high_watermark + 1)
             start, end = data.draw(bounds), data.draw(bounds | st.just(-1))
             wishes.append(ScanWish(key, Offset(start), Offset(end)))
-        taken = self.run(self.plane.take_snapshot(wishes, holder="scan", duration_ms=60_000))
-        self.run(self.plane.release_lease(taken.lease.lease_id))
+        taken = self.run(self.plane.scans.take_snapshot(wishes, holder="scan", duration_ms=60_000))
+        self.run(self.plane.scans.release_lease(taken.lease.lease_id))
         for wish, found in zip(wishes, taken.partitions, strict=True):
             assert found is not None
             answer = [(each.base_offset, each.last_offset) for each in found.segments]
@@ -406,7 +403,7 @@ class ControlMachine(RuleBasedStateMachine):
 
     @invariant()
     def states_agree(self) -> None:
-        states = self.run(self.plane.partitions(list(self.model)))
+        states = self.run(self.plane.log.partitions(list(self.model)))
         for key, partition in self.model.items():
             state = states[key]
             assert (state.log_start, state.high_watermark, state.block_end) == (
@@ -425,7 +422,7 @@ class ControlMachine(RuleBasedStateMachine):
     @invariant()
     def offsets_are_dense_over_both_tiers(self) -> None:
         for key, partition in self.model.items():
-            segments = self.run(self.plane.segments(key, limit=1000))
+            segments = self.run(self.plane.segments.chained(key, limit=1000))
             assert [each.segment_id for each in segments] == [
                 each.segment_id for each in partition.segments
             ]
@@ -437,14 +434,14 @@ class ControlMachine(RuleBasedStateMachine):
 
     @invariant()
     def segments_are_in_their_states(self) -> None:
-        stored = self.run(self.plane.all_segments(limit=1000))
+        stored = self.run(self.plane.segments.all(limit=1000))
         assert {each.segment_id: (each.state, each.chained) for each in stored} == {
             each.segment_id: (each.state, each.chained) for each in self.segments.values()
         }
 
     @invariant()
     def objects_without_rows_are_marked(self) -> None:
-        stored = self.run(self.plane.objects(limit=1000))
+        stored = self.run(self.plane.objects.all(limit=1000))
         assert {each.object_id for each in stored} == self.objects - self.forgotten
         alive = {each.object_id for each in stored if each.marked_ms is None}
         assert alive == self._referenced()

@@ -7,15 +7,16 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema
-from tests.unit.kafka.clients import connected, request
-from tests.unit.kafka.desk import Desk
-from tests.unit.kafka.samples import encoded, sample
+from tests.unit.kafka.handlers.desk import SESSION, Desk
+from tests.unit.kafka.server.clients import connected, request
+from tests.unit.kafka.wire.samples import encoded, sample
 
 from stratalog.clock import SystemClock
 from stratalog.errors import CallError
-from stratalog.kafka.api import SERVED, ApiKey, is_flexible
-from stratalog.kafka.frames import FrameReceiver, Progress
-from stratalog.kafka.server import Address, Server
+from stratalog.kafka.registry import served
+from stratalog.kafka.server.server import Address, Server
+from stratalog.kafka.wire.api import ApiKey
+from stratalog.kafka.wire.frames import FrameReceiver, Progress
 from stratalog.settings import BrokerSettings
 
 MAX_REQUEST_BYTES = 10_000
@@ -23,7 +24,7 @@ API_VERSIONS = 18
 
 frames = st.binary(max_size=200).map(lambda body: struct.pack(">i", len(body)) + body)
 headers = st.tuples(
-    st.sampled_from([*SERVED, 11, 99]),
+    st.sampled_from([*served(), 11, 99]),
     st.integers(-1, 20),
     st.integers(0, 5),
     st.binary(max_size=99),
@@ -33,8 +34,8 @@ headers = st.tuples(
 @st.composite
 def mutated_requests(draw: st.DrawFn) -> tuple[ApiKey, int, bytes]:
     """A good body of some request, with a few bytes changed, cut off or put in."""
-    key = draw(st.sampled_from(list(SERVED)))
-    version = draw(st.integers(SERVED[key].first, SERVED[key].last))
+    key = draw(st.sampled_from(list(served())))
+    version = draw(st.integers(served()[key].first, served()[key].last))
     seed = draw(st.integers(0, 1000))
     body = bytearray(encoded(sample(load_request_schema(key, version), Random(seed))))
     for _ in range(draw(st.integers(0, 4))):
@@ -78,10 +79,10 @@ def test_random_bytes_never_end_the_server(thrown: list[bytes]) -> None:
 
 
 async def is_answered_or_refused(key: ApiKey, version: int, body: bytes) -> bool:
-    tags = b"\x00" if is_flexible(key, version) else b""
+    tags = b"\x00" if served()[key].is_flexible(version) else b""
     frame = bytearray(struct.pack(">hhih", key, version, 1, -1) + tags + body)
     try:
-        accepted = await Desk().dispatcher.accept(frame)
+        accepted = await Desk().dispatcher.accept(frame, SESSION)
     except CallError:
         return True
     response = await (accepted.response if hasattr(accepted, "response") else accepted.begin())

@@ -23,12 +23,13 @@ from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, expire_claims
 from tests.unit.pipeline.mortal import Mortal, When, dying
 
 from stratalog.clock import SystemClock
-from stratalog.control.model import PartitionState, Topic
-from stratalog.control.pipeline_model import UnitKind
+from stratalog.control.log.model import PartitionState
+from stratalog.control.pipeline.model import UnitKind
+from stratalog.control.topics.model import Topic
 from stratalog.ids import PartitionIndex, TopicPartition
 from stratalog.janitor.retention import Retention, enforce_retention
 from stratalog.objects.faulty import Fault, FaultyStore, ScriptedFaults
-from stratalog.pipeline.tasks import Task
+from stratalog.pipeline.plan.tasks import Task
 from stratalog.settings import HOUR_MS
 from stratalog.testing.broker import FAST, Broker
 
@@ -40,23 +41,23 @@ RETENTIONS = st.builds(
     Retention, ms=st.sampled_from([None, HOUR_MS]), bytes=st.sampled_from([None, 0, 300, 2000])
 )
 STEPS = (
-    "claim_ranges",
-    "find_batches",
-    "begin_claims",
-    "add_segment",
+    "pipeline.claim_ranges",
+    "log.find_batches",
+    "pipeline.begin_claims",
+    "segments.add",
     "epochs",
-    "finish_segment",
-    "chain_segment",
-    "commit_split",
-    "release_claims",
-    "put_back_claims",
+    "segments.finish",
+    "segments.chain",
+    "pipeline.commit_split",
+    "pipeline.release_claims",
+    "pipeline.put_back_claims",
     # Of the store.
     "get_ranges",
     "put_stream",
     "head",
     "put",
 )
-SWEEPING = ("list", "bar_objects", "bar_segments", "delete", "forget_objects", "forget_segments")
+SWEEPING = ("list", "objects.bar", "segments.bar", "delete", "objects.forget", "segments.forget")
 READ_FAULTS = (Fault.UNAVAILABLE, Fault.SHORT_READ, Fault.CORRUPT_READ)
 WRITE_FAULTS = (Fault.UNAVAILABLE, Fault.LOST_REPLY)
 FAULTS = st.sampled_from(
@@ -187,7 +188,7 @@ class PipelineMachine(RuleBasedStateMachine):
             self.lab.deleted[key] = state.log_start
         return states
 
-    @rule(kept=RETENTIONS, mortal=dying_at(["enforce_retention"]))
+    @rule(kept=RETENTIONS, mortal=dying_at(["log.enforce_retention"]))
     def die_while_records_expire(self, kept: Retention, mortal: Mortal) -> None:
         control = mortal.control(self.lab.control)
 

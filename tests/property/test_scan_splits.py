@@ -12,9 +12,9 @@ from tests.unit.scan.rig import MODES, ScanRig, scan_rig
 
 from stratalog.batch.columns import AbortedRecords, BatchRun
 from stratalog.batch.header import Codec
-from stratalog.control.model import Topic
-from stratalog.control.scan_model import EARLIEST, LATEST
-from stratalog.control.segment_model import Segment, SegmentState
+from stratalog.control.scans.model import EARLIEST, LATEST
+from stratalog.control.segments.model import Segment, SegmentState
+from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.scan.model import (
     Piece,

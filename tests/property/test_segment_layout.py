@@ -8,16 +8,16 @@ from uuid import UUID
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stratalog.control.segment_model import EpochStart, SegmentState
+from stratalog.control.segments.model import EpochStart, SegmentState
 from stratalog.errors import DamagedError
 from stratalog.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.segment.chunk_sizes import pack_sizes, unpack_sizes
 from stratalog.segment.chunks import chunks_between
 from stratalog.segment.cipher import SegmentCipher
+from stratalog.segment.epoch_lineage import lineage
 from stratalog.segment.errors import LineageGapError
 from stratalog.segment.key_ring import EncryptionHeader
 from stratalog.segment.keys import SUFFIXES, parse_segment_key, segment_key_base
-from stratalog.segment.lineage import lineage
 from stratalog.segment.manifest import IndexPlace, Manifest, parse_manifest
 from stratalog.segment.model import IndexKind
 from stratalog.segment.remote_log_metadata import (

@@ -1,4 +1,4 @@
-"""Where compiled loops are kept between processes: an executor should not compile them anew."""
+"""The cache of compiled loops: executors load machine code instead of compiling it again."""
 
 import os
 import platform
@@ -15,8 +15,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def has_crc_instruction() -> bool:
-    """Whether loops may use the instruction for CRC-32C of x86 processors: whether this one has it,
-    and nobody told the compiler to make code for another. The compiler would end the process."""
+    """Return True if loops may use the CRC-32C instruction of x86 processors.
+
+    The processor must have it, and the compiler must not be set to generate code for another
+    one: it would end the process.
+    """
     config, features = cast(Any, numba.config), cast(Any, get_host_cpu_features)
     is_told = config.CPU_NAME is not None or config.CPU_FEATURES is not None
     if is_told or platform.machine() not in ("x86_64", "AMD64"):
@@ -25,7 +28,7 @@ def has_crc_instruction() -> bool:
 
 
 def inlined(function: _Function) -> _Function:
-    """Compiled as a part of those that call it, which are cached with it."""
+    """Compile the function into its callers, and cache it with them."""
     return cast(_Function, numba.njit(nogil=True)(function))
 
 

@@ -1,7 +1,8 @@
-"""Arrow's buffers of the columns of records: made, given to compiled loops, and made arrays of.
+"""Arrow buffers for columns of records: allocated, filled by compiled loops, turned into arrays.
 
-Buffers come from Arrow's own memory pool, which keeps what is freed: fresh memory from the system
-costs more than what is decoded into it. They are made for the most that can come, and shrunk.
+Buffers come from Arrow's memory pool, which keeps freed memory: getting fresh pages from the system
+costs more than decoding into them. A buffer is allocated for the largest possible result and shrunk
+afterwards.
 """
 
 from collections.abc import Mapping
@@ -12,14 +13,14 @@ import pyarrow as pa
 
 from stratalog.batch.column_layout import HEADERS_OUT, OUT
 from stratalog.batch.columns import COLUMN_TYPES, HEADER_TYPE, RecordColumn
-from stratalog.batch.compiled import SLACK_BYTES, fill_headers
+from stratalog.batch.compiled_decode import SLACK_BYTES, fill_headers
 
 Filled: TypeAlias = Mapping[str, int]
-"""What a compiled loop left in its record."""
+"""The fields of a record after a compiled loop has filled it."""
 
 
 class Column(Protocol):
-    """What a column needs of a compiled loop, and what it makes of its answer."""
+    """The buffers that a compiled loop fills for one column, and the array made from them."""
 
     def addresses(self) -> dict[str, int]: ...
 
@@ -107,7 +108,7 @@ def filled_record(record_type: np.dtype[np.void], fields: Mapping[str, int]) -> 
 
 
 def fields_of(record: Any) -> dict[str, int]:
-    """What such an array says."""
+    """Return the fields of such an array by name."""
     return dict(zip(record.dtype.names, record[0].item(), strict=True))
 
 
@@ -123,7 +124,7 @@ def _allocate_ends(count_limit: int) -> pa.Buffer:
 
 
 def _allocate_valid(count_limit: int) -> pa.Buffer:
-    """A bit for each value, set. The loops clear those of nulls."""
+    """A bit for each value, set. The loops clear the bits of nulls."""
     valid = _allocate(-(-count_limit // 8))
     np.frombuffer(valid, np.uint8).fill(0xFF)
     return valid

@@ -1,10 +1,10 @@
-"""What Python and the compiled loops tell one another, laid out as both see it."""
+"""Records that Python and the compiled loops share, in the memory layout that both use."""
 
 import numpy as np
 
 
 def _record_type(names: str) -> np.dtype[np.void]:
-    """All of it 64 bits wide: a run has few of these, and nothing needs to be aligned."""
+    """Make every field 64 bits wide: a run has few records, and none needs padding."""
     return np.dtype([(name, np.int64) for name in names.split()])
 
 
@@ -19,14 +19,14 @@ PLAN = _record_type(
     " first_offset last_offset first_timestamp_ms last_timestamp_ms skips_control"
     " needs_records needs_timestamps body_bytes_limit next_offset rows_limit bytes_limit"
 )
-"""What is known of the run and wanted of it, and last what was found out."""
+"""The run, the filter and the wanted columns; the last three fields are results."""
 
 OUT = _record_type(
     "offsets timestamps timestamp_types leader_epochs key_ends key_valid keys"
     " value_ends value_valid values header_ends header_valid header_places"
     " rows key_bytes key_nulls value_bytes value_nulls headers header_bytes header_nulls"
 )
-"""Addresses of what to fill, 0 where it is not wanted, and then how much was filled."""
+"""Addresses of the buffers, 0 for a column that is not wanted, then the counts of filled values."""
 
 HEADERS_OUT = _record_type(
     "name_ends name_valid names value_ends value_valid values"
@@ -38,6 +38,5 @@ LAYOUT = _record_type(
     " size_bytes since_entry_bytes interval_bytes max_timestamp max_timestamp_offset"
     " noted_timestamp min_append_time other_times offset_entries time_entries noteworthy"
 )
-"""A segment in the making: of the run, what to stamp; of the log so far, what its indexes depend
-on; and last how many entries were made of the batches just laid out, and how many of these have
-producers to be noted."""
+"""A segment under construction: the stamps of the run, the state of the log that its indexes depend
+on, and last the numbers of index entries and of noteworthy batches from the last call."""

@@ -1,7 +1,7 @@
 """Record batches as columns: decoded by compiled loops straight into Arrow's buffers.
 
-These are the nouns and the way in. What plans a scan knows them as well, so the compiler is loaded
-when something is decoded: that takes a second, and the first time on a machine ten.
+This module holds the nouns and the entry points. Planners of scans import it too, so the compiler
+is loaded at the first decoding: that takes a second, and ten the first time on a machine.
 """
 
 from collections.abc import Sequence
@@ -34,12 +34,12 @@ class AbortedRecords(NamedTuple):
 
 
 class BatchRun(NamedTuple):
-    """What is known of adjoining batches beside their bytes."""
+    """Adjoining batches: the facts that are not in their bytes."""
 
     base_offset: int
     """The first batch's; of stamped ones, it may be greater where offsets have gaps."""
     stamped: bool = True
-    """Whether offsets, epochs and append times are in the bytes, and the rest does not matter."""
+    """True if the bytes hold offsets, epochs and append times; other fields are then ignored."""
     leader_epoch: int = -1
     append_time_ms: int | None = None
     """The time of every record, of log-append-time batches that are not stamped."""
@@ -77,23 +77,23 @@ COLUMN_TYPES: dict[RecordColumn, pa.DataType] = {
 
 
 class RunTooLargeError(CallError):
-    """More records than one Arrow batch holds. Give fewer batches at once; one always fits."""
+    """The records exceed one Arrow batch. Pass fewer batches at once; a single one always fits."""
 
 
 def decode_run(
     data: BytesLike, run: BatchRun, columns: Sequence[RecordColumn], keep: RecordFilter
 ) -> DecodedRun:
-    """The records of whole batches that lie one after the other in `data`.
+    """Decode the records of the whole batches in `data`, which follow one another.
 
-    Every batch's CRC is checked, also of those that the filter leaves out. Raises
-    `BatchDamagedError` with the place of the damage, and then gives nothing.
+    The CRC of every batch is checked, even if the filter excludes the batch. Raises
+    `BatchDamagedError` with the position of the damage, and then returns no records.
 
-    Where offsets, epochs and kinds of time are all that is wanted, records are counted by the
-    headers of their batches, and neither decompressed nor looked at, unless compaction has left
-    gaps. Times that microseconds since 1970 cannot tell in 64 bits become the last ones that they
-    can: a scan should not fail for a producer's broken clock.
+    If only offsets, epochs and timestamp types are wanted, records are counted by the headers of
+    their batches and not decompressed, unless compaction has left gaps. A timestamp that does not
+    fit into 64 bits of microseconds since 1970 becomes the nearest one that does: a producer's
+    broken clock should not make a scan fail.
     """
-    # Imported here for those who only plan, and for brokers, who must not pay for a compiler.
+    # Imported late: planners and brokers must not load the compiler.
     from stratalog.batch.run_decoder import decode
 
     return decode(data, run, columns, keep)
@@ -106,10 +106,10 @@ class Walked(NamedTuple):
 
 
 def walk_run(data: BytesLike, run: BatchRun, *, most_bytes: int, most_records: int) -> Walked:
-    """How far whole batches reach whose offsets have no gap, by their headers alone.
+    """Measure the leading whole batches without a gap between offsets, by their headers alone.
 
-    They end with the one that reaches either limit, or before one that cannot be right or is not
-    all there. Nothing is checked that `decode_run` would.
+    The last batch is the one that reaches either limit, or the one before a batch that is malformed
+    or incomplete. CRCs and records are not checked.
     """
     from stratalog.batch.run_decoder import walk
 

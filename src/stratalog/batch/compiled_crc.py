@@ -70,7 +70,7 @@ def _words(frame: Any) -> Int:
 
 @compiled(int64(int64, _FRAMES))
 def all_right(address: Int, frames: Any) -> Int:
-    """Whether all batches have the CRC that they should: 1, or 0.
+    """Return 1 if the CRC of every batch is right, else 0.
 
     Three lanes, each of which goes on with the next batch when it is through with one, so that all
     are busy whatever the sizes are.

@@ -1,8 +1,8 @@
 """The loops of `from_columns`, compiled to machine code. Nothing else may import this.
 
-They check nothing: sizes, nulls and ranges are their caller's business. Everything lies in this one
-file because cached code is made anew when the file that it is written in changes, and not when one
-that it imports from does.
+The loops check nothing: the caller checks sizes, nulls and ranges. All loops are in this one file,
+because the compiler renews cached code when its own file changes, but not when an imported one
+does.
 """
 
 from typing import Any, NamedTuple
@@ -14,8 +14,8 @@ import numpy.typing as npt
 from stratalog.batch.code_cache import compiled, inlined
 
 BATCH_FIELDS = 6
-"""What `encode_batches` tells of each batch: the row of its first record, the number of records,
-where its bytes begin and end, and its first and its greatest timestamp."""
+"""Fields that `encode_batches` returns per batch: the row of its first record, the number of
+records, where its bytes begin and end, and its first and its greatest timestamp."""
 
 _SEED = 0x9747B28C
 _MULTIPLIER = np.uint64(0x5BD1E995)
@@ -113,7 +113,7 @@ def choose_partitions(
 
 @compiled((_numbers, numba.int64))
 def order_by(destinations: Any, count: Any) -> Any:
-    """The rows by destination. Those of one destination keep their order."""
+    """Sort the rows by destination. Rows of one destination keep their order."""
     begins = np.zeros(count + 1, np.int64)
     for row in range(len(destinations)):
         begins[destinations[row] + 1] += 1
@@ -175,7 +175,7 @@ def _write_field(out: Any, at: Any, column: Any, row: Any) -> Any:
 
 @inlined
 def _content_bytes(records: Any, row: Any) -> Any:
-    """What a record takes beside its length and its two deltas, which depend on its batch."""
+    """Size of a record without its length and its two deltas, which depend on its batch."""
     first, end = records.headers.places[row, 0], records.headers.places[row, 1]
     size = 1 + _field_bytes(records.keys, row) + _field_bytes(records.values, row)
     size += _varint_bytes(end - first)

@@ -40,9 +40,12 @@ def _is_noteworthy(frames: Any, index: Int) -> Int:
 
 @compiled(int64(uint8[::1], _FRAMES, _LAYOUT, _PAIRS, _PAIRS))
 def lay_out(data: Any, frames: Any, layouts: Any, offset_entries: Any, time_entries: Any) -> Int:
-    """How many batches are as they should be, up to the first that is not. Those are stamped, and
-    marked by their action if their producers are to be noted. Kafka's rules for entries: one is due
-    when the batches since the last one have more than so many bytes; of times, only if they rise.
+    """Stamp batches up to the first malformed one, and return their number.
+
+    A batch whose producer must be noted is marked by its action. Index entries follow Kafka's
+    rules: one is due when the batches since the last one exceed `interval_bytes`, and an entry of
+    the time index only if the timestamp rises.
+
     """
     layout = layouts[0]
     layout.offset_entries = layout.time_entries = layout.noteworthy = 0

@@ -1,4 +1,4 @@
-"""What a control record says: how a transaction ended."""
+"""Control records: the outcome of a transaction."""
 
 import struct
 from enum import IntEnum

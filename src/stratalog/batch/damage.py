@@ -1,7 +1,7 @@
-"""What is wrong with a run of batches, told as `records` tells it.
+"""The fault in a run of batches, in the words of `records`.
 
-Compiled code knows only that something is wrong. This goes over the same bytes in Python, once,
-when a scan fails anyway, so that there is one place that words each fault.
+Compiled code only detects that something is wrong. When a scan fails, this module reads the same
+bytes again in Python, so that each fault is worded in one place.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ _INT64_LAST = (1 << 63) - 1
 
 
 def raise_damage(data: BytesLike, base_offset: int, *, stamped: bool) -> NoReturn:
-    """Raise for the first fault in these bytes, be it in a batch that nobody wanted.
+    """Raise for the first fault in these bytes, even if the filter excludes its batch.
 
     Offsets rise from `base_offset` on; of batches that are not stamped, they are counted.
     """

@@ -1,4 +1,4 @@
-"""What can be wrong with a record batch."""
+"""Errors of record batches."""
 
 from stratalog.errors import CallError, DamagedError
 
@@ -6,7 +6,7 @@ from stratalog.errors import CallError, DamagedError
 class BatchDamagedError(DamagedError):
     """These bytes are not a record batch. `position` is the first byte that is wrong.
 
-    `batch_start` is where the batch with that byte begins: what lies before it is good, so a
+    `batch_start` is the start of the batch with that byte. The batches before it are good, so a
     reader of several batches can still serve `buffer[:batch_start]`.
     """
 
@@ -18,7 +18,7 @@ class BatchDamagedError(DamagedError):
 
 
 class CrcMismatchError(BatchDamagedError):
-    """The bytes differ from those that the checksum was made of."""
+    """The checksum does not match the bytes."""
 
 
 class UnsupportedMagicError(BatchDamagedError):
@@ -51,8 +51,8 @@ class BatchTooLargeError(InvalidBatchError):
 
 
 class InvalidTimestampError(InvalidBatchError):
-    """The timestamps contradict each other or lie outside what the topic takes."""
+    """The timestamps contradict each other or lie outside the range that the topic takes."""
 
 
 class UnbuildableBatchError(CallError):
-    """No record batch can hold what was asked for."""
+    """No record batch can hold the given records."""

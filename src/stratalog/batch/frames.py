@@ -1,4 +1,4 @@
-"""Where one batch ends and the next begins, and whether its bytes are the ones that were sent."""
+"""Boundaries of batches, and their checksums."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ def iter_batches(buffer: BytesLike, position: int = 0) -> Iterator[tuple[int, Ba
 
 
 def check_crc(buffer: BytesLike, position: int, header: BatchHeader) -> None:
-    """Raise unless the batch's bytes are those that its CRC was made of."""
+    """Raise unless the CRC of the batch matches its bytes."""
     end = position + header.size_bytes
     actual = crc32c(memoryview(buffer)[position + CRC_START : end])
     if actual != header.crc:

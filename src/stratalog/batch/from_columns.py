@@ -56,7 +56,7 @@ __all__ = [
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 BATCH_BYTES = 1 << 20
-"""What a batch has before compression, about: the most that one row of the control plane spans."""
+"""Approximate size of a batch before compression: the most that one row spans."""
 
 _RECORD_OVERHEAD_BYTES = 36
 """Length, attributes, two deltas, two lengths and a count, each as long as it can be."""
@@ -89,11 +89,12 @@ class Destination:
     max_batch_bytes: int
     """With the header, compressed: the topic's `max.message.bytes`."""
     keep_codec: bool = False
-    """Whether the topic takes no other codec. Else, what does not shrink stays uncompressed."""
+    """True if the topic takes no other codec. Otherwise batches that do not shrink stay as they
+    are."""
 
     @property
     def body_limit(self) -> int:
-        """What a batch's records may have before compression, if they are more than one."""
+        """Limit of a batch's records before compression, if it holds more than one."""
         limit = min(BATCH_BYTES, self.max_batch_bytes) - HEADER_BYTES
         return limit - limit // 64 - _CODEC_OVERHEAD_BYTES if self.keep_codec else limit
 
@@ -106,7 +107,7 @@ class EncodedBatch(NamedTuple):
 
 class ColumnEncoder:
     def __init__(self) -> None:
-        # Kept, because fresh pages of memory cost more than what is written to them.
+        # Kept, because getting fresh pages of memory costs more than writing to them.
         self._out = np.empty(0, np.uint8)
 
     def encode(
@@ -243,7 +244,7 @@ def _header(count: int, base_ms: int, greatest_ms: int) -> BatchHeader:
 def _finished(
     header: BatchHeader, body: memoryview, place: Destination, first_row: int
 ) -> tuple[BatchHeader, bytes]:
-    """Compress and frame. Too large for its topic is only what is one record by itself."""
+    """Compress and frame. Only a batch of a single record can be too large for its topic."""
     if len(body) > DEFAULT_MAX_DECOMPRESSED_BYTES:
         raise RecordTooLargeError(
             first_row,

@@ -1,4 +1,4 @@
-"""The 61 bytes at the start of a record batch (version 2), and nothing of what follows them."""
+"""The header of a record batch (version 2): its first 61 bytes, and none of its records."""
 
 import struct
 from enum import IntEnum
@@ -8,7 +8,7 @@ from stratalog.batch.errors import BatchDamagedError, UnsupportedMagicError
 
 HEADER_BYTES = 61
 LOG_OVERHEAD_BYTES = 12
-"""Base offset and length: what the length field does not count."""
+"""Base offset and length, which the length field does not count."""
 MAGIC_POSITION = 16
 CRC_POSITION = 17
 CRC_START = 21
@@ -18,7 +18,7 @@ MAX_TIMESTAMP_POSITION = 35
 RECORDS_COUNT_POSITION = 57
 
 BytesLike = bytes | bytearray | memoryview
-"""What a batch is read from. A memoryview must be one of plain bytes."""
+"""A buffer that batches are read from. A memoryview must be one of plain bytes."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 assert _HEADER.size == HEADER_BYTES
@@ -91,7 +91,7 @@ class BatchHeader(NamedTuple):
 def parse_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
     """Read the header at `position` and check that the buffer holds the whole batch.
 
-    Only what framing needs is checked here (magic, length); the rest is `validate`'s.
+    Only magic and length, which framing needs, are checked here; the rest is `validate`'s.
     """
     available = len(buffer) - position
     if available > MAGIC_POSITION and buffer[position + MAGIC_POSITION] != 2:

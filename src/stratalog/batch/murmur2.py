@@ -1,7 +1,7 @@
 """The hash by which Kafka's Java client chooses a key's partition.
 
-Whoever writes to a topic beside that client must choose the same, or records of one key would lie
-in two partitions and lose their order.
+Every other writer to a topic must choose the same partitions, or records of one key would lie in
+two of them and lose their order.
 """
 
 _SEED = 0x9747B28C

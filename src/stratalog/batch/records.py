@@ -120,7 +120,7 @@ def records_bytes(
 
 
 def true_max_timestamp(records: Iterable[Record]) -> int:
-    """What the batch's header should say; some clients leave the field at -1."""
+    """The value that the batch's header should hold; some clients leave it at -1."""
     return max((record.timestamp for record in records), default=-1)
 
 

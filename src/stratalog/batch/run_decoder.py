@@ -1,8 +1,8 @@
 """`columns.decode_run` itself. Importing this loads the compiler, and the compiled loops.
 
-Batches are framed, placed in the log and filtered by their headers first. Those whose records are
-wanted are then decompressed, and decoded in one go. Compiled code only says that something is
-wrong; what it is, is found by `damage`.
+Batches are framed, placed in the log and filtered by their headers first. Batches with wanted
+records are then decompressed, and decoded in one call. Compiled code only detects a fault; `damage`
+finds and words it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ from stratalog.batch.columns import (
     RecordFilter,
     RunTooLargeError,
 )
-from stratalog.batch.compiled import (
+from stratalog.batch.compiled_decode import (
     DECODE,
     REFUSED,
     UNPACK,

@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 from stratalog.batch.code_cache import has_crc_instruction
 from stratalog.batch.column_layout import FRAME
-from stratalog.batch.compiled import REFUSED, count_batches, read_frames
+from stratalog.batch.compiled_decode import REFUSED, count_batches, read_frames
 from stratalog.batch.header import CRC_START, BytesLike
 
 all_right: Callable[[int, Any], int] | None = None
@@ -20,7 +20,7 @@ if has_crc_instruction():
 
 
 def frames_of(data: BytesLike) -> Any | None:
-    """Of each batch what its header says, or None if these are not whole batches."""
+    """Read the header of each batch. None if these are not whole batches."""
     source = pa.py_buffer(data)
     count = count_batches(source.address, source.size)
     if count == REFUSED:

@@ -1,7 +1,7 @@
-"""Writing into a finished batch what only the log knows: offset, leader epoch, append time.
+"""Stamps of the log on a finished batch: offset, leader epoch, append time.
 
-Offset and epoch lie outside the CRC and cost nothing. Timestamps lie inside it, so those
-functions compute the CRC anew; they must only be given batches whose CRC was checked.
+Offset and epoch lie outside the CRC and cost nothing. Timestamps lie inside it, so functions that
+set them recompute the CRC, and must only be given batches whose CRC was checked.
 """
 
 import struct

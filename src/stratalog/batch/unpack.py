@@ -1,7 +1,7 @@
-"""Decompressing one batch after the other, for those who decompress many.
+"""Decompression of many batches, one after the other.
 
-Gives what `codec.decompress` gives. Zstandard's working memory is made once instead of for every
-batch, which is most of what a batch of 16 KiB costs.
+The results equal `codec.decompress`. Zstandard's working memory is allocated once instead of for
+every batch, where it is most of the cost of a batch of 16 KiB.
 """
 
 import zstandard

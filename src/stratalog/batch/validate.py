@@ -1,6 +1,6 @@
-"""What a broker checks of a producer's batch before it takes it.
+"""Checks of a producer's batch before the broker accepts it.
 
-The rules are those of Kafka's LogValidator and UnifiedLog for appends from clients, read off the
+The rules follow Kafka's LogValidator and UnifiedLog for appends from clients, read off the
 header without decompressing. Kafka also walks every record; that is `deep`. Where this is
 stricter than Kafka, no known client notices: unused attribute bits, the delete horizon and the
 append-time bit must be clear, and a transactional batch must name its producer. Epoch and
@@ -55,9 +55,9 @@ def validate(
     deep: bool = False,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> None:
-    """Raise `BatchDamagedError` for damage, `InvalidBatchError` for what a client may not send.
+    """Raise `BatchDamagedError` for damage, `InvalidBatchError` for a forbidden batch.
 
-    `header` is what `parse_header` made of `buffer` at `position`. The timestamp bounds are
+    `header` is the result of `parse_header` for `buffer` at `position`. The timestamp bounds are
     inclusive; without `deep` they are held against the first and the greatest timestamp only.
     `keys_required` (a compacted topic) implies `deep`.
     """

@@ -18,7 +18,7 @@ from stratalog.block.footer import (
     decode_footer,
     parse_trailer,
 )
-from stratalog.control.model import Coordinates
+from stratalog.control.log.model import Coordinates
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import DamagedError
 from stratalog.ids import ObjectId, Offset
@@ -65,7 +65,7 @@ class BatchIndex:
 
     async def _read(self, row: Coordinates) -> BlockFooter | None:
         """None if the object is gone by now, or if its footer is too large."""
-        size_bytes = (await self._control.object_sizes([row.object_id])).get(row.object_id, 0)
+        size_bytes = (await self._control.objects.sizes([row.object_id])).get(row.object_id, 0)
         if size_bytes < TRAILER_BYTES:
             return None
         tail = await self._tail(row, max(0, size_bytes - _TAIL_BYTES), size_bytes)

@@ -4,28 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from stratalog.batch.header import BatchHeader, TimestampType
+from stratalog.batch.entry import EntryBatch
 from stratalog.block.footer import BlockFooter, FooterBatch, FooterPartition, encode_footer
 from stratalog.block.keys import block_key
-from stratalog.control.model import BatchToCommit, BlockToCommit
-from stratalog.ids import BrokerId, ObjectId, PartitionIndex, ProducerId, TopicId, TopicPartition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryBatch:
-    """One valid record batch on its way into a block."""
-
-    topic_id: TopicId
-    topic_name: str
-    partition: PartitionIndex
-    timestamp_type: TimestampType
-    """The topic's, which may differ from what the producer wrote."""
-    header: BatchHeader
-    data: memoryview
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic_id, self.partition)
+from stratalog.control.log.model import BatchToCommit, BlockToCommit
+from stratalog.ids import BrokerId, ObjectId, ProducerId
 
 
 @dataclass(slots=True)

@@ -1,18 +1,6 @@
-"""Why a record batch was not taken in, other than damage to its bytes."""
+"""Failures of the block tier to take record batches in."""
 
-from stratalog.errors import CallError, OutcomeUnknownError, RetriableError
-
-
-class OutOfOrderSequenceError(CallError):
-    """The producer's sequence does not follow its last one: batches before it are missing."""
-
-
-class FencedProducerError(CallError):
-    """A newer epoch of this producer has written already."""
-
-
-class TransactionsUnsupportedError(CallError):
-    """The request or batch belongs to a transaction, and this broker coordinates none."""
+from stratalog.errors import OutcomeUnknownError, RetriableError
 
 
 class BlockFailedError(RetriableError):

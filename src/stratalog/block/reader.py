@@ -8,49 +8,22 @@ the good ones before it; other partitions do not notice.
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
 from stratalog.batch.frames import check_crc, iter_batches
 from stratalog.batch.header import TimestampType
 from stratalog.batch.stamp import stamp, stamp_append_time
-from stratalog.block.cache import FreshBlocks, StampedBatch
-from stratalog.control.model import Coordinates
+from stratalog.block.fresh_blocks import FreshBlocks, StampedBatch
+from stratalog.control.log.model import Coordinates
 from stratalog.errors import DamagedError, StratalogError
 from stratalog.ids import ObjectId, Offset
-from stratalog.objects.store import Buffer, ObjectStore, Range
+from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore, Range
+from stratalog.pieces import PiecesRead, PiecesWanted, Start
 
 
 class RowDamagedError(DamagedError):
     """The bytes that a row points at are not the batches that it speaks of."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowsWanted:
-    """Consecutive rows of one partition, to be answered from `offset` on with `max_bytes`.
-
-    A first batch that is larger is answered nevertheless: else its reader never moves on.
-    """
-
-    offset: Offset
-    max_bytes: int
-    rows: Sequence[Coordinates]
-
-
-@dataclass(slots=True)
-class RowsRead:
-    parts: list[memoryview | bytearray] = field(default_factory=list)
-    size_bytes: int = 0
-    error: StratalogError | None = None
-    """What kept the answer from going on. Worth telling only if there are no parts."""
-
-    def take(self, batch: StampedBatch, max_bytes: int) -> bool:
-        """Add a batch, unless it is not the first and the answer would grow too large by it."""
-        size = batch.size_bytes
-        if self.parts and self.size_bytes + size > max_bytes:
-            return False
-        self.parts.extend(batch.parts)
-        self.size_bytes += size
-        return True
 
 
 @dataclass(slots=True)
@@ -65,6 +38,8 @@ _Place = tuple[ObjectId, int]
 
 
 class BlockReader:
+    stale_errors: ClassVar[tuple[type[StratalogError], ...]] = (ObjectNotFoundError,)
+
     def __init__(self, *, store: ObjectStore, cache: FreshBlocks) -> None:
         self._store = store
         self._cache = cache
@@ -73,11 +48,24 @@ class BlockReader:
         """Whether it is in memory."""
         return row.object_id in self._cache
 
-    async def read(self, wanted: Sequence[RowsWanted]) -> list[RowsRead]:
-        """The batches of each partition, from the one that holds its offset."""
+    async def locate(
+        self, wanted: Sequence[PiecesWanted[Coordinates]]
+    ) -> list[Start | StratalogError]:
+        """Count the bytes of the rows. A row says its size, and is read from its beginning."""
+        return [
+            Start(
+                size_bytes=sum([row.byte_size for row in want.pieces]),
+                first_bytes=want.pieces[0].byte_size,
+            )
+            for want in wanted
+        ]
+
+    async def read(self, wanted: Sequence[PiecesWanted[Coordinates]]) -> list[PiecesRead]:
+        """Read the batches of each partition, from the one that holds its offset."""
+        chosen = [rows_within(want.pieces, max(want.max_bytes, 1), want.end) for want in wanted]
         rows: dict[_Place, _Row] = {}
         cold: dict[ObjectId, list[Coordinates]] = defaultdict(list)
-        for row in (row for want in wanted for row in want.rows):
+        for row in (row for each in chosen for row in each):
             end = row.byte_offset + row.byte_size
             fresh = self._cache.find(row.object_id, row.byte_offset, end)
             if fresh is None:
@@ -86,7 +74,7 @@ class BlockReader:
                 rows[row.object_id, row.byte_offset] = _Row(fresh)
         for answer in await asyncio.gather(*(self._read_object(rows) for rows in cold.values())):
             rows.update(answer)
-        return [_assemble(want, rows) for want in wanted]
+        return [_assemble(*pair, rows) for pair in zip(wanted, chosen, strict=True)]
 
     async def _read_object(self, rows: Sequence[Coordinates]) -> dict[_Place, _Row]:
         ranges = [Range(row.byte_offset, row.byte_offset + row.byte_size) for row in rows]
@@ -100,17 +88,44 @@ class BlockReader:
         }
 
 
-def _assemble(want: RowsWanted, rows: dict[_Place, _Row]) -> RowsRead:
-    answer = RowsRead()
-    for coordinates in want.rows:
+def rows_within(
+    rows: Sequence[Coordinates], max_bytes: int, end: Offset | None
+) -> list[Coordinates]:
+    """The rows that begin inside `max_bytes` and below `end`."""
+    chosen: list[Coordinates] = []
+    for row in rows:
+        if max_bytes <= 0 or (end is not None and row.base_offset >= end):
+            break
+        chosen.append(row)
+        max_bytes -= row.byte_size
+    return chosen
+
+
+def _assemble(
+    want: PiecesWanted[Coordinates], chosen: Sequence[Coordinates], rows: dict[_Place, _Row]
+) -> PiecesRead:
+    answer = PiecesRead(next_offset=want.offset)
+    for coordinates in chosen:
         row = rows[coordinates.object_id, coordinates.byte_offset]
         for batch in row.batches:
-            if batch.last_offset >= want.offset and not answer.take(batch, want.max_bytes):
+            if batch.last_offset >= want.offset and not _take(answer, batch, want.max_bytes):
                 return answer
         if row.error is not None:
             answer.error = row.error
             return answer
+    answer.ended = len(chosen) == len(want.pieces)
     return answer
+
+
+def _take(answer: PiecesRead, batch: StampedBatch, max_bytes: int) -> bool:
+    """Add a batch, unless it is not the first and the answer would grow too large by it."""
+    size = batch.size_bytes
+    if answer.parts and answer.size_bytes + size > max_bytes:
+        return False
+    answer.parts.extend(batch.parts)
+    answer.size_bytes += size
+    answer.next_offset = Offset(batch.last_offset + 1)
+    return True
 
 
 def _read_row(row: Coordinates, buffer: Buffer) -> _Row:

@@ -21,19 +21,28 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from prometheus_client import Counter, Histogram
-
-from stratalog.block.block import EntryBatch, OpenBlock, SealedBlock, seal
-from stratalog.block.cache import FreshBlocks
+from stratalog.batch.entry import EntryBatch
+from stratalog.block.block import OpenBlock, SealedBlock, seal
 from stratalog.block.errors import BlockFailedError, BlockInDoubtError, BrokerStoppingError
-from stratalog.block.missing import MissingSequences
+from stratalog.block.fresh_blocks import FreshBlocks
+from stratalog.block.missing_sequences import MissingSequences
 from stratalog.clock import Clock
-from stratalog.control.model import BlockToCommit, CommitAnswer, CommitOutcome
-from stratalog.control.plane import BarredObjectError, ControlPlane, ControlUnavailableError
-from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
+from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.log.model import BlockToCommit, CommitAnswer, CommitOutcome
+from stratalog.control.objects.errors import BarredObjectError
+from stratalog.control.plane import ControlPlane
+from stratalog.errors import OutcomeUnknownError, StratalogError
 from stratalog.ids import BrokerId, Entropy, ObjectId, Offset, TopicPartition, uuid7
-from stratalog.metrics import Metrics
+from stratalog.metrics import (
+    BLOCK_BYTES,
+    BLOCK_COMMIT_SECONDS,
+    BLOCK_UPLOAD_SECONDS,
+    BLOCKS_COMMITTED,
+    BLOCKS_FAILED,
+    Metrics,
+)
 from stratalog.objects.store import ObjectStore
+from stratalog.retry import retry
 from stratalog.settings import BlockSettings
 
 log = logging.getLogger(__name__)
@@ -46,9 +55,6 @@ Advanced = dict[TopicPartition, Offset]
 _MAX_GROUP_ROWS = 4000
 """Batches that one transaction carries at the most, when several blocks wait to be committed.
 It bounds how long the heads of one commit are locked."""
-
-_FIRST_BACKOFF_S = 0.05
-_MAX_BACKOFF_S = 2.0
 
 _PARTITIONS_PER_WINDOW = 1000
 """A commit to more partitions than this stretches the window in proportion: many thin partitions
@@ -86,21 +92,11 @@ class _Collecting:
 
 class WriterMetrics:
     def __init__(self, metrics: Metrics) -> None:
-        self.blocks = Counter(
-            "stratalog_blocks_committed", "Blocks committed", registry=metrics.registry
-        )
-        self.bytes = Counter(
-            "stratalog_block_bytes", "Bytes of blocks committed", registry=metrics.registry
-        )
-        self.failed = Counter(
-            "stratalog_blocks_failed", "Blocks given up", registry=metrics.registry
-        )
-        self.upload_seconds = Histogram(
-            "stratalog_block_upload_seconds", "Time to upload a block", registry=metrics.registry
-        )
-        self.commit_seconds = Histogram(
-            "stratalog_block_commit_seconds", "Time to commit blocks", registry=metrics.registry
-        )
+        self.blocks = metrics.counter(BLOCKS_COMMITTED)
+        self.bytes = metrics.counter(BLOCK_BYTES)
+        self.failed = metrics.counter(BLOCKS_FAILED)
+        self.upload_seconds = metrics.histogram(BLOCK_UPLOAD_SECONDS)
+        self.commit_seconds = metrics.histogram(BLOCK_COMMIT_SECONDS)
 
 
 class BlockWriter:
@@ -138,7 +134,7 @@ class BlockWriter:
         self._closed = False
         self._committer = asyncio.create_task(self._commit_in_order(), name="block-committer")
 
-    def add(self, batches: Sequence[EntryBatch]) -> "asyncio.Future[list[CommitAnswer]]":
+    def append(self, batches: Sequence[EntryBatch]) -> "asyncio.Future[list[CommitAnswer]]":
         """Take one request's batches; the future is answered when their block is committed.
 
         The batches enter in the order of the calls, and all of them go into one block.
@@ -257,7 +253,9 @@ class BlockWriter:
         """The control plane's answers. None if it has none: then the producers were told."""
         error: StratalogError
         try:
-            return await self._until(group[0].deadline, lambda: self._control.commit_blocks(blocks))
+            return await self._until(
+                group[0].deadline, lambda: self._control.log.commit_blocks(blocks)
+            )
         except OutcomeUnknownError as doubt:
             log.warning("The outcome of a commit is unknown, asking for it: %s", doubt)
             answers, error = await self._settle(blocks, doubt)
@@ -282,23 +280,14 @@ class BlockWriter:
 
     async def _resolve(self, blocks: Sequence[BlockToCommit]) -> list[list[CommitAnswer]] | None:
         try:
-            return await self._control.resolve_commit(blocks)
+            return await self._control.log.resolve_commit(blocks)
         except OutcomeUnknownError as doubt:
             # Whether the tombstones are in or not: they may be put again.
             raise ControlUnavailableError(str(doubt)) from doubt
 
     async def _until(self, deadline: float, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call that failed without effect, with growing pauses, until the deadline."""
-        backoff_s = _FIRST_BACKOFF_S
-        while True:
-            try:
-                return await call()
-            except RetriableError as error:
-                if self._clock.monotonic() + backoff_s > deadline:
-                    raise
-                log.warning("Trying again in %.2f s: %s", backoff_s, error)
-            await self._clock.sleep(backoff_s)
-            backoff_s = min(backoff_s * 2, _MAX_BACKOFF_S)
+        return await retry(call, clock=self._clock, deadline_s=deadline, on_retry=_log_retry)
 
     def _finish(self, queued: _Queued, answers: Sequence[CommitAnswer]) -> None:
         self._cache.add(queued.block, answers)
@@ -326,6 +315,10 @@ class BlockWriter:
 
     def _adjust_window(self, partitions: int) -> None:
         self._stretch = min(max(partitions / _PARTITIONS_PER_WINDOW, 1.0), _MAX_STRETCH)
+
+
+def _log_retry(error: Exception, pause_s: float) -> None:
+    log.warning("Trying again in %.2f s: %s", pause_s, error)
 
 
 def _advanced(group: Sequence[_Queued], answers: Sequence[Sequence[CommitAnswer]]) -> Advanced:

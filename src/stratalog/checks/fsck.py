@@ -1,9 +1,8 @@
-"""Whether a store keeps its promises. Reads only, live or stopped, in bounded memory."""
+"""Check that a cluster keeps its promises. It only reads, in bounded memory; brokers may run."""
 
 from collections.abc import AsyncIterator
 from contextlib import closing
 
-from stratalog.checks.marker import WrongStoreError, check_marker, read_marker
 from stratalog.checks.object_check import ObjectCheck
 from stratalog.checks.partition_check import PartitionCheck
 from stratalog.checks.promises import holders_are_distinct
@@ -11,11 +10,15 @@ from stratalog.checks.references import References
 from stratalog.checks.remote import RemoteTier, beside_blocks
 from stratalog.checks.report import Problem, Progress, Promise, Report
 from stratalog.checks.segment_orphans import segment_orphans
-from stratalog.clock import Clock, SystemClock
-from stratalog.control.model import PartitionState, Topic
-from stratalog.control.plane import ControlPlane, UnknownTopicError
+from stratalog.clock import SYSTEM_CLOCK, Clock
+from stratalog.control.log.model import PartitionState
+from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.errors import CallError, DamagedError
 from stratalog.objects.store import ObjectStore
+from stratalog.opening.errors import WrongStoreError
+from stratalog.opening.marker import check_marker, read_marker
 from stratalog.segment.key_ring import KeyRing
 from stratalog.settings import HOUR_MS
 
@@ -37,7 +40,7 @@ async def run_fsck(
     An object without a row is only reported when it is older than `orphan_age_ms`: younger ones
     may be on their way to a commit.
     """
-    started_ms = (clock or SystemClock()).now_ms()
+    started_ms = (clock or SYSTEM_CLOCK).now_ms()
     report = Report(deep=deep, started_ms=started_ms)
     tier = tier or RemoteTier(stores=beside_blocks(store), keys=KeyRing())
     fsck = _Fsck(control, store, tier, report, progress or _silent)
@@ -66,11 +69,11 @@ class _Fsck:
         self._progress = progress
 
     async def check_brokers(self) -> None:
-        brokers = await self._control.brokers()
+        brokers = await self._control.brokers.all()
         self._report.counts["brokers"] = len(brokers)
         problems = holders_are_distinct(brokers)
         if problems:
-            problems = holders_are_distinct(await self._control.brokers())
+            problems = holders_are_distinct(await self._control.brokers.all())
         self._report.add("brokers", problems)
 
     async def check_stores(self) -> bool:
@@ -84,7 +87,7 @@ class _Fsck:
         try:
             found = await read_marker(store)
             if found is not None:
-                check_marker(found[0], await self._control.cluster())
+                check_marker(found[0], await self._control.identity.cluster())
         except (CallError, DamagedError) as error:
             problem = Problem(promise=Promise.HOLDERS, what=str(error))
             self._report.add(store.url, [problem])
@@ -92,7 +95,7 @@ class _Fsck:
         return True
 
     async def check_partitions(self, references: References) -> None:
-        topics = await self._control.topics()
+        topics = await self._control.topics.all()
         total = sum(topic.partition_count for topic in topics)
         check = PartitionCheck(
             self._control,
@@ -112,12 +115,12 @@ class _Fsck:
     async def _partitions(self, topic: Topic) -> AsyncIterator[PartitionState]:
         """The partitions of a topic, none if it was deleted meanwhile."""
         try:
-            states = await self._control.topic_partitions(topic.id)
+            states = await self._control.log.topic_partitions(topic.id)
         except UnknownTopicError:
             return
         for state in states:
             # A topic of many partitions takes a while: each is looked at as it is by then.
-            fresh = await self._control.partitions([state.topic_partition])
+            fresh = await self._control.log.partitions([state.topic_partition])
             for current in fresh.values():
                 yield current
 
@@ -137,4 +140,4 @@ class _Fsck:
 
 
 def _silent(stage: str, done: int, total: int | None) -> None:
-    """Nobody watches."""
+    """Report no progress."""

@@ -1,4 +1,4 @@
-"""Whether all indexes of a segment say of its log what is true. Pure: fed batch by batch."""
+"""Compare all indexes of a segment with its log. Pure: fed batch by batch."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,7 +8,7 @@ from stratalog.checks.report import Problem, Promise
 from stratalog.checks.segment_promises import epochs_agree, name_of
 from stratalog.checks.time_audit import TimeAudit
 from stratalog.checks.transaction_audit import TransactionAudit
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError
 from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.model import IndexKind

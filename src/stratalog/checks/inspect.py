@@ -1,4 +1,4 @@
-"""What is in one object, told by its own bytes: no database is asked.
+"""The contents of one object, read from its own bytes: no database is asked.
 
 A block or split file tells its contents in its footer. Without a readable footer its batches are
 walked from the first byte on, as far as they can be.
@@ -65,7 +65,7 @@ class Inspection:
     size_bytes: int
     footer: BlockFooter | None = None
     errors: list[str] = field(default_factory=list)
-    """What is wrong with the object as a whole."""
+    """Damage of the object as a whole."""
     batches: list[InspectedBatch] = field(default_factory=list)
 
     @property

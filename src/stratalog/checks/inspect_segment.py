@@ -1,4 +1,4 @@
-"""What is in one object of a segment: its log, its indexes or its manifest.
+"""The contents of one object of a segment: its log, its indexes or its manifest.
 
 No database is asked. A log that is compressed or encrypted, and all indexes, are understood only
 with the manifest that lies beside them, and what is encrypted only with the private key.
@@ -16,7 +16,6 @@ from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore
 from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import IndexDamagedError, KeyMissingError
-from stratalog.segment.framing import BatchFraming
 from stratalog.segment.index_object import read_index
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, SUFFIXES
@@ -25,6 +24,7 @@ from stratalog.segment.model import IndexKind
 from stratalog.segment.producer_snapshot import decode_snapshot
 from stratalog.segment.transform import decode_chunk
 from stratalog.segment.txn_index import decode_aborted
+from stratalog.segment.whole_batches import BatchFraming
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -57,7 +57,7 @@ class SegmentInspection:
     indexes: list[InspectedIndex] = field(default_factory=list)
     batches: list[InspectedBatch] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    """What is wrong with the object as a whole."""
+    """Damage of the object as a whole."""
 
     @property
     def ok(self) -> bool:
@@ -89,7 +89,7 @@ def is_segment_object(key: str) -> bool:
 
 
 def describe_manifest(manifest: Manifest) -> dict[str, object]:
-    """What a manifest says, without the lists that only programs read."""
+    """Return the fields of a manifest, without the lists that only programs read."""
     chunks, header = manifest.chunks, manifest.encryption
     return {
         "log_bytes": chunks.original_bytes,

@@ -1,4 +1,4 @@
-"""Whether the batches of a segment's log are what its row says. Pure: fed batch by batch."""
+"""Compare the batches of a segment's log with its row. Pure: fed batch by batch."""
 
 from collections.abc import Iterator
 
@@ -7,11 +7,11 @@ from stratalog.batch.frames import check_crc
 from stratalog.batch.header import BatchHeader
 from stratalog.checks.report import Problem, Promise
 from stratalog.checks.segment_promises import name_of
-from stratalog.control.segment_model import Segment
-from stratalog.control.segments import epoch_at
+from stratalog.control.segments.lifecycle import epoch_at
+from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset
-from stratalog.segment.batch_walk import is_dense
 from stratalog.segment.keys import LOG_SUFFIX
+from stratalog.segment.log_batches import is_dense
 from stratalog.segment.time_index import NO_TIMESTAMP
 
 _MAX_PROBLEMS = 10
@@ -33,7 +33,7 @@ class LogAudit:
         self._max_timestamp = NO_TIMESTAMP
 
     def step(self, position: int, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether the batch's bytes are those that were written, wherever they belong."""
+        """Check that the batch has the bytes that were written, wherever they belong."""
         whole = True
         where = f"the batch of offset {header.base_offset}, at byte {position} of {self._name}"
         try:

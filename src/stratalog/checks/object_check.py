@@ -22,7 +22,7 @@ from stratalog.checks.partition_check import find_row
 from stratalog.checks.promises import object_is_accounted_for, object_is_whole, row_is_backed
 from stratalog.checks.references import Reference, References
 from stratalog.checks.report import Problem, Progress
-from stratalog.control.model import StoredObjectRow
+from stratalog.control.objects.model import StoredObjectRow
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import ObjectId, uuid7_time_ms
 from stratalog.objects.store import ObjectInfo, ObjectNotFoundError, ObjectStore
@@ -96,7 +96,7 @@ class ObjectCheck:
 
     async def _rows(self) -> AsyncIterator[tuple[ObjectId, StoredObjectRow]]:
         after = None
-        while page := await self._control.objects(after=after, limit=_PAGE_ROWS):
+        while page := await self._control.objects.all(after=after, limit=_PAGE_ROWS):
             self._counts["objects"] += len(page)
             self._progress("objects", self._counts["objects"], None)
             for row in page:
@@ -105,7 +105,7 @@ class ObjectCheck:
 
     async def _row(self, object_id: ObjectId) -> StoredObjectRow | None:
         before = ObjectId(UUID(int=object_id.int - 1)) if object_id.int else None
-        page = await self._control.objects(after=before, limit=1)
+        page = await self._control.objects.all(after=before, limit=1)
         return page[0] if page and page[0].object_id == object_id else None
 
     async def _listing(

@@ -1,4 +1,4 @@
-"""Whether the offset index of a segment says of its log what is true. Pure: fed batch by batch.
+"""Compare the offset index of a segment with its log. Pure: fed batch by batch.
 
 Of a segment that we wrote, it must be, byte by byte, the one that building it again would give.
 The distance between entries is not written down anywhere, so it is any at which each entry and
@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Iterator
 
 from stratalog.batch.header import BatchHeader
-from stratalog.control.segment_model import Segment
-from stratalog.segment.batch_walk import is_dense
+from stratalog.control.segments.model import Segment
 from stratalog.segment.build import INT32_LAST
+from stratalog.segment.log_batches import is_dense
 from stratalog.segment.offset_index import OffsetIndex
 
 _ENTRY = struct.Struct(">ii")
@@ -32,7 +32,7 @@ class OffsetAudit:
         """Bytes since an entry: the most that got no new one, and the least that did."""
 
     def step(self, position: int, header: BatchHeader) -> Iterator[str]:
-        """What is wrong about this batch."""
+        """Return the problems of this batch."""
         if self.names(position):
             yield from self._enter(header)
         else:
@@ -44,7 +44,7 @@ class OffsetAudit:
         yield from self._pay(header.last_offset)
 
     def names(self, position: int) -> bool:
-        """Whether the next entry is of the batch at this position."""
+        """Return whether the next entry is for the batch at this position."""
         return bool(self._entries) and self._entries[0][1][1] == position
 
     def finish(self) -> Iterator[str]:

@@ -23,9 +23,9 @@ from stratalog.checks.segment_check import SegmentCheck, chained_segments
 from stratalog.checks.segment_promises import epochs_rise, migration_holds, sizes_add_up
 from stratalog.checks.segment_walk import SegmentWalk
 from stratalog.checks.walk import walk_batches
-from stratalog.control.model import Coordinates, PartitionState
+from stratalog.control.log.model import Coordinates, PartitionState
 from stratalog.control.plane import ControlPlane
-from stratalog.control.segment_model import EpochStart
+from stratalog.control.segments.model import EpochStart
 from stratalog.errors import DamagedError
 from stratalog.ids import Offset, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError, ObjectStore
@@ -38,7 +38,7 @@ async def find_row(
     control: ControlPlane, partition: TopicPartition, base_offset: Offset
 ) -> Coordinates | None:
     """The row that begins at this offset, if there is one now."""
-    rows = await control.all_coordinates(partition, after=Offset(base_offset - 1), limit=1)
+    rows = await control.log.all_coordinates(partition, after=Offset(base_offset - 1), limit=1)
     return rows[0] if rows and rows[0].base_offset == base_offset else None
 
 
@@ -62,7 +62,7 @@ class PartitionCheck:
     ) -> None:
         self._control = control
         self._store = store
-        self._segments = SegmentCheck(control, tier, counts, deep=deep)
+        self._segments = SegmentCheck(control.segments, tier, counts, deep=deep)
         self._references = references
         self._counts = counts
         self._deep = deep
@@ -72,7 +72,7 @@ class PartitionCheck:
         """The problems of a partition that are still there at the second look."""
         problems: list[Problem] = []
         if await self._look(state, problems):
-            again = await self._control.partitions([state.topic_partition])
+            again = await self._control.log.partitions([state.topic_partition])
             for fresh in again.values():
                 problems += await self._look(fresh, None)
         return problems
@@ -80,17 +80,17 @@ class PartitionCheck:
     async def _look(
         self, before: PartitionState, byte_problems: list[Problem] | None
     ) -> list[Problem]:
-        """What is wrong with boundaries, segments and rows. The first look also counts, and looks
+        """Return problems of boundaries, segments and rows. The first look also counts, and looks
         at objects."""
         partition = before.topic_partition
-        epochs = await self._control.epochs(partition)
+        epochs = await self._control.log.epochs(partition)
         segments = await self._walk_segments(before, epochs, byte_problems)
         rows = await self._walk_rows(before, segments, byte_problems)
-        after = (await self._control.partitions([partition])).get(partition)
+        after = (await self._control.log.partitions([partition])).get(partition)
         if after is None:
             return []
         problems = [
-            # What breaks the one breaks the other, in other words.
+            # One damage breaks both, and would be reported twice.
             *(boundaries_hold(after) or migration_holds(after)),
             *boundaries_moved_forward(before, after),
             *epochs_rise(before, epochs, after),
@@ -108,7 +108,7 @@ class PartitionCheck:
         byte_problems: list[Problem] | None,
     ) -> SegmentWalk:
         walk = SegmentWalk(before, epochs)
-        async for page in chained_segments(self._control, before.topic_partition):
+        async for page in chained_segments(self._control.segments, before.topic_partition):
             for segment in page:
                 walk.step(segment)
             if byte_problems is not None:
@@ -136,7 +136,9 @@ class PartitionCheck:
 
     async def _pages(self, partition: TopicPartition) -> AsyncIterator[list[Coordinates]]:
         after = None
-        while page := await self._control.all_coordinates(partition, after=after, limit=_PAGE_ROWS):
+        while page := await self._control.log.all_coordinates(
+            partition, after=after, limit=_PAGE_ROWS
+        ):
             yield page
             after = page[-1].last_offset
 

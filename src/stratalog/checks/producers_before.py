@@ -1,13 +1,13 @@
-"""What a partition knew of its producers where a segment begins: the segment before it tells."""
+"""The state of a partition's producers where a segment begins, from the segment before it."""
 
 from stratalog.checks.remote import RemoteTier
 from stratalog.checks.segment_audit import open_whole
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.errors import CallError, DamagedError
 from stratalog.ids import NO_OFFSET, Offset
 from stratalog.objects.store import Buffer, ObjectNotFoundError, Range
-from stratalog.segment.batch_walk import is_dense
 from stratalog.segment.index_object import read_index
+from stratalog.segment.log_batches import is_dense
 from stratalog.segment.manifest import IndexPlace
 from stratalog.segment.metadata import SegmentMetadata
 from stratalog.segment.model import IndexKind
@@ -17,7 +17,7 @@ from stratalog.segment.producer_state import PartitionTail
 async def segment_before(metadata: SegmentMetadata, segment: Segment) -> Segment | None:
     """The chained segment that ends where this one begins."""
     after = Offset(segment.base_offset - 2)
-    found = await metadata.segments(segment.topic_partition, after=after, limit=1)
+    found = await metadata.chained(segment.topic_partition, after=after, limit=1)
     return found[0] if found and found[0].end_offset == segment.base_offset else None
 
 
@@ -37,7 +37,7 @@ async def tail_between(before: Segment, segment: Segment, tier: RemoteTier) -> P
 
 
 async def _tail_of(segment: Segment, tier: RemoteTier) -> PartitionTail | None:
-    """What its producer snapshot says. None if that cannot be read, or cannot be true."""
+    """Read its producer snapshot. None if that cannot be read, or cannot be true."""
     if segment.uploaded is None:
         return None
     try:

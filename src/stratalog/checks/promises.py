@@ -12,14 +12,10 @@ from stratalog.batch.frames import check_crc, iter_batches
 from stratalog.batch.header import BatchHeader, BytesLike
 from stratalog.checks.report import Problem, Promise, Severity
 from stratalog.checks.rows import RowWalk, claimed_twice
-from stratalog.control.model import (
-    BrokerInfo,
-    Coordinates,
-    PartitionState,
-    StoredObjectRow,
-    WriteTier,
-)
-from stratalog.control.segment_model import Segment
+from stratalog.control.brokers.model import BrokerInfo
+from stratalog.control.log.model import Coordinates, PartitionState, WriteTier
+from stratalog.control.objects.model import StoredObjectRow
+from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset
 from stratalog.objects.store import ObjectInfo
 
@@ -31,7 +27,7 @@ def acknowledged_is_readable(
     rows: Sequence[Coordinates],
     segments: Sequence[Segment] = (),
 ) -> list[Problem]:
-    """Promise 1: what was acknowledged is in segments or rows, unless it is below `log_start`."""
+    """Promise 1: an acknowledged batch is in segments or rows, unless it is below `log_start`."""
     offset = max(base_offset, state.log_start)
     holders: list[Segment | Coordinates] = [*segments, *rows]
     for holder in holders:
@@ -185,7 +181,7 @@ def batches_fill_row(row: Coordinates, data: BytesLike) -> list[Problem]:
 def batch_continues_row(
     row: Coordinates, expected: Offset, header: BatchHeader, batch: BytesLike
 ) -> list[Problem]:
-    """Whether this batch, whose first offset must be `expected`, is as the row says."""
+    """Check that this batch, whose first offset must be `expected`, is as the row says."""
     where = f"row {row.base_offset}, batch at offset {expected}"
     try:
         check_crc(batch, 0, header)
@@ -207,7 +203,7 @@ def _batch_breaches(row: Coordinates, expected: Offset, header: BatchHeader) -> 
 
 
 def batches_end_with_row(row: Coordinates, expected: Offset) -> list[Problem]:
-    """Whether the batches ended where the row does."""
+    """Check that the batches end where the row ends."""
     if expected == row.last_offset + 1:
         return []
     what = f"row {row.base_offset} ends at {row.last_offset}, its batches at {expected - 1}"

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from stratalog.control.model import Coordinates
+from stratalog.control.log.model import Coordinates
 from stratalog.ids import ObjectId, Offset, PartitionIndex, TopicId, TopicPartition
 
 _SCHEMA = """

@@ -1,4 +1,4 @@
-"""The remote tier of a cluster, as checks see it: where its segments lie and what opens them."""
+"""The remote tier of a cluster, as checks need it: the stores of its segments, and their keys."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What a check found, as values that turn into JSON."""
+"""The findings of a check, as values that turn into JSON."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from stratalog.checks.report import Problem, Promise
-from stratalog.control.model import Coordinates, PartitionState
+from stratalog.control.log.model import Coordinates, PartitionState
 from stratalog.ids import Offset
 
 _MAX_PROBLEMS = 100
@@ -26,7 +26,7 @@ def claimed_twice(left: Coordinates, right: Coordinates) -> Problem:
 
 
 class RowWalk:
-    """Whether rows, in offset order, cover the block range without a gap or an overlap.
+    """Check that rows, in offset order, cover the block range without a gap or an overlap.
 
     The rows of a partition that lives are read over a while. `before` is its state from before
     the first row was read, `finish` is given the one from after the last: what retention removed
@@ -35,7 +35,7 @@ class RowWalk:
     Rows that lie wholly below the range are on their way out: the boundary moves first, and they
     follow in chunks.
 
-    What lies below `remote_end` is in segments, which are checked elsewhere. Nothing else holds
+    Offsets below `remote_end` is in segments, which are checked elsewhere. Nothing else holds
     offsets in this version, so that nothing may be missing from there to the block range.
     """
 

@@ -11,19 +11,19 @@ from stratalog.checks.log_audit import LogAudit
 from stratalog.checks.remote import RemoteTier
 from stratalog.checks.report import Problem, Promise
 from stratalog.checks.segment_promises import name_of
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError
 from stratalog.objects.store import ObjectNotFoundError
-from stratalog.segment.batch_walk import is_dense
 from stratalog.segment.errors import KeyMissingError, LogDamagedError
-from stratalog.segment.framing import BatchFraming
 from stratalog.segment.index_object import read_index
 from stratalog.segment.keys import MANIFEST_SUFFIX
+from stratalog.segment.log_batches import is_dense
 from stratalog.segment.manifest import IndexPlace, parse_manifest
 from stratalog.segment.model import IndexKind
 from stratalog.segment.offload import offload
-from stratalog.segment.opened import PLAIN_CHUNK_BYTES, OpenSegment, open_segment
+from stratalog.segment.open_segment import PLAIN_CHUNK_BYTES, OpenSegment, open_segment
 from stratalog.segment.producer_state import PartitionTail
+from stratalog.segment.whole_batches import BatchFraming
 
 _WINDOW_BYTES = 4 * 1024 * 1024
 """Of the object that are asked for at once."""
@@ -32,9 +32,9 @@ _WINDOW_BYTES = 4 * 1024 * 1024
 @dataclass(slots=True)
 class Audited:
     log: list[Problem] = field(default_factory=list)
-    """What is wrong with the records, or keeps us from them. Nothing here can be repaired."""
+    """Damage of the records, or of the way to them. Nothing here can be repaired."""
     indexes: list[Problem] = field(default_factory=list)
-    """What is wrong with all that can be made of the records again."""
+    """Damage of parts that can be rebuilt from the records."""
     good: dict[IndexKind, bytes] = field(default_factory=dict)
     """The indexes with which nothing is wrong."""
     batches: int = 0
@@ -47,7 +47,7 @@ class Audited:
 async def audit_segment(
     segment: Segment, tier: RemoteTier, before: PartitionTail | None
 ) -> Audited:
-    """Read all of a segment that is finished. What is wrong with it is told, never raised.
+    """Read all of a segment that is finished. Damage is returned as problems, never raised.
 
     `before` is the state of producers at its start, if that is known.
     """
@@ -142,7 +142,7 @@ async def _placed(opened: OpenSegment) -> AsyncIterator[tuple[int, BatchHeader, 
 
 
 async def _audit_manifest(opened: OpenSegment) -> list[Problem]:
-    """Whether the manifest in the store says what the one in the row does."""
+    """Check that the manifest in the store equals the one in the row."""
     segment = opened.segment
     assert segment.uploaded is not None
     key = segment.key_base + MANIFEST_SUFFIX

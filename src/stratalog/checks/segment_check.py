@@ -13,7 +13,7 @@ from stratalog.checks.remote import RemoteTier
 from stratalog.checks.report import Problem, Promise
 from stratalog.checks.segment_audit import Audited, audit_segment
 from stratalog.checks.segment_promises import manifest_fits_row, name_of, objects_fit_manifest
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.errors import CallError, DamagedError
 from stratalog.ids import Offset, TopicPartition
 from stratalog.objects.store import ObjectInfo, ObjectNotFoundError
@@ -30,7 +30,7 @@ async def chained_segments(
 ) -> AsyncIterator[list[Segment]]:
     """The segments of a partition in offset order, a page at a time."""
     after = None
-    while page := await metadata.segments(partition, after=after, limit=_PAGE_SEGMENTS):
+    while page := await metadata.chained(partition, after=after, limit=_PAGE_SEGMENTS):
         yield page
         after = page[-1].last_offset
 
@@ -46,7 +46,7 @@ class SegmentCheck:
         self._reading = asyncio.Semaphore(_PARALLEL_READS)
 
     async def run(self, page: Sequence[Segment]) -> list[Problem]:
-        """What is wrong with the objects of consecutive segments."""
+        """Return the problems of the objects of consecutive segments."""
         self._counts["segments"] += len(page)
         # A row without a manifest is told about as such, and says nothing about objects.
         finished = [segment for segment in page if segment.uploaded is not None]
@@ -125,7 +125,7 @@ class SegmentCheck:
     async def _find(self, segment: Segment) -> Segment | None:
         """The segment as it is by now, if it is still a part of its partition."""
         after = Offset(segment.last_offset - 1)
-        found = await self._metadata.segments(segment.topic_partition, after=after, limit=1)
+        found = await self._metadata.chained(segment.topic_partition, after=after, limit=1)
         same = found and found[0].segment_id == segment.segment_id
         return found[0] if same and found[0].uploaded is not None else None
 

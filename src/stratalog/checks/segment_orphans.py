@@ -45,8 +45,8 @@ async def _unknown(
     if not page:
         return
     # A row is there before its objects are, so one that is missing by now is missing for good.
-    known = await control.known_segments([segment_id for _, segment_id in page])
-    shared = await control.shared_topics(sorted({topic_id for topic_id, _ in page}))
+    known = await control.segments.known([segment_id for _, segment_id in page])
+    shared = await control.segments.shared_topics(sorted({topic_id for topic_id, _ in page}))
     for (topic_id, segment_id), objects in page.items():
         if segment_id in known or topic_id in shared:
             continue

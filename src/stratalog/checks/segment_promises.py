@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from stratalog.checks.report import Problem, Promise
-from stratalog.control.migration_state import check_state
-from stratalog.control.model import PartitionState
-from stratalog.control.segment_model import EpochStart, Segment, SegmentState
+from stratalog.control.log.model import PartitionState
+from stratalog.control.segments.model import EpochStart, Segment, SegmentState
+from stratalog.control.topics.migration_state import check_state
 from stratalog.objects.store import ObjectInfo
-from stratalog.segment.batch_walk import is_dense
 from stratalog.segment.epoch_checkpoint import epochs_between
 from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
+from stratalog.segment.log_batches import is_dense
 from stratalog.segment.manifest import IndexPlace, Manifest
 from stratalog.segment.model import IndexKind
 
@@ -82,7 +82,7 @@ def _told(epochs: Sequence[EpochStart]) -> str:
 
 
 def segment_is_legal(segment: Segment) -> list[Problem]:
-    """Promise 4: what is chained was finished, and its row makes sense."""
+    """Promise 4: a chained segment was finished, and its row makes sense."""
     where = name_of(segment)
     return [
         Problem(promise=Promise.BOUNDARIES, what=f"{where}: {what}")

@@ -1,4 +1,4 @@
-"""Making the indexes of damaged segments anew, from what is left of them.
+"""Rebuild the indexes of damaged segments from their logs.
 
 The log tells the offset and the time index, and with the producer snapshot of the segment before it
 also its own snapshot and its transactions; the control plane tells the epochs. Indexes with which
@@ -23,23 +23,24 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from stratalog.batch.frames import iter_batches
-from stratalog.checks.marker import MARKER_KEY, MarkerMissingError, check_marker, read_marker
 from stratalog.checks.producers_before import segment_before, tail_before, tail_between
 from stratalog.checks.remote import RemoteTier
 from stratalog.checks.report import Problem, Progress
 from stratalog.checks.segment_audit import Audited, audit_segment, open_whole, whole_batches
 from stratalog.checks.segment_check import chained_segments
 from stratalog.checks.segment_promises import name_of
-from stratalog.control.model import Topic
 from stratalog.control.plane import ControlPlane
-from stratalog.control.segment_model import Segment, SegmentUploaded
+from stratalog.control.segments.model import Segment, SegmentUploaded
+from stratalog.control.topics.model import Topic
 from stratalog.errors import DamagedError, RetriableError, StratalogError
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
+from stratalog.opening.errors import MarkerMissingError
+from stratalog.opening.marker import MARKER_KEY, check_marker, read_marker
 from stratalog.segment.build import BuiltLog, SegmentBuilder
 from stratalog.segment.epoch_checkpoint import encode_checkpoint, epochs_between
 from stratalog.segment.model import IndexKind, SegmentIndexes, SourceRun
 from stratalog.segment.offload import offload
-from stratalog.segment.opened import OpenSegment
+from stratalog.segment.open_segment import OpenSegment
 from stratalog.segment.producer_state import PartitionTail, advance
 from stratalog.segment.txn_index import encode_aborted
 from stratalog.segment.upload import UploadedLog, upload_indexes
@@ -82,7 +83,7 @@ async def rebuild_indexes(
     await _check_claim(control, tier)
     repairs: list[Repair] = []
     done = 0
-    for topic in await control.topics():
+    for topic in await control.topics.all():
         for index in range(topic.partition_count):
             partition = TopicPartition(topic.id, PartitionIndex(index))
             rebuilding = _Rebuilding(control, tier, topic, partition)
@@ -102,7 +103,7 @@ async def _check_claim(control: ControlPlane, tier: RemoteTier) -> None:
             f"{store.url} has no {MARKER_KEY}, so it may not be this cluster's store: nothing is "
             "rebuilt in it. A broker writes the marker when it starts"
         )
-    check_marker(found[0], await control.cluster())
+    check_marker(found[0], await control.identity.cluster())
 
 
 class _Rebuilding:
@@ -118,7 +119,7 @@ class _Rebuilding:
         self._partition = partition
 
     async def run(self) -> AsyncIterator[Repair]:
-        async for page in chained_segments(self._control, self._partition):
+        async for page in chained_segments(self._control.segments, self._partition):
             for segment in page:
                 if segment.uploaded is not None:
                     repair = await self._visit(segment)
@@ -127,7 +128,7 @@ class _Rebuilding:
 
     async def _visit(self, segment: Segment) -> Repair | None:
         # The one before was visited before, so that what can be repaired of it is repaired.
-        before = await tail_before(self._control, segment, self._tier)
+        before = await tail_before(self._control.segments, segment, self._tier)
         audited = await audit_segment(segment, self._tier, before)
         self.read += 1
         if not audited.indexes:
@@ -154,7 +155,7 @@ class _Rebuilding:
         opened = await open_whole(segment, self._tier)
         indexes = await self._make(opened, audited)
         uploaded = await self._upload(opened, indexes)
-        await self._control.replace_segment_upload(segment.segment_id, uploaded)
+        await self._control.segments.replace_upload(segment.segment_id, uploaded)
 
     async def _make(self, opened: OpenSegment, audited: Audited) -> SegmentIndexes:
         segment, good = opened.segment, dict(audited.good)
@@ -164,7 +165,7 @@ class _Rebuilding:
             good.pop(IndexKind.TIMESTAMP, None)
         built = await _build(opened)
         snapshot, transactions = await self._producers(segment, good, built)
-        epochs = await self._control.epochs(self._partition)
+        epochs = await self._control.log.epochs(self._partition)
         return SegmentIndexes(
             offset=good.get(IndexKind.OFFSET, built.offset_index),
             timestamp=good.get(IndexKind.TIMESTAMP, built.time_index),
@@ -187,7 +188,7 @@ class _Rebuilding:
         return snapshot or tail.to_snapshot(), made if transactions is None else transactions
 
     async def _tail_before(self, segment: Segment) -> PartitionTail:
-        before = await segment_before(self._control, segment)
+        before = await segment_before(self._control.segments, segment)
         if before is None:
             return PartitionTail()
         tail = await tail_between(before, segment, self._tier)

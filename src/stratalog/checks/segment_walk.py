@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from stratalog.checks.report import Problem, Promise, Severity
 from stratalog.checks.segment_promises import epochs_agree, name_of, segment_is_legal
-from stratalog.control.model import Coordinates, PartitionState
-from stratalog.control.segment_model import EpochStart, Segment
+from stratalog.control.log.model import Coordinates, PartitionState
+from stratalog.control.segments.model import EpochStart, Segment
 from stratalog.ids import Offset
 
 _MAX_PROBLEMS = 100
@@ -13,7 +13,7 @@ _MAX_PROBLEMS = 100
 
 
 class SegmentWalk:
-    """Whether segments, in offset order, are one chain from `log_start` to `remote_end`.
+    """Check that segments, in offset order, are one chain from `log_start` to `remote_end`.
 
     The chain of a partition that lives is read over a while: it grows at its end, and retention
     takes from its start. `before` is the state from before the first segment was read, `finish` is

@@ -1,4 +1,4 @@
-"""Whether the time index of a segment says of its log what is true. Pure: fed batch by batch.
+"""Compare the time index of a segment with its log. Pure: fed batch by batch.
 
 Of a segment that we wrote, it must be, byte by byte, the one that building it again would give.
 Of one that Kafka wrote, what its entries say must be true.
@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from stratalog.batch.header import BatchHeader
-from stratalog.control.segment_model import Segment
-from stratalog.segment.batch_walk import is_dense
+from stratalog.control.segments.model import Segment
+from stratalog.segment.log_batches import is_dense
 from stratalog.segment.time_index import NO_TIMESTAMP, TimeIndex, TimeIndexWriter
 
 _ENTRY = struct.Struct(">qi")

@@ -1,4 +1,4 @@
-"""Whether the transaction index of a segment says of its log what is true. Fed batch by batch.
+"""Compare the transaction index of a segment with its log. Fed batch by batch.
 
 Each entry must have its marker in the log, begin where its transaction does, and say how far the
 partition was stable then. Each abort marker must have an entry if its transaction has records. What
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stratalog.batch.header import CONTROL_BIT, BatchHeader
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.ids import NO_OFFSET, Offset, ProducerId
 from stratalog.segment.model import AbortedTransaction
 from stratalog.segment.producer_changes import (
@@ -24,7 +24,7 @@ from stratalog.segment.txn_index import decode_aborted
 
 
 class _Abort(NamedTuple):
-    """What the log tells about an abort marker."""
+    """An abort marker, as the log has it."""
 
     first_offset: Offset | None
     """None if nothing is known to be aborted by it."""
@@ -60,7 +60,7 @@ class TransactionAudit:
                 yield f"it does not say that producer {name} aborted at offset {last}"
 
     def _aborts(self) -> dict[tuple[ProducerId, Offset], _Abort]:
-        """All abort markers, with what is known about them."""
+        """Return all abort markers, with their first offsets where known."""
         open_ones = _open_in(self._before or PartitionTail())
         aborts = {}
         for event in self._changes.events:

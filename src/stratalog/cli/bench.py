@@ -15,15 +15,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
-from uuid import uuid4
 
 import typer
 
 from stratalog.cli.bench_client import Load
+from stratalog.cli.errors import BrokerStartError, MeasurementError
 from stratalog.cli.options import Json, Set, examples
 from stratalog.cli.output import note, print_json, print_table
 from stratalog.cli.produce import Codec
-from stratalog.errors import CallError, RetriableError
+from stratalog.environment import ENVIRONMENT
+from stratalog.ids import new_uuid
 from stratalog.settings_source import PREFIX
 from stratalog.units import parse_size_bytes
 
@@ -36,14 +37,6 @@ EPILOG = examples(
 
 _ADDRESS = re.compile(r"Stratalog is up on (\S+),")
 _STOP_SECONDS = 60.0
-
-
-class MeasurementError(RetriableError):
-    """The measuring client failed."""
-
-
-class BrokerStartError(CallError):
-    """The temporary broker did not come up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +101,7 @@ def temporary_broker(overrides: Sequence[str] = ()) -> Iterator[TemporaryBroker]
         for override in overrides:
             command += ["--set", override]
         # Nobody's settings but the given ones: no variables, and no file beside it.
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
+        environment = {k: v for k, v in ENVIRONMENT.items() if not k.startswith(PREFIX)}
         # What it logs goes to a file: nobody empties a pipe meanwhile, and a full one stops it.
         log_file = Path(folder, "log")
         with log_file.open("w") as log:
@@ -167,7 +160,7 @@ def bench(
         raise typer.BadParameter(str(error), param_hint="--record-size") from error
     load = Load(
         bootstrap=None,
-        topic=f"bench-{uuid4().hex[:8]}",
+        topic=f"bench-{new_uuid().hex[:8]}",
         records=records,
         record_bytes=record_bytes,
         codec=codec.value,

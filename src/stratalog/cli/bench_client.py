@@ -9,7 +9,7 @@ the first records have been stored before the clock starts.
 
 import json
 import math
-import random
+import random  # noqa: TID251 - seeded, for payloads that are the same in every run
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,9 +20,10 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from stratalog.cli.client import CONNECT_SECONDS, as_our_error, client_config
+from stratalog.cli.errors import NothingMovesError
 from stratalog.cli.output import print_error
-from stratalog.clock import SystemClock
-from stratalog.errors import RetriableError, StratalogError
+from stratalog.clock import SYSTEM_CLOCK
+from stratalog.errors import StratalogError
 
 PARTITIONS = 4
 """What the mock cluster gives to every topic; there is no way to ask it for more."""
@@ -31,10 +32,6 @@ _MOCK_PARTITION_BYTES = 4_000_000
 _RECORD_OVERHEAD_BYTES = 24
 _IDLE_SECONDS = 30.0
 _PAYLOADS = 64
-
-
-class NothingMovesError(RetriableError):
-    """Records stopped coming before all were there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +80,7 @@ def _topics_needed(load: Load) -> int:
 
 
 def _timed(work: Callable[[], None]) -> float:
-    clock = SystemClock()
+    clock = SYSTEM_CLOCK
     started = clock.monotonic()
     work()
     return clock.monotonic() - started

@@ -12,7 +12,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
     TopicMetadata,
 )
 
-from stratalog.errors import CallError, RetriableError
+from stratalog.cli.errors import BrokerRefusedError, BrokerUnreachableError, NoSuchTopicError
 
 CONNECT_SECONDS = 5.0
 """The first question of a command: long enough for a slow network, short enough to wait out."""
@@ -27,18 +27,6 @@ _UNREACHABLE = frozenset(
 )
 
 _Answer = TypeVar("_Answer")
-
-
-class BrokerUnreachableError(RetriableError):
-    """No broker answers at the address we were given."""
-
-
-class BrokerRefusedError(CallError):
-    """The broker answered, and the answer is no."""
-
-
-class NoSuchTopicError(CallError):
-    """The broker knows no topic of this name."""
 
 
 def client_config(bootstrap: str, **more: object) -> dict[str, Any]:

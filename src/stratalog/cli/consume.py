@@ -13,7 +13,7 @@ from stratalog.cli.reading import Edge, FromOffset, FromTime, Reading, Start
 from stratalog.cli.record_json import Record, record_to_json
 from stratalog.cli.topic import Topic
 from stratalog.cli.when import iso, parse_when
-from stratalog.clock import SystemClock
+from stratalog.clock import SYSTEM_CLOCK
 
 EPILOG = examples(
     "stratalog consume greetings --from-beginning",
@@ -81,7 +81,7 @@ def _start(
     if from_beginning + (from_offset is not None) + (from_time is not None) > 1:
         raise typer.BadParameter("only one of --from-beginning, --from-offset and --from-time")
     if from_time is not None:
-        return FromTime(parse_when(from_time, SystemClock().now_ms()))
+        return FromTime(parse_when(from_time, SYSTEM_CLOCK.now_ms()))
     if from_offset is not None:
         return FromOffset(from_offset)
     return Edge.END if follow and not from_beginning else Edge.BEGINNING

@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from stratalog.cli.client import NoSuchTopicError
+from stratalog.cli.errors import NoSuchTopicError
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
-    from stratalog.control.model import Topic
     from stratalog.control.plane import ControlPlane
+    from stratalog.control.topics.model import Topic
 
 
 @asynccontextmanager
@@ -26,9 +26,9 @@ async def opened_control(settings: Settings) -> AsyncIterator["ControlPlane"]:
 
 
 async def topic_named(control: "ControlPlane", name: str) -> "Topic":
-    found = await control.topics_named([name])
+    found = await control.topics.named([name])
     if found:
         return found[0]
-    close = get_close_matches(name, [topic.name for topic in await control.topics()], n=1)
+    close = get_close_matches(name, [topic.name for topic in await control.topics.all()], n=1)
     hint = f'did you mean "{close[0]}"?' if close else "is this the control plane you mean?"
     raise NoSuchTopicError(f'there is no topic "{name}" at {control.url}: {hint}')

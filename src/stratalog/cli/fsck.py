@@ -20,7 +20,7 @@ from stratalog.cli.options import (
     settings_from,
 )
 from stratalog.cli.output import print_json, print_table, progress_line, say
-from stratalog.clock import SystemClock
+from stratalog.clock import SYSTEM_CLOCK
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
@@ -116,17 +116,17 @@ async def _opened(
     settings: Settings,
 ) -> "AsyncIterator[tuple[ControlPlane, ObjectStore, RemoteTier]]":
     from stratalog.checks.remote import open_remote_tier
-    from stratalog.checks.segment_place import check_place
     from stratalog.control.open import open_existing
     from stratalog.objects.open import open_store
+    from stratalog.opening.segment_store import check_segments_noted
 
-    storage, clock = settings.storage, SystemClock()
+    storage, clock = settings.storage, SYSTEM_CLOCK
     control = await open_existing(storage.control)
     try:
         store = open_store(storage.objects, storage.object_options, clock=clock)
         try:
             async with open_remote_tier(settings, store, clock) as tier:
-                await check_place(control, store, tier.stores.own)
+                await check_segments_noted(control, store, tier.stores.own)
                 yield control, store, tier
         finally:
             await store.close()

@@ -20,13 +20,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
 )
 from rich.markup import escape
 
-from stratalog.cli.client import Admin, BrokerRefusedError, as_our_error
+from stratalog.cli.client import Admin, as_our_error
+from stratalog.cli.errors import BrokerRefusedError, GroupInUseError, NoSuchGroupError
 from stratalog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, examples
 from stratalog.cli.output import note, print_json, print_table, say
 from stratalog.cli.reading import Edge, FromOffset, FromTime, Reading, Span, Start
 from stratalog.cli.when import parse_when
-from stratalog.clock import SystemClock
-from stratalog.errors import CallError
+from stratalog.clock import SYSTEM_CLOCK
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -53,14 +53,6 @@ STATES: dict[Enum, str] = {
 
 Place = tuple[str, int]
 """A topic and one of its partitions."""
-
-
-class NoSuchGroupError(CallError):
-    """The brokers know no group of this name."""
-
-
-class GroupInUseError(CallError):
-    """What was asked for needs a group without members."""
 
 
 class Progress(NamedTuple):
@@ -268,7 +260,7 @@ def _start(to_earliest: bool, to_latest: bool, to_offset: int | None, to_time: s
     if to_earliest + to_latest + (to_offset is not None) + (to_time is not None) != 1:
         raise typer.BadParameter("one of --to-earliest, --to-latest, --to-offset and --to-time")
     if to_time is not None:
-        return FromTime(parse_when(to_time, SystemClock().now_ms()))
+        return FromTime(parse_when(to_time, SYSTEM_CLOCK.now_ms()))
     if to_offset is not None:
         return FromOffset(to_offset)
     return Edge.BEGINNING if to_earliest else Edge.END

@@ -9,11 +9,11 @@ import typer
 from rich.markup import escape
 
 from stratalog.block.keys import BLOCKS_PREFIX, SPLITS_PREFIX
+from stratalog.cli.errors import NoSuchFileError
 from stratalog.cli.options import Config, Json, Set, examples, settings_from
 from stratalog.cli.output import note, print_json, print_table, say
 from stratalog.cli.when import iso
-from stratalog.clock import SystemClock
-from stratalog.errors import CallError
+from stratalog.clock import SYSTEM_CLOCK
 from stratalog.segment.keys import parse_segment_key
 from stratalog.settings import Settings
 
@@ -30,10 +30,6 @@ EPILOG = examples(
 
 _SHOWN_BYTES = 100
 _SHOWN_ENTRIES = 1000
-
-
-class NoSuchFileError(CallError):
-    """There is nothing at the path."""
 
 
 def inspect(
@@ -73,7 +69,7 @@ async def _inspect(
     from stratalog.segment.key_ring import KeyRing
 
     store_url, key = split_place(place)
-    store = open_store(store_url, settings.storage.object_options, clock=SystemClock())
+    store = open_store(store_url, settings.storage.object_options, clock=SYSTEM_CLOCK)
     try:
         if not is_segment_object(key):
             return await inspect_object(store, key, records=records)

@@ -13,17 +13,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
     OffsetSpec,
 )
 
-from stratalog.cli.client import (
-    REQUEST_SECONDS,
-    Admin,
-    BrokerRefusedError,
-    BrokerUnreachableError,
-    as_our_error,
-    client_config,
-    our_errors,
-)
+from stratalog.cli.client import REQUEST_SECONDS, Admin, as_our_error, client_config, our_errors
+from stratalog.cli.errors import BrokerRefusedError, BrokerUnreachableError, NotAcknowledgedError
 from stratalog.cli.reading import Edge, Reading
-from stratalog.errors import RetriableError
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
 from stratalog.segment.keys import parse_uuid_text
 from stratalog.segment.remote_log_metadata import METADATA_TOPIC
@@ -32,10 +24,6 @@ _ALWAYS = frozenset({"retention.ms", "retention.bytes"})
 """Taken over also where they are that cluster's defaults: ours may delete what it would keep."""
 _FLUSH_RECORDS = 10_000
 """The client's own queue holds ten times as many."""
-
-
-class NotAcknowledgedError(RetriableError):
-    """Records were sent, and it is not known what became of them."""
 
 
 class LiveOffsets(NamedTuple):

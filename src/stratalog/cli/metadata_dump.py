@@ -11,15 +11,12 @@ import struct
 from base64 import b64encode
 from pathlib import Path
 
+from stratalog.cli.errors import DumpError
 from stratalog.cli.record_json import record_from_json
 from stratalog.errors import CallError
 from stratalog.segment.remote_log_metadata import METADATA_TOPIC
 
 _LENGTH = struct.Struct(">i")
-
-
-class DumpError(CallError):
-    """The file is not a dump of records that we understand."""
 
 
 def read_dump(file: Path) -> list[bytes | None]:

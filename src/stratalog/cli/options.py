@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from stratalog.opening.location import ClusterLocation
 from stratalog.settings import Settings
-from stratalog.settings_source import BOOTSTRAP_VARIABLE, load_settings
+from stratalog.settings_source import BOOTSTRAP_VARIABLE
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 
@@ -42,12 +43,15 @@ Set = Annotated[
 Data = Annotated[
     Path | None,
     typer.Option(
-        "--data", "-d", metavar="DIR", help="Keep objects and control plane in this folder."
+        "--data",
+        "-d",
+        metavar="DIR",
+        help="The folder that holds the cluster: its objects and its control plane.",
     ),
 ]
 Objects = Annotated[
     str | None,
-    typer.Option("--objects", metavar="URL", help="The object store: file:, s3:, gs:, az:."),
+    typer.Option("--objects", metavar="URL", help="The object store: file:, s3:, gs: or az:."),
 ]
 Control = Annotated[
     str | None,
@@ -76,13 +80,6 @@ def settings_from(
     control: str | None = None,
     flags: Sequence[str] = (),
 ) -> Settings:
-    """Flags of their own beat `--set`, and the more particular ones beat `--data`."""
-    given = list(overrides or ())
-    if data is not None:
-        given.append(f"storage.objects=file:{data / 'objects'}")
-        given.append(f"storage.control=sqlite:{data / 'control.db'}")
-    if objects is not None:
-        given.append(f"storage.objects={objects}")
-    if control is not None:
-        given.append(f"storage.control={control}")
-    return load_settings(config, [*given, *flags])
+    """Return the settings of the cluster that the flags name. `flags` win over everything."""
+    location = ClusterLocation(data=data, objects=objects, control=control, config=config)
+    return location.settings(overrides or (), flags=flags)

@@ -16,7 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from stratalog.clock import Clock, SystemClock
+from stratalog.clock import SYSTEM_CLOCK, Clock
 
 PATIENCE_SECONDS = 2.0
 """Work that is over sooner needs no bar: it would only flicker."""
@@ -85,7 +85,7 @@ class ProgressLine:
 
 @contextmanager
 def progress_line(title: str, clock: Clock | None = None) -> Iterator[ProgressLine]:
-    line = ProgressLine(title, clock or SystemClock())
+    line = ProgressLine(title, clock or SYSTEM_CLOCK)
     try:
         yield line
     finally:

@@ -26,17 +26,18 @@ from stratalog.cli.options import (
 )
 from stratalog.cli.output import counted, note, print_json, say
 from stratalog.cli.topic import Topic, parse_pairs
-from stratalog.clock import SystemClock
+from stratalog.clock import SYSTEM_CLOCK
+from stratalog.extras import require_spark
 from stratalog.ids import PartitionIndex
 from stratalog.memory import collect_garbage_rarely
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
-    from stratalog.control.pipeline_model import Run, UnitKind
+    from stratalog.control.pipeline.model import Run, UnitKind
     from stratalog.control.plane import ControlPlane
     from stratalog.ids import TopicId
+    from stratalog.pipeline.hosting.spark_conf import SparkOptions
     from stratalog.pipeline.report import Report
-    from stratalog.pipeline.spark_conf import SparkOptions
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -135,7 +136,7 @@ def run(
     if dry_run:
         asyncio.run(_show_plan(settings, kinds, topics, json=json))
         return
-    from stratalog.pipeline.stopping import run_until_terminated
+    from stratalog.pipeline.hosting.termination import run_until_terminated
 
     report = run_until_terminated(
         run_pipeline(
@@ -162,7 +163,7 @@ def print_report(report: "Report", *, json: bool) -> None:
 
 
 def _kinds(only: Only | None) -> "Sequence[UnitKind]":
-    from stratalog.control.pipeline_model import UnitKind
+    from stratalog.control.pipeline.model import UnitKind
 
     return tuple(UnitKind) if only is None else [UnitKind(only.value)]
 
@@ -175,7 +176,7 @@ def _spark_options(
     py_files: Sequence[str] | None,
     python: str | None,
 ) -> "SparkOptions":
-    from stratalog.pipeline.spark_conf import SparkOptions, place_of
+    from stratalog.pipeline.hosting.spark_conf import SparkOptions, place_of
 
     master = master or settings.tiering.master
     place_of(master)  # A wrong one is told before anything is claimed.
@@ -199,17 +200,18 @@ async def run_pipeline(
     clean: bool = True,
     gently: bool = False,
 ) -> "Report":
+    require_spark("`stratalog pipeline run`")
     # Imported late: --help should not wait for databases and object stores.
     from stratalog.cli.pipeline_bars import Bars
+    from stratalog.pipeline.hosting.lazy_spark import SparkJobs
     from stratalog.pipeline.open import opened_driver, workplace_of
-    from stratalog.pipeline.spark_jobs import SparkJobs
 
     collect_garbage_rarely()
     bars = Bars()
     place = workplace_of(settings, gently=gently)
     options = replace(options, yields=gently)
     wait_ms = settings.tiering.executor_wait_ms
-    spark = SparkJobs(options, place, clock=SystemClock(), executor_wait_ms=wait_ms, listener=bars)
+    spark = SparkJobs(options, place, clock=SYSTEM_CLOCK, executor_wait_ms=wait_ms, listener=bars)
     opened = opened_driver(
         settings,
         lambda cluster_id: bars.announced(partial(spark.open, cluster_id)),
@@ -227,15 +229,15 @@ async def run_pipeline(
 async def _show_plan(
     settings: Settings, kinds: "Sequence[UnitKind]", topics: Sequence[str] | None, *, json: bool
 ) -> None:
-    from stratalog.pipeline.cost import cost_of
+    from stratalog.pipeline.hosting.lazy_spark import SparkJobs
+    from stratalog.pipeline.hosting.spark_conf import SparkOptions
     from stratalog.pipeline.open import opened_driver, workplace_of
-    from stratalog.pipeline.spark_conf import SparkOptions
-    from stratalog.pipeline.spark_jobs import SparkJobs
+    from stratalog.pipeline.plan.cost import cost_of
 
     spark = SparkJobs(
         SparkOptions(master=None),
         workplace_of(settings),
-        clock=SystemClock(),
+        clock=SYSTEM_CLOCK,
         executor_wait_ms=settings.tiering.executor_wait_ms,
     )
     async with opened_driver(settings, spark.open) as driver:
@@ -260,6 +262,7 @@ def status(
         str | None, typer.Argument(help="Only this topic, partition by partition.")
     ] = None,
     data: Data = None,
+    objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
@@ -268,7 +271,7 @@ def status(
     """Show what is converted, what waits for how long, and what is parked."""
     from stratalog.cli.pipeline_status import print_statuses
 
-    settings = settings_from(config, overrides, data=data, control=control)
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     statuses = asyncio.run(_statuses(settings, topic))
     if json:
         print_json(statuses)
@@ -282,12 +285,12 @@ async def _statuses(settings: Settings, topic: str | None) -> list[dict[str, obj
 
     async with opened_control(settings) as control:
         if topic is None:
-            facts = facts_of(await control.topics(), settings)
+            facts = facts_of(await control.topics.all(), settings)
         else:
             named = await topic_named(control, topic)
             facts = {named.id: topic_facts(named, settings)}
-        found = await control.tier_status({each: facts[each].age_ms for each in facts})
-    now_ms = SystemClock().now_ms()
+        found = await control.pipeline.tier_status({each: facts[each].age_ms for each in facts})
+    now_ms = SYSTEM_CLOCK.now_ms()
     told = [status_json(each, facts[each.topic_id].name, now_ms) for each in found]
     return sorted(told, key=lambda each: str(each["topic"]))
 
@@ -296,12 +299,15 @@ async def _statuses(settings: Settings, topic: str | None) -> list[dict[str, obj
 def pause(
     topic: Topic,
     data: Data = None,
+    objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
 ) -> None:
     """Leave a topic alone from now on. What is being converted is finished."""
-    _order(settings_from(config, overrides, data=data, control=control), topic, _pause)
+    _order(
+        settings_from(config, overrides, data=data, objects=objects, control=control), topic, _pause
+    )
     say(f"Paused {escape(topic)}: `stratalog pipeline resume` goes on with it.")
 
 
@@ -309,12 +315,17 @@ def pause(
 def resume(
     topic: Topic,
     data: Data = None,
+    objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
 ) -> None:
     """Go on with a topic that was paused."""
-    _order(settings_from(config, overrides, data=data, control=control), topic, _resume)
+    _order(
+        settings_from(config, overrides, data=data, objects=objects, control=control),
+        topic,
+        _resume,
+    )
     say(f"Resumed {escape(topic)}.")
 
 
@@ -322,6 +333,7 @@ def resume(
 def trigger(
     topic: Topic,
     data: Data = None,
+    objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
@@ -330,7 +342,7 @@ def trigger(
 
     The next runs do it. What is written later waits as always.
     """
-    settings = settings_from(config, overrides, data=data, control=control)
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     if asyncio.run(_trigger(settings, topic)):
         say(f"Triggered {escape(topic)}: the next run converts all that is there now.")
         return
@@ -339,16 +351,16 @@ def trigger(
 
 
 async def _pause(control: "ControlPlane", topic_id: "TopicId") -> None:
-    await control.pause_pipeline(topic_id)
+    await control.pipeline.pause(topic_id)
 
 
 async def _resume(control: "ControlPlane", topic_id: "TopicId") -> None:
-    await control.resume_pipeline(topic_id)
+    await control.pipeline.resume(topic_id)
 
 
 async def _trigger(settings: Settings, topic: str) -> bool:
     async with opened_control(settings) as control:
-        return await control.trigger_pipeline((await topic_named(control, topic)).id)
+        return await control.pipeline.trigger((await topic_named(control, topic)).id)
 
 
 @app.command(
@@ -360,12 +372,13 @@ def unpark(
         int | None, typer.Argument(min=0, help="This partition only. Not given: all of them.")
     ] = None,
     data: Data = None,
+    objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
 ) -> None:
     """Try partitions again that were parked, once what was wrong with them is put right."""
-    settings = settings_from(config, overrides, data=data, control=control)
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     found = asyncio.run(_unpark(settings, topic, partition))
     if found:
         say(f"{counted(found, 'partition')} of {escape(topic)} will be tried again.")
@@ -376,7 +389,7 @@ def unpark(
 async def _unpark(settings: Settings, topic: str, partition: int | None) -> int:
     index = None if partition is None else PartitionIndex(partition)
     async with opened_control(settings) as control:
-        return await control.unpark((await topic_named(control, topic)).id, index)
+        return await control.pipeline.unpark((await topic_named(control, topic)).id, index)
 
 
 def _order(
@@ -397,6 +410,7 @@ def _order(
 def history(
     limit: Annotated[int, typer.Option(min=1, help="How many runs, the newest first.")] = 20,
     data: Data = None,
+    objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
@@ -407,9 +421,9 @@ def history(
 
     async def read() -> "list[Run]":
         async with opened_control(settings) as control:
-            return await control.runs(limit=limit)
+            return await control.pipeline.runs(limit=limit)
 
-    settings = settings_from(config, overrides, data=data, control=control)
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     runs = asyncio.run(read())
     if json:
         print_json([run_json(each) for each in runs])

@@ -9,7 +9,7 @@ from rich.markup import escape
 from stratalog.cli.output import print_table, say
 
 if TYPE_CHECKING:
-    from stratalog.control.pipeline_model import ParkedUnit, Run, TierStatus
+    from stratalog.control.pipeline.model import ParkedUnit, Run, TierStatus
 
 
 def status_json(status: "TierStatus", name: str, now_ms: int) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from rich.markup import escape
 
 from stratalog.cli.client import CONNECT_SECONDS, as_our_error, client_config, our_errors
+from stratalog.cli.errors import NotStoredError, RecordJsonError
 from stratalog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
 from stratalog.cli.output import ProgressLine, note, progress_line, say
-from stratalog.cli.record_json import Record, RecordJsonError, record_from_json
+from stratalog.cli.record_json import Record, record_from_json
 from stratalog.cli.topic import Topic, parse_pairs
-from stratalog.errors import RetriableError
 
 EPILOG = examples(
     "echo hello | stratalog produce greetings",
@@ -42,10 +42,6 @@ class Acks(StrEnum):
     NONE = "0"
     ONE = "1"
     ALL = "all"
-
-
-class NotStoredError(RetriableError):
-    """Some records were not acknowledged."""
 
 
 def produce(

@@ -15,14 +15,10 @@ from stratalog.cli.client import (
     no_such_topic,
     our_errors,
 )
-from stratalog.errors import CallError
+from stratalog.cli.errors import NoSuchPlaceError
 
 _POLL_SECONDS = 0.2
 _POLL_RECORDS = 1000
-
-
-class NoSuchPlaceError(CallError):
-    """The topic has no such partition or offset."""
 
 
 class Edge(Enum):

@@ -10,17 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stratalog.errors import CallError
+from stratalog.cli.errors import RecordJsonError
 
 _NAMES = frozenset(
     {"key", "key_base64", "value", "value_base64", "headers", "partition", "timestamp"}
 )
 _IGNORED = frozenset({"topic", "offset"})
 """Written by `consume`, and of no meaning for a record that has yet to find its place."""
-
-
-class RecordJsonError(CallError):
-    """A line is not a record in JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from stratalog.cli import segments_find, segments_import
 from stratalog.cli.control import opened_control, topic_named
+from stratalog.cli.errors import NoSuchPartitionError
 from stratalog.cli.options import (
     Config,
     Control,
@@ -22,16 +23,15 @@ from stratalog.cli.options import (
     settings_from,
 )
 from stratalog.cli.output import counted, note, print_json, print_table, say
-from stratalog.cli.segments_find import NoSuchPartitionError
 from stratalog.cli.segments_import import KafkaBootstrap, KafkaOption
 from stratalog.cli.topic import Topic, parse_pairs
-from stratalog.clock import SystemClock
+from stratalog.clock import SYSTEM_CLOCK
 from stratalog.ids import Offset, PartitionIndex, TopicPartition, kafka_base64
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
     from stratalog.control.plane import ControlPlane
-    from stratalog.control.segment_model import Segment
+    from stratalog.control.segments.model import Segment
     from stratalog.segment.metadata import SegmentMetadata
 
 app = typer.Typer(
@@ -41,7 +41,7 @@ app = typer.Typer(
     epilog=examples(
         "stratalog segments list orders",
         "stratalog segments find orders 0 5000",
-        "stratalog segments import orders --kafka-bootstrap kafka:9092 --objects s3://tiered",
+        "stratalog segments import orders --kafka-bootstrap kafka:9092 --kafka-objects s3://tiered",
         "stratalog segments export orders --output metadata.jsonl",
         "stratalog segments own orders",
     ),
@@ -72,13 +72,14 @@ def list_(
         bool, typer.Option("--all", help="Also those that are not yet, or no more, a part of it.")
     ] = False,
     data: Data = None,
+    objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
     json: Json = False,
 ) -> None:
     """Show the segments of a topic: their offsets, sizes, states and where they lie."""
-    settings = settings_from(config, overrides, data=data, control=control)
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     found = asyncio.run(_list(settings, topic, partition, everything=everything))
     rows = [_as_dict(segment) for segment in found]
     if json:
@@ -104,6 +105,7 @@ def export(
     kafka_bootstrap: KafkaBootstrap = None,
     kafka_option: KafkaOption = None,
     data: Data = None,
+    objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
@@ -118,7 +120,7 @@ def export(
     """
     if output is not None and kafka_bootstrap is not None:
         raise typer.BadParameter("only one of --output and --kafka-bootstrap")
-    settings = settings_from(config, overrides, data=data, control=control)
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     records = asyncio.run(_export(settings, topic))
     if kafka_bootstrap is not None:
         _send(records, kafka_bootstrap, dict(parse_pairs(kafka_option, "--kafka-option")))
@@ -139,6 +141,7 @@ def own(
     topic: Topic,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     data: Data = None,
+    objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
@@ -148,7 +151,7 @@ def own(
     Until then an adopted topic's objects stay when its records expire or the topic is deleted,
     because another cluster may still read them. There is no way back.
     """
-    settings = settings_from(config, overrides, data=data, control=control)
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     if not yes:
         question = (
             f"From now on the objects of {topic} are deleted when its records expire or the topic"
@@ -181,10 +184,10 @@ def moved(
 async def _note_moved(settings: Settings) -> int:
     # Imported late: --help should not wait for databases and object stores.
     from stratalog.checks.remote import open_remote_tier
-    from stratalog.checks.segment_place import note_moved
     from stratalog.objects.open import open_store
+    from stratalog.opening.segment_store import note_moved
 
-    storage, clock = settings.storage, SystemClock()
+    storage, clock = settings.storage, SYSTEM_CLOCK
     async with opened_control(settings) as control:
         store = open_store(storage.objects, storage.object_options, clock=clock)
         try:
@@ -208,12 +211,12 @@ async def _list(
         if everything:
             found = [one async for one in _all(control) if one.topic_partition in keys]
             return sorted(found, key=lambda one: (one.partition, one.base_offset, one.added_ms))
-        return [segment for key in keys async for segment in _chain(control, key)]
+        return [segment for key in keys async for segment in _chain(control.segments, key)]
 
 
 async def _chain(metadata: "SegmentMetadata", key: TopicPartition) -> AsyncIterator["Segment"]:
     after: Offset | None = None
-    while page := await metadata.segments(key, after=after, limit=_PAGE):
+    while page := await metadata.chained(key, after=after, limit=_PAGE):
         for segment in page:
             yield segment
         after = page[-1].last_offset
@@ -221,7 +224,7 @@ async def _chain(metadata: "SegmentMetadata", key: TopicPartition) -> AsyncItera
 
 async def _all(control: "ControlPlane") -> AsyncIterator["Segment"]:
     after = None
-    while page := await control.all_segments(after=after, limit=_PAGE):
+    while page := await control.segments.all(after=after, limit=_PAGE):
         for segment in page:
             yield segment
         after = page[-1].segment_id
@@ -232,12 +235,12 @@ async def _export(settings: Settings, name: str) -> list[tuple[TopicPartition, b
 
     async with opened_control(settings) as control:
         topic = await topic_named(control, name)
-        await control.mark_exported(topic.id)
+        await control.segments.mark_exported(topic.id)
         keys = [TopicPartition(topic.id, PartitionIndex(i)) for i in range(topic.partition_count)]
         return [
             (key, value)
             for key in keys
-            async for segment in _chain(control, key)
+            async for segment in _chain(control.segments, key)
             for value in export_records(segment, name)
         ]
 
@@ -266,7 +269,7 @@ def _send(
 
 async def _own(settings: Settings, name: str) -> int:
     async with opened_control(settings) as control:
-        return await control.own_segments((await topic_named(control, name)).id)
+        return await control.segments.own((await topic_named(control, name)).id)
 
 
 def _as_dict(segment: "Segment") -> dict[str, object]:

@@ -7,10 +7,10 @@ import typer
 from rich.markup import escape
 
 from stratalog.cli.control import opened_control, topic_named
-from stratalog.cli.options import Config, Control, Data, Json, Set, examples, settings_from
+from stratalog.cli.errors import NoSuchPartitionError
+from stratalog.cli.options import Config, Control, Data, Json, Objects, Set, examples, settings_from
 from stratalog.cli.output import print_json, say
 from stratalog.cli.topic import Topic
-from stratalog.errors import CallError
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
 from stratalog.settings import Settings
 
@@ -23,10 +23,6 @@ EPILOG = examples(
 )
 
 
-class NoSuchPartitionError(CallError):
-    """The topic has no such partition."""
-
-
 def find(
     topic: Topic,
     partition: Annotated[
@@ -36,6 +32,7 @@ def find(
         int, typer.Argument(min=0, metavar="OFFSET", show_default=False, help="Of a record.")
     ],
     data: Data = None,
+    objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
@@ -45,7 +42,7 @@ def find(
 
     The tier is remote (segments), block, local, or none: deleted, or not yet written.
     """
-    settings = settings_from(config, overrides, data=data, control=control)
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     place = PartitionIndex(partition)
     found = asyncio.run(_find(settings, topic, place, Offset(offset)))
     if json:
@@ -58,12 +55,12 @@ def find(
 async def _find(
     settings: Settings, name: str, partition: PartitionIndex, offset: Offset
 ) -> dict[str, object]:
-    from stratalog.control.migration_state import Tier, tier_of
+    from stratalog.control.topics.migration_state import Tier, tier_of
 
     async with opened_control(settings) as control:
         topic = await topic_named(control, name)
         key = TopicPartition(topic.id, partition)
-        state = (await control.partitions([key])).get(key)
+        state = (await control.log.partitions([key])).get(key)
         if state is None:
             raise NoSuchPartitionError(
                 f"{name} has no partition {partition}, only 0 to {topic.partition_count - 1}"
@@ -85,11 +82,11 @@ async def _find(
 async def _in_segments(
     control: "ControlPlane", key: TopicPartition, offset: Offset
 ) -> dict[str, object]:
-    from stratalog.control.segments import epoch_at
+    from stratalog.control.segments.lifecycle import epoch_at
     from stratalog.segment.keys import LOG_SUFFIX
 
-    epoch = epoch_at(await control.epochs(key), offset)
-    segment = None if epoch is None else await control.find_segment(key, epoch, offset)
+    epoch = epoch_at(await control.log.epochs(key), offset)
+    segment = None if epoch is None else await control.segments.find(key, epoch, offset)
     if segment is None:
         return {}
     return {
@@ -104,7 +101,7 @@ async def _in_segments(
 async def _in_blocks(
     control: "ControlPlane", key: TopicPartition, offset: Offset
 ) -> dict[str, object]:
-    rows = await control.all_coordinates(key, after=Offset(offset - 1), limit=1)
+    rows = await control.log.all_coordinates(key, after=Offset(offset - 1), limit=1)
     if not rows or rows[0].base_offset > offset:
         return {}
     [row] = rows

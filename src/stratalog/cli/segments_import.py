@@ -10,10 +10,11 @@ import typer
 from rich.markup import escape
 
 from stratalog.cli.control import opened_control
-from stratalog.cli.options import Config, Control, Data, Json, Set, examples, settings_from
+from stratalog.cli.errors import BadOptionError, NotSealedError
+from stratalog.cli.options import Config, Control, Data, Json, Objects, Set, examples, settings_from
 from stratalog.cli.output import counted, note, print_json, print_table, progress_line, say
 from stratalog.cli.topic import Topic, parse_pairs
-from stratalog.clock import SystemClock
+from stratalog.clock import SYSTEM_CLOCK
 from stratalog.errors import CallError
 from stratalog.ids import Offset, PartitionIndex, TopicId, TopicPartition, kafka_base64
 from stratalog.settings import Settings
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from stratalog.topic.adoption_source import SourceTopic
 
 EPILOG = examples(
-    "stratalog segments import orders --kafka-bootstrap kafka:9092 --objects s3://tiered --dry-run",
-    "stratalog segments import orders --kafka-bootstrap kafka:9092 --objects s3://tiered "
+    "stratalog segments import orders --kafka-bootstrap kafka:9092 --kafka-objects s3://tiered "
+    "--dry-run",
+    "stratalog segments import orders --kafka-bootstrap kafka:9092 --kafka-objects s3://tiered "
     "--key-prefix prod/",
-    "stratalog segments import orders --dump metadata.jsonl --objects s3://tiered --sealed",
+    "stratalog segments import orders --dump metadata.jsonl --kafka-objects s3://tiered --sealed",
 )
 
 _KEPT_FOR_EVER = {"retention.ms": "-1"}
@@ -52,14 +54,6 @@ KafkaOption = Annotated[
 ]
 
 
-class NotSealedError(CallError):
-    """Nobody has said that the source is sealed, and a dump cannot tell."""
-
-
-class BadOptionError(CallError):
-    """An option makes no sense."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """The source, and what there is to say about how it was found."""
@@ -80,10 +74,10 @@ class Wanted:
 
 def import_(
     topic: Topic,
-    objects: Annotated[
+    kafka_objects: Annotated[
         str,
         typer.Option(
-            "--objects", metavar="URL", help="The store in which the plugin's objects lie."
+            "--kafka-objects", metavar="URL", help="The store that holds the plugin's objects."
         ),
     ],
     kafka_bootstrap: KafkaBootstrap = None,
@@ -146,6 +140,7 @@ def import_(
         bool, typer.Option("--dry-run", help="Check everything and show it, change nothing.")
     ] = False,
     data: Data = None,
+    objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
@@ -161,7 +156,7 @@ def import_(
     """
     if (dump is None) == (kafka_bootstrap is None):
         raise typer.BadParameter("one of --kafka-bootstrap and --dump is needed")
-    settings = settings_from(config, overrides, data=data, control=control)
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     configs = dict(parse_pairs(topic_config, "--topic-config"))
     wanted = Wanted(
         lose_untiered=lose_untiered,
@@ -192,13 +187,14 @@ def import_(
             )
 
     with progress_line("reading metadata") as progress:
-        plan = asyncio.run(_import(settings, objects, key_prefix, find, wanted, progress.update))
+        plan = asyncio.run(
+            _import(settings, kafka_objects, key_prefix, find, wanted, progress.update)
+        )
     _report(plan, wanted, json=json)
 
 
 def parse_starts(texts: Sequence[str] | None) -> dict[PartitionIndex, Offset]:
-    from stratalog.control.model import MAX_PARTITIONS
-    from stratalog.control.segment_model import ADOPTED_OFFSETS_END
+    from stratalog.control.topics.model import ADOPTED_OFFSETS_END, MAX_PARTITIONS
 
     starts = {}
     for partition, offset in parse_pairs(texts, "--log-start"):
@@ -315,7 +311,7 @@ def _find_in_dump(
 
 
 def _check_count(name: str, given: int | None, seen: int) -> None:
-    from stratalog.control.model import MAX_PARTITIONS
+    from stratalog.control.topics.model import MAX_PARTITIONS
 
     if given is not None and given < seen:
         raise BadOptionError(
@@ -361,7 +357,7 @@ async def _import(
             plan.check_sealed()
         if not wanted.accept_open_transactions:
             plan.check_transactions()
-        await control.adopt_topic(plan.topic)
+        await control.topics.adopt(plan.topic)
         if not wanted.read_only:
             await open_for_writes(control, source.topic_id)
         return plan
@@ -374,7 +370,7 @@ def open_foreign(settings: Settings, url: str) -> "ObjectStore":
     scheme, _, rest = url.partition(":")
     if scheme == "file" and not Path(rest.removeprefix("//")).is_dir():
         raise BadOptionError(f"--objects {url}: there is no such folder")
-    return open_other_store(url, settings.storage, SystemClock())
+    return open_other_store(url, settings.storage, SYSTEM_CLOCK)
 
 
 def _report(plan: "AdoptionPlan", wanted: Wanted, *, json: bool) -> None:

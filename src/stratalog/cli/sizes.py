@@ -15,8 +15,8 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import DecodeError
 
 from stratalog.cli.client import CONNECT_SECONDS
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.schema_writer import entity_of
+from stratalog.kafka.wire.api import ApiKey
+from stratalog.kafka.wire.schema_writer import entity_of
 
 _VERSION = 1
 """The oldest that Kafka 4 serves, and not flexible, so its header is the old one."""

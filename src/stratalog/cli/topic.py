@@ -23,8 +23,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
 )
 from rich.markup import escape
 
-from stratalog.cli.client import REQUEST_SECONDS, Admin, BrokerRefusedError, as_our_error
+from stratalog.cli.client import REQUEST_SECONDS, Admin, as_our_error
 from stratalog.cli.control import opened_control, topic_named
+from stratalog.cli.errors import (
+    BrokerRefusedError,
+    NothingToAlterError,
+    OtherClusterError,
+    PairError,
+)
 from stratalog.cli.options import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,
@@ -32,18 +38,17 @@ from stratalog.cli.options import (
     Control,
     Data,
     Json,
+    Objects,
     Set,
     examples,
     settings_from,
 )
 from stratalog.cli.output import print_json, print_table, say
-from stratalog.cli.sizes import partition_sizes
-from stratalog.errors import CallError
 from stratalog.ids import kafka_base64
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
-    from stratalog.control.model import PartitionState
+    from stratalog.control.log.model import PartitionState
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -62,18 +67,6 @@ Topic = Annotated[str, typer.Argument(help="The topic's name.")]
 
 _BROKERS_CHOICE = -1
 """Kafka's number for "as many as the broker thinks right"."""
-
-
-class NothingToAlterError(CallError):
-    """The command was told no change."""
-
-
-class PairError(CallError):
-    """A name and a value were expected."""
-
-
-class OtherClusterError(CallError):
-    """Broker and control plane do not belong together."""
 
 
 def parse_pairs(texts: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
@@ -152,6 +145,7 @@ def describe(
         typer.Option("--tiers", help="Also show, from the control plane, what is in which tier."),
     ] = False,
     data: Data = None,
+    objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
@@ -165,8 +159,8 @@ def describe(
     admin = Admin(bootstrap)
     found = admin.topic(topic)
     partitions = _describe_partitions(admin, found)
-    if tiers or data or control or config or overrides:
-        settings = settings_from(config, overrides, data=data, control=control)
+    if tiers or data or objects or control or config or overrides:
+        settings = settings_from(config, overrides, data=data, objects=objects, control=control)
         _add_tiers(partitions, asyncio.run(_states(settings, topic, admin.cluster_id())))
     configs = _set_configs(admin, topic)
     if json:
@@ -191,6 +185,7 @@ def migrate(
         bool, typer.Option("--abort", help="Take back a migration that was begun, not finished.")
     ] = False,
     data: Data = None,
+    objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
@@ -200,7 +195,7 @@ def migrate(
     It can be repeated after a failure. What is switched stays so: --abort takes back only the
     beginning of a migration.
     """
-    settings = settings_from(config, overrides, data=data, control=control)
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     say(escape(asyncio.run(_migrate(settings, topic, abort=abort))))
 
 
@@ -290,6 +285,9 @@ def _describe_partitions(admin: Admin, topic: TopicMetadata) -> list[dict[str, i
     indexes = sorted(topic.partitions)
     earliest = _offsets(admin, str(topic.topic), indexes, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
     latest = _offsets(admin, str(topic.topic), indexes, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    # Imported late: --help should not wait for the schemas of the protocol.
+    from stratalog.cli.sizes import partition_sizes
+
     sizes = partition_sizes(admin.brokers(), str(topic.topic), indexes)
     return [
         {
@@ -323,17 +321,17 @@ def _set_configs(admin: Admin, topic: str) -> dict[str, str]:
 async def _states(settings: Settings, name: str, cluster_id: str | None) -> "list[PartitionState]":
     async with opened_control(settings) as control:
         # A folder that happens to be here may belong to another cluster with such a topic.
-        own_id = kafka_base64((await control.cluster()).cluster_id)
+        own_id = kafka_base64((await control.identity.cluster()).cluster_id)
         if cluster_id != own_id:
             raise OtherClusterError(
                 f"the broker is of cluster {cluster_id}, the control plane at {control.url} of"
                 f" {own_id}: name the one with --bootstrap, or the other with --data or --control"
             )
-        return await control.topic_partitions((await topic_named(control, name)).id)
+        return await control.log.topic_partitions((await topic_named(control, name)).id)
 
 
 def _add_tiers(partitions: list[dict[str, int | str]], states: "Sequence[PartitionState]") -> None:
-    from stratalog.control.migration_state import migration_state
+    from stratalog.control.topics.migration_state import migration_state
 
     for partition, state in zip(partitions, states, strict=False):
         partition |= {
@@ -346,15 +344,15 @@ def _add_tiers(partitions: list[dict[str, int | str]], states: "Sequence[Partiti
 
 
 async def _migrate(settings: Settings, name: str, *, abort: bool) -> str:
-    from stratalog.control.model import WriteTier
+    from stratalog.control.log.model import WriteTier
     from stratalog.topic.adopt import open_for_writes
 
     async with opened_control(settings) as control:
         topic = await topic_named(control, name)
         if abort:
-            await control.abort_migration(topic.id)
+            await control.topics.abort_migration(topic.id)
             return f"{name} can be read, not written: no migration is under way."
-        states = await control.topic_partitions(topic.id)
+        states = await control.log.topic_partitions(topic.id)
         if all(state.write_tier is WriteTier.BLOCK for state in states):
             return f"{name} takes writes already: its new records go into blocks."
         await open_for_writes(control, topic.id)

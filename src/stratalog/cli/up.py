@@ -13,14 +13,14 @@ from urllib.parse import urlsplit, urlunsplit
 import typer
 from rich.markup import escape
 
+from stratalog.cli.errors import PortTakenError
 from stratalog.cli.options import Config, Control, Data, Objects, Set, examples, settings_from
 from stratalog.cli.output import say
-from stratalog.errors import CallError
 from stratalog.memory import collect_garbage_rarely, keep_freed_memory
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
-    from stratalog.kafka.broker import Broker
+    from stratalog.node.broker import Broker
 
 EPILOG = examples(
     "stratalog up",
@@ -28,10 +28,6 @@ EPILOG = examples(
     "stratalog up --objects s3://bucket/prefix --control postgresql://user@host/stratalog",
     "stratalog up --set block.window_ms=50ms --set topic.retention.ms=86400000",
 )
-
-
-class PortTakenError(CallError):
-    """Somebody else listens where we were told to."""
 
 
 def up(
@@ -75,7 +71,7 @@ def up(
 
 async def _serve(settings: Settings) -> None:
     # Imported late, because the broker pulls in all the rooms below it.
-    from stratalog.kafka.broker import Broker
+    from stratalog.node.broker import Broker
     from stratalog.pipeline.service import PipelineService
 
     stop = asyncio.Event()

@@ -2,12 +2,8 @@
 
 from datetime import UTC, datetime
 
-from stratalog.errors import CallError
+from stratalog.cli.errors import TimeError
 from stratalog.units import parse_duration_ms
-
-
-class TimeError(CallError):
-    """The text names no point in time."""
 
 
 def parse_when(text: str, now_ms: int) -> int:

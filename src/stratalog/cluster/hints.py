@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, cast
 from uuid import UUID
 
-from stratalog.control.model import BrokerInfo
+from stratalog.control.brokers.model import BrokerInfo
 from stratalog.ids import Offset, PartitionIndex, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import logging
 from uuid import UUID
 
 from stratalog.clock import Clock
-from stratalog.control.model import BrokerInfo
+from stratalog.control.brokers.model import BrokerInfo
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 from stratalog.ids import BrokerId, TopicPartition
@@ -60,10 +60,10 @@ class Membership:
     ) -> "Membership":
         """Register this broker and start renewing its lease."""
         asked_s = clock.monotonic()
-        registration = await control.register_broker(
+        registration = await control.brokers.register(
             broker_id, host=host, port=port, rack=rack, incarnation=incarnation, lease_ms=lease_ms
         )
-        cluster = await control.cluster()
+        cluster = await control.identity.cluster()
         membership = cls(
             control=control,
             clock=clock,
@@ -140,7 +140,7 @@ class Membership:
         return [broker for broker in self._live if zone and broker.rack == zone]
 
     async def refresh(self) -> None:
-        brokers = await self._control.brokers()
+        brokers = await self._control.brokers.all()
         live = [broker for broker in brokers if broker.alive or broker.broker_id == self.broker_id]
         if live != self._live:
             self._live = live
@@ -153,7 +153,7 @@ class Membership:
             self._renewer.cancel()
             await asyncio.gather(self._renewer, return_exceptions=True)
         try:
-            await self._control.remove_broker(self.broker_id, self._incarnation)
+            await self._control.brokers.remove(self.broker_id, self._incarnation)
         except StratalogError as error:
             log.warning("This broker stays listed until its lease expires: %s", error)
 
@@ -171,7 +171,7 @@ class Membership:
 
     async def _renew(self) -> None:
         asked_s = self._clock.monotonic()
-        renewed = await self._control.renew_broker(
+        renewed = await self._control.brokers.renew(
             self.broker_id, self._incarnation, lease_ms=self._lease_ms
         )
         if not renewed:
@@ -184,7 +184,7 @@ class Membership:
 
     async def _register_anew(self) -> None:
         log.error("Broker id %d was taken by another process; registering anew", self.broker_id)
-        self._own = await self._control.register_broker(
+        self._own = await self._control.brokers.register(
             None,
             host=self._own.host,
             port=self._own.port,

@@ -1,25 +1,27 @@
 """Opens a control plane by its address."""
 
-import os
 from pathlib import Path
 
-from stratalog.control.cluster import is_founded
-from stratalog.control.database import Database
-from stratalog.control.migrate import is_current, migrate
-from stratalog.control.plane import ControlAccessError, ControlPlane, NoControlPlaneError
-from stratalog.control.postgres import PostgresDatabase
-from stratalog.control.sql import SqlControlPlane
-from stratalog.control.sqlite import SqliteDatabase
-from stratalog.ids import Entropy
+from stratalog.clock import SYSTEM_CLOCK, Clock
+from stratalog.control.errors import ControlAccessError, NoControlPlaneError
+from stratalog.control.identity.ledger import is_founded
+from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
+from stratalog.control.sql.migrate import is_current, migrate
+from stratalog.control.sql.postgres import PostgresDatabase
+from stratalog.control.sql.sqlite import SqliteDatabase
+from stratalog.ids import Entropy, system_entropy
 
 
-async def open_control_plane(url: str, *, entropy: Entropy = os.urandom) -> ControlPlane:
+async def open_control_plane(
+    url: str, *, entropy: Entropy = system_entropy, clock: Clock = SYSTEM_CLOCK
+) -> ControlPlane:
     """Open `sqlite:<path>` or `postgresql://...`, with its schema brought up to date."""
-    database = await open_database(url)
+    database = await open_database(url, clock)
     try:
         await migrate(database)
-        plane = SqlControlPlane(database, entropy)
-        await plane.found_cluster()
+        plane = ControlPlane(database, entropy, clock)
+        await plane.identity.found()
     except BaseException:
         await database.close()
         raise
@@ -44,7 +46,7 @@ async def open_existing(url: str) -> ControlPlane:
     except BaseException:
         await database.close()
         raise
-    return SqlControlPlane(database, os.urandom)
+    return ControlPlane(database, system_entropy)
 
 
 def _is_missing_file(url: str) -> bool:
@@ -70,10 +72,10 @@ async def _update(database: Database) -> None:
         ) from error
 
 
-async def open_database(url: str) -> Database:
+async def open_database(url: str, clock: Clock = SYSTEM_CLOCK) -> Database:
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
-        return await SqliteDatabase.open(url)
+        return await SqliteDatabase.open(url, clock)
     if scheme in ("postgresql", "postgres"):
-        return await PostgresDatabase.open(url)
+        return await PostgresDatabase.open(url, clock)
     raise ControlAccessError(f"control plane {scheme!r}: use sqlite:<path> or postgresql://...")

@@ -4,12 +4,11 @@ A pure state machine, which follows Kafka's coordinator in every answer. Request
 ticket; their answers come out under the same ticket, at once or when the group has got so far.
 """
 
-import os
 from collections.abc import Sequence
 from math import inf
 from uuid import UUID
 
-from stratalog.control.group_model import GroupKind
+from stratalog.control.groups.model import GroupKind
 from stratalog.errors import StratalogError
 from stratalog.groups.classic_member import (
     NEW_MEMBER_TIMEOUT_S,
@@ -40,7 +39,7 @@ from stratalog.groups.errors import (
 from stratalog.groups.group import Committer, GroupDescription, MemberDescription
 from stratalog.groups.rebalancing import REBALANCING, Rebalancing
 from stratalog.groups.subscription import CONSUMER, subscribed_topics
-from stratalog.ids import Entropy
+from stratalog.ids import Entropy, system_entropy
 
 
 class ClassicGroup(Rebalancing):
@@ -49,14 +48,14 @@ class ClassicGroup(Rebalancing):
     kind = GroupKind.CLASSIC
 
     def __init__(
-        self, limits: ClassicLimits, *, entropy: Entropy = os.urandom, generation: int = 0
+        self, limits: ClassicLimits, *, entropy: Entropy = system_entropy, generation: int = 0
     ) -> None:
         super().__init__(limits, generation=generation)
         self._entropy = entropy
 
     @classmethod
     def resumed(
-        cls, state: bytes, limits: ClassicLimits, now_s: float, *, entropy: Entropy = os.urandom
+        cls, state: bytes, limits: ClassicLimits, now_s: float, *, entropy: Entropy = system_entropy
     ) -> "ClassicGroup":
         """Go on with what was saved, maybe by another broker: every session begins anew."""
         saved = decode(state)

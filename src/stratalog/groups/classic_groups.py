@@ -1,11 +1,10 @@
 """The classic groups of this broker: requests in, answers when the group has got so far."""
 
 import asyncio
-import os
 from collections.abc import Sequence
 from typing import cast
 
-from stratalog.control.group_model import GroupKind, GroupRecord
+from stratalog.control.groups.model import GroupKind, GroupRecord
 from stratalog.errors import StratalogError
 from stratalog.groups.classic import ClassicGroup
 from stratalog.groups.classic_model import (
@@ -19,7 +18,7 @@ from stratalog.groups.classic_model import (
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.groups.errors import InconsistentProtocolError, UnknownMemberError
 from stratalog.groups.held import HeldGroup
-from stratalog.ids import Entropy
+from stratalog.ids import Entropy, system_entropy
 from stratalog.settings import GroupsSettings
 
 
@@ -29,7 +28,7 @@ class ClassicGroups:
         coordinator: GroupCoordinator,
         settings: GroupsSettings,
         *,
-        entropy: Entropy = os.urandom,
+        entropy: Entropy = system_entropy,
     ) -> None:
         self._coordinator = coordinator
         self._entropy = entropy

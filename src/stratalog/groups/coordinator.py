@@ -13,7 +13,9 @@ from typing import TypeAlias, TypeVar
 
 from stratalog.clock import Clock
 from stratalog.cluster.membership import Membership
-from stratalog.control.group_model import (
+from stratalog.control.brokers.model import BrokerInfo
+from stratalog.control.groups.errors import NotCoordinatorError
+from stratalog.control.groups.model import (
     CommittedOffset,
     GroupKind,
     GroupOffsets,
@@ -22,8 +24,7 @@ from stratalog.control.group_model import (
     LeftOut,
     OffsetToCommit,
 )
-from stratalog.control.model import BrokerInfo
-from stratalog.control.plane import ControlPlane, NotCoordinatorError
+from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 from stratalog.groups.errors import GroupNotEmptyError, GroupNotFoundError, NotLoadedError
 from stratalog.groups.group import Committer, Group, GroupDescription
@@ -75,10 +76,10 @@ class GroupCoordinator:
         """The group's coordinator, whichever broker that is."""
         preferred = self._membership.coordinator_of(group_id).broker_id
         try:
-            return await self._control.locate_group(group_id, preferred)
+            return await self._control.groups.locate(group_id, preferred)
         except NotCoordinatorError:
             # The preferred one has just died, and the list of brokers does not know it yet.
-            return await self._control.locate_group(group_id, self._membership.broker_id)
+            return await self._control.groups.locate(group_id, self._membership.broker_id)
 
     async def change(self, group_id: str, action: Action[T]) -> T:
         """Let `action` change the group. On return the change is saved and answers are out."""
@@ -104,7 +105,7 @@ class GroupCoordinator:
             raise GroupNotEmptyError(f"group {group_id!r} has members")
         async with held.saving:
             try:
-                await self._control.delete_group(group_id, held.term)
+                await self._control.groups.delete(group_id, held.term)
             finally:
                 self._drop(held)
 
@@ -115,7 +116,7 @@ class GroupCoordinator:
         """
         return [
             self._with_present_state(summary)
-            for summary in await self._control.groups()
+            for summary in await self._control.groups.all()
             if self._answers_for(summary)
         ]
 
@@ -140,7 +141,7 @@ class GroupCoordinator:
         """Read from the control plane each time, which knows every commit that was answered."""
         held = await self._held(group_id)
         held.group.validate_fetch(committer)
-        return await self._control.group_offsets(group_id, wanted)
+        return await self._control.groups.offsets(group_id, wanted)
 
     async def deletable_offsets(self, group_id: str) -> Callable[[str], bool]:
         """Which topics' offsets may be deleted: those that no member reads."""
@@ -153,7 +154,7 @@ class GroupCoordinator:
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
         held = await self._held(group_id)
-        await self._control.delete_group_offsets(group_id, held.term, partitions)
+        await self._control.groups.delete_offsets(group_id, held.term, partitions)
 
     # Holding.
 
@@ -175,7 +176,7 @@ class GroupCoordinator:
     async def _load(self, group_id: str) -> HeldGroup:
         membership = self._membership
         lease_number = membership.lease_number
-        record = await self._control.open_group(
+        record = await self._control.groups.open(
             group_id, membership.broker_id, membership.incarnation
         )
         held = HeldGroup(record, self._loaded(record), lease_number=lease_number)
@@ -218,7 +219,7 @@ class GroupCoordinator:
     async def _check_exists(self, held: HeldGroup) -> None:
         if held.was_saved or not held.group.is_empty:
             return
-        if not await self._control.group_offsets(held.group_id, None):
+        if not await self._control.groups.offsets(held.group_id, None):
             raise GroupNotFoundError(f"there is no group {held.group_id!r}")
 
     # Saving.
@@ -258,7 +259,7 @@ class GroupCoordinator:
     async def _save(self, held: HeldGroup) -> None:
         group = held.group
         revision = group.revision
-        await self._control.save_group(
+        await self._control.groups.save(
             GroupRecord(
                 group_id=held.group_id,
                 term=held.term,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from stratalog.control.group_model import GroupKind
+from stratalog.control.groups.model import GroupKind
 
 EMPTY = "Empty"
 """The state's name of a group without members, of either kind."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from itertools import count
 
-from stratalog.control.group_model import GroupRecord
+from stratalog.control.groups.model import GroupRecord
 from stratalog.groups.group import Answer, Group
 
 

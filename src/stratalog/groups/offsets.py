@@ -5,7 +5,7 @@ import asyncio
 import logging
 from typing import NamedTuple
 
-from stratalog.control.group_model import GroupOffsets, LeftOut
+from stratalog.control.groups.model import GroupOffsets, LeftOut
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 
@@ -64,7 +64,7 @@ class OffsetWriter:
 
     async def _write(self, batch: list[_Waiting]) -> None:
         try:
-            answers = await self._control.commit_group_offsets([each.commit for each in batch])
+            answers = await self._control.groups.commit_offsets([each.commit for each in batch])
         except StratalogError as error:
             _fail(batch, error)
         except Exception as error:

@@ -6,7 +6,7 @@ which is a success, and forgets the row.
 
 from collections.abc import Sequence
 
-from stratalog.control.model import StoredObjectRow
+from stratalog.control.objects.model import StoredObjectRow
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import CallError
 from stratalog.janitor.refusals import Deletions
@@ -20,7 +20,7 @@ class DeletionRefusedError(CallError):
 async def purge_topics(control: ControlPlane, *, chunk_rows: int) -> int:
     """Remove the rows of deleted topics, which marks the objects that nobody else needs."""
     removed = 0
-    while chunk := await control.purge_deleted_topics(max_rows=chunk_rows):
+    while chunk := await control.topics.purge_deleted(max_rows=chunk_rows):
         removed += chunk
     return removed
 
@@ -40,10 +40,10 @@ async def delete_marked(
     deletions = Deletions(delete, lambda row: row.key)
     deleted = 0
     after: StoredObjectRow | None = None
-    while rows := await control.marked_objects(grace_ms=grace_ms, limit=chunk_rows, after=after):
+    while rows := await control.objects.marked(grace_ms=grace_ms, limit=chunk_rows, after=after):
         after = rows[-1]
         gone = await deletions.run(rows)
-        await control.forget_objects([row.object_id for row in gone])
+        await control.objects.forget([row.object_id for row in gone])
         deleted += len(gone)
     if deletions.failed:
         raise DeletionRefusedError(

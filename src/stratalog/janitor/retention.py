@@ -4,8 +4,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stratalog.control.model import PartitionState, Topic
-from stratalog.control.plane import ControlPlane, UnknownTopicError
+from stratalog.control.log.model import PartitionState
+from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.errors import CallError
 from stratalog.ids import TopicPartition
 
@@ -32,7 +34,7 @@ async def enforce_retention(
 ) -> int:
     """Remove the rows that no topic wants to keep; return how many."""
     removed = 0
-    for topic in await control.topics():
+    for topic in await control.topics.all():
         try:
             retention = retention_of(topic)
         except CallError as error:
@@ -48,7 +50,7 @@ async def _enforce_topic(
 ) -> int:
     removed = 0
     try:
-        for state in await control.topic_partitions(topic.id):
+        for state in await control.log.topic_partitions(topic.id):
             if _may_hold_rows(state, retention):
                 removed += await _enforce_partition(
                     control, state.topic_partition, retention, chunk_rows
@@ -75,7 +77,7 @@ async def _enforce_partition(
 ) -> int:
     removed = 0
     while True:
-        chunk = await control.enforce_retention(
+        chunk = await control.log.enforce_retention(
             partition,
             retention_ms=retention.ms,
             retention_bytes=retention.bytes,

@@ -21,15 +21,14 @@ import logging
 from collections.abc import Mapping
 
 from stratalog.block.keys import BLOCKS_PREFIX, SPLITS_PREFIX
-from stratalog.checks.marker import check_claim
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
-from stratalog.control.segment_model import SegmentToBar
+from stratalog.control.segments.model import SegmentToBar
 from stratalog.errors import CallError
 from stratalog.ids import SegmentId
-from stratalog.janitor.marker import renew_claim
 from stratalog.janitor.sweeper import Swept
 from stratalog.objects.store import ObjectStore
+from stratalog.opening.claim import check_claim, renew_claim
 from stratalog.segment.keys import SegmentKey, parse_segment_key
 
 log = logging.getLogger(__name__)
@@ -111,7 +110,7 @@ class SegmentSweeper:
         candidates = await self._own(page)
         page.clear()
         ids = {named.segment_id for named in candidates.values()}
-        known = await self._control.known_segments([*ids]) if ids else set()
+        known = await self._control.segments.known([*ids]) if ids else set()
         barred = await self._bar({k: n for k, n in candidates.items() if n.segment_id not in known})
         orphans = [key for key, named in candidates.items() if named.segment_id in barred]
         if orphans:
@@ -122,7 +121,7 @@ class SegmentSweeper:
     async def _own(self, page: Mapping[str, SegmentKey]) -> dict[str, SegmentKey]:
         # Asked after the listing: Kafka puts nothing here before the mark is made.
         topics = sorted({named.topic_id for named in page.values()})
-        shared = await self._control.shared_topics(topics) if topics else set()
+        shared = await self._control.segments.shared_topics(topics) if topics else set()
         return {key: named for key, named in page.items() if named.topic_id not in shared}
 
     async def _bar(self, unknown: Mapping[str, SegmentKey]) -> set[SegmentId]:
@@ -135,4 +134,4 @@ class SegmentSweeper:
             )
             for key, named in unknown.items()
         }
-        return await self._control.bar_segments(tombstones) if tombstones else set()
+        return await self._control.segments.bar(tombstones) if tombstones else set()

@@ -21,8 +21,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from stratalog.control.plane import BoundaryMovedError, ControlPlane, SegmentStateError
-from stratalog.control.segment_model import ChainOutcome, Segment, SegmentState
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segments.errors import BoundaryMovedError, SegmentStateError
+from stratalog.control.segments.model import ChainOutcome, Segment, SegmentState
 from stratalog.errors import StratalogError
 from stratalog.janitor.deletion import DeletionRefusedError
 from stratalog.janitor.refusals import Deletions
@@ -45,14 +46,12 @@ async def delete_doomed(
     run = _Run(stores)
     deleted = 0
     after: Segment | None = None
-    while segments := await metadata.doomed_segments(
-        grace_ms=grace_ms, limit=chunk_rows, after=after
-    ):
+    while segments := await metadata.doomed(grace_ms=grace_ms, limit=chunk_rows, after=after):
         after = segments[-1]
         gone: list[Segment] = []
         for store_url, neighbours in _by_store(segments).items():
             gone += await run.delete(store_url, neighbours)
-        await metadata.forget_segments([segment.segment_id for segment in gone])
+        await metadata.forget([segment.segment_id for segment in gone])
         deleted += len(gone)
     run.check()
     return deleted
@@ -100,7 +99,7 @@ async def clear_unfinished(control: ControlPlane, *, older_than_ms: int, chunk_r
     builds another.
     """
     removed = 0
-    while segments := await control.unchained_segments(
+    while segments := await control.segments.unchained(
         older_than_ms=older_than_ms, limit=chunk_rows
     ):
         # In the order of their offsets, because the first may make room for the second.
@@ -113,7 +112,7 @@ async def _settle(control: ControlPlane, segment: Segment) -> bool:
     """Chain the segment or begin its deletion; return whether it was the latter."""
     if segment.state is SegmentState.COPY_FINISHED:
         try:
-            outcome = await control.chain_segment(segment.segment_id)
+            outcome = await control.segments.chain(segment.segment_id)
         except SegmentStateError:
             # Somebody else has begun its deletion meanwhile.
             return False
@@ -121,7 +120,7 @@ async def _settle(control: ControlPlane, segment: Segment) -> bool:
             log.info("A segment that has no place any more is deleted: %s.", error)
         else:
             return outcome is ChainOutcome.OVERTAKEN
-    await control.delete_segments([segment.segment_id])
+    await control.segments.delete([segment.segment_id])
     return True
 
 

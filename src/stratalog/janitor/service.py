@@ -6,24 +6,21 @@ that fails is logged with what that means, and the others go on.
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-
-from prometheus_client import Counter
 
 from stratalog.checks.remote import SEGMENT_PREFIX, beside_blocks
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
-from stratalog.ids import Entropy
+from stratalog.ids import Entropy, system_entropy
 from stratalog.janitor.deletion import delete_marked, purge_topics
 from stratalog.janitor.retention import RetentionOf, enforce_retention
 from stratalog.janitor.segment_sweeper import SegmentSweeper, check_segment_prefix
 from stratalog.janitor.segments import clear_unfinished, delete_doomed
 from stratalog.janitor.sweeper import Sweeper
-from stratalog.metrics import Metrics
+from stratalog.metrics import JANITOR_FAILURES, JANITOR_REMOVED, Metrics
 from stratalog.objects.store import ObjectStore
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import JanitorSettings
@@ -67,7 +64,7 @@ class Janitor:
         segments: SegmentStores | None = None,
         segment_prefix: str = SEGMENT_PREFIX,
         metrics: Metrics | None = None,
-        entropy: Entropy = os.urandom,
+        entropy: Entropy = system_entropy,
     ) -> None:
         self._control = control
         self._store = store
@@ -89,19 +86,9 @@ class Janitor:
         )
         self._steps = self._make_steps()
         self._task: asyncio.Task[None] | None = None
-        registry = (metrics or Metrics()).registry
-        self._removed = Counter(
-            "stratalog_janitor_removed",
-            "Rows and objects that a step of the janitor removed.",
-            ["step"],
-            registry=registry,
-        )
-        self._failures = Counter(
-            "stratalog_janitor_failures",
-            "Runs of a step of the janitor that failed.",
-            ["step"],
-            registry=registry,
-        )
+        registered = metrics or Metrics()
+        self._removed = registered.counter(JANITOR_REMOVED)
+        self._failures = registered.counter(JANITOR_FAILURES)
 
     def start(self) -> None:
         """Begin to run in the background, unless the interval is 0."""
@@ -241,7 +228,7 @@ class Janitor:
 
     async def _delete_segments(self) -> int:
         return await delete_doomed(
-            self._control,
+            self._control.segments,
             self._segments,
             grace_ms=self._settings.grace_ms,
             chunk_rows=self._settings.chunk_rows,
@@ -254,12 +241,12 @@ class Janitor:
         return (await self._segment_sweeper.sweep()).deleted
 
     async def _forget_answers(self) -> int:
-        return await self._control.forget_answers(older_than_ms=self._settings.answers_ms)
+        return await self._control.log.forget_answers(older_than_ms=self._settings.answers_ms)
 
     async def _expire_producers(self) -> int:
         removed = 0
         while True:
-            chunk = await self._control.expire_producers(
+            chunk = await self._control.log.expire_producers(
                 idle_ms=self._settings.producer_expiry_ms, max_rows=self._settings.chunk_rows
             )
             removed += chunk
@@ -269,7 +256,7 @@ class Janitor:
     async def _expire_offsets(self) -> int:
         removed = 0
         while True:
-            chunk = await self._control.expire_group_offsets(
+            chunk = await self._control.groups.expire_offsets(
                 retention_ms=self._offsets_retention_ms, max_rows=self._settings.chunk_rows
             )
             removed += chunk

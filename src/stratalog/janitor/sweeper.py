@@ -35,12 +35,11 @@ from stratalog.block.keys import (
     parse_split_key,
     split_key,
 )
-from stratalog.checks.marker import check_claim
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import ObjectId, uuid7, uuid7_time_ms
-from stratalog.janitor.marker import renew_claim
 from stratalog.objects.store import ObjectInfo, ObjectStore
+from stratalog.opening.claim import check_claim, renew_claim
 from stratalog.settings import MINUTE_MS
 
 log = logging.getLogger(__name__)
@@ -110,7 +109,7 @@ class Sweeper:
         # The time comes first, or a lease that begins in between would count neither as a lease
         # nor, without an orphan age, by the youth of its objects.
         old_ms = self._clock.now_ms() - self._orphan_age_ms
-        lease_ms = await self._control.oldest_lease_ms()
+        lease_ms = await self._control.scans.oldest_lease_ms()
         return old_ms if lease_ms is None else min(old_ms, lease_ms - LEASE_MARGIN_MS - 1)
 
 
@@ -164,7 +163,7 @@ class _Sweep:
         """Bar the candidates, then delete those that are barred."""
         if not self._candidates:
             return
-        barred = await self._control.bar_objects(self._candidates)
+        barred = await self._control.objects.bar(self._candidates)
         keys = [key for object_id, key in self._candidates.items() if object_id in barred]
         if keys:
             await check_claim(self._control, self._store)
@@ -184,7 +183,7 @@ class _RowIds:
 
     async def holds(self, object_id: ObjectId) -> bool:
         while not self._exhausted and (self._after is None or self._after < object_id):
-            page = await self._control.objects(after=self._after, limit=_PAGE)
+            page = await self._control.objects.all(after=self._after, limit=_PAGE)
             self._exhausted = len(page) < _PAGE
             self._page = {row.object_id for row in page}
             self._after = page[-1].object_id if page else self._after

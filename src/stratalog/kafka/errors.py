@@ -1,43 +1,5 @@
-"""What can be wrong with a request as a whole."""
-
-from stratalog.errors import CallError
+"""Mistakes in the handlers of the Kafka APIs."""
 
 
-class FrameSizeError(CallError):
-    """The length in front of a request is absurd: what follows is not the Kafka protocol."""
-
-
-class MalformedRequestError(CallError):
-    """The bytes of a request are not what its API and version say."""
-
-
-class UnsupportedRequestError(CallError):
-    """The API key or its version is not served here. Kafka closes the connection on those."""
-
-
-class InvalidTopicNameError(CallError):
-    """A topic cannot have this name."""
-
-
-class PartitionAssignmentError(CallError):
-    """Replicas were assigned by hand, which means nothing where objects hold the data."""
-
-
-class ReplicationFactorError(CallError):
-    """The replication factor is neither positive nor -1."""
-
-
-class DuplicateEntryError(CallError):
-    """One request names the same thing twice."""
-
-
-class InvalidRecordsError(CallError):
-    """A produce request carries no records for a partition."""
-
-
-class RequiredAcksError(CallError):
-    """A produce request asks for acknowledgements other than -1, 0 or 1."""
-
-
-class UnknownTopicIdError(CallError):
-    """No topic has this id (any more)."""
+class DuplicateHandlerError(TypeError):
+    """Two handlers declare the same API."""

@@ -2,9 +2,9 @@
 
 from stratalog.objects.faulty import Fault, FaultPlan, FaultyStore, RandomFaults, ScriptedFaults
 from stratalog.objects.keys import BadKeyError, BadMetadataError, KeyConflictError
+from stratalog.objects.obstore_errors import StoreRefusedError
 from stratalog.objects.open import BadStoreError, open_store
 from stratalog.objects.ranges import ShortReadError
-from stratalog.objects.refusals import StoreRefusedError
 from stratalog.objects.retrying import RetryPolicy
 from stratalog.objects.store import (
     Buffer,

@@ -30,7 +30,7 @@ def write_views(descriptor: int, views: Sequence[memoryview], position: int) -> 
 
 
 def read_views(descriptor: int, views: Sequence[memoryview], position: int) -> int:
-    """Fill all views with what lies at a position of the file; return how much there was of it."""
+    """Fill all views from a position of the file; return the number of bytes read."""
     total = 0
     for moved in _moved(
         list(views), lambda some, done: os.preadv(descriptor, some, position + done)
@@ -42,7 +42,7 @@ def read_views(descriptor: int, views: Sequence[memoryview], position: int) -> i
 
 
 def read_cached_views(descriptor: int, views: Sequence[memoryview], position: int) -> bool:
-    """Fill all views if that takes no wait for the disk. False if it does, or nobody can tell."""
+    """Fill all views if the page cache has the bytes. False if it does not, or cannot be asked."""
     if len(views) > _MAX_BUFFERS or _READ_NOW is None:
         return False
     try:
@@ -55,7 +55,7 @@ def read_cached_views(descriptor: int, views: Sequence[memoryview], position: in
 
 
 def _moved(views: list[memoryview], move: Callable[[list[memoryview], int], int]) -> Iterator[int]:
-    """Have `move` do its work on all views, call by call. It is told how many bytes are done."""
+    """Call `move` with the remaining views and the number of bytes done, until none remain."""
     first = done = 0
     while first < len(views):
         moved = move(views[first : first + _MAX_BUFFERS], done)
@@ -76,7 +76,7 @@ def copy_file(source: int, target: int) -> None:
 def read_exactly(descriptor: int, start: int, length: int) -> bytearray:
     """The bytes `[start, start + length)`, or fewer if the file ends before.
 
-    The answer can be written to, so that whoever stamps what it has read needs no copy.
+    The result is writable, so that a caller can stamp batches in it without a copy.
     """
     data = new_memory(length)
     view = memoryview(data)

@@ -10,7 +10,7 @@ from collections.abc import (
     Sequence,
 )
 from enum import Enum, auto
-from random import Random
+from random import Random  # noqa: TID251 - seeded
 from typing import Protocol, TypeVar
 
 from stratalog.clock import Clock

@@ -40,8 +40,8 @@ four. More only make others wait who want a few bytes on the same disk."""
 
 
 class FolderStore:
-    """Runs the blocking work in threads of its own, so that nothing holds up the loop. Only jobs,
-    who bring memory or want none, get what lies in memory without one."""
+    """Runs blocking work in threads of its own, so that the event loop never waits. Only jobs,
+    which bring their own memory or need none, read cached bytes without a thread."""
 
     def __init__(self, root: Path, *, clock: Clock, entropy: Entropy) -> None:
         self._root = root.absolute()
@@ -143,9 +143,11 @@ class FolderStore:
     async def _read_cached_into(
         self, key: str, ranges: Sequence[Range], into: Sequence[memoryview]
     ) -> bool:
-        """Without a thread: to change to one and back takes longer than to copy what is in memory.
+        """Copy without a thread: switching to one and back takes longer than copying cached bytes.
 
-        For those who bring their own memory, because they are jobs: nobody waits for their loop.
+        Only for callers that bring their own memory: they are jobs, and no client waits for their
+        loop.
+
         """
         with explained("get", key):
             found = self._files.read_cached_into(key, ranges, into)

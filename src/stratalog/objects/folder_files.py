@@ -7,7 +7,7 @@ any two of them:
    an hour later;
 2. write and sync the sidecar, if there is user metadata: it belongs to no version, and is swept;
 3. link the file to its key (create), or rename it (overwrite, replace): the object is visible and
-   whole, but a loss of power may take it back. The put has not returned, so nobody relies on it;
+   whole, but a loss of power may take it back. The put has not returned, so no caller relies on it;
 4. sync the folder and the new folders above it: the put is durable, and returns.
 
 A delete removes the file, then its sidecar, then folders that became empty. A replace compares and
@@ -27,7 +27,7 @@ from pathlib import Path
 from stratalog.clock import Clock
 from stratalog.errors import StratalogError
 from stratalog.ids import Entropy
-from stratalog.objects.direct import wants_direct, write_direct
+from stratalog.objects.direct_write import wants_direct, write_direct
 from stratalog.objects.durable import (
     DurableFolders,
     copy_file,
@@ -37,6 +37,7 @@ from stratalog.objects.durable import (
     read_views,
     write_parts,
 )
+from stratalog.objects.folder_listing import list_folder
 from stratalog.objects.keys import RESERVED_PART, BadKeyError, KeyConflictError
 from stratalog.objects.mapped import map_bytes
 from stratalog.objects.ranges import (
@@ -64,7 +65,6 @@ from stratalog.objects.store import (
     StoreUnavailableError,
 )
 from stratalog.objects.streamed_file import StreamedFile
-from stratalog.objects.walk import walk
 from stratalog.objects.write_id import WRITE_ID, without_write_id
 
 Writer = Callable[[int], None]
@@ -119,7 +119,7 @@ class FolderFiles:
         return StreamedFile(self._new_temporary())
 
     def finish_stream(self, key: str, streamed: StreamedFile) -> int:
-        """Put what was written under the key, by the same steps as any other put."""
+        """Put the written bytes under the key, by the same steps as any other put."""
         try:
             etag = self._seal(streamed.finish())
             self._place_with_sidecar(streamed.path, etag, key, Overwrite(), {}, None)
@@ -259,7 +259,8 @@ class FolderFiles:
         return self._get_ranges(key, ranges, _map_or_read)
 
     def seems_cached(self, key: str, ranges: Sequence[Range]) -> bool:
-        """Whether some bytes of each range can be had without the disk, its last one among them."""
+        """Return True if the page cache has sampled bytes of each range, the last one among
+        them."""
         byte = memoryview(bytearray(1))
         with self._opened_file(key) as descriptor:
             return all(
@@ -349,11 +350,11 @@ class FolderFiles:
             os.close(descriptor)
 
     def list(self, prefix: str, start_after: str | None) -> Iterator[ObjectInfo]:
-        for key, status in walk(self._root, prefix, start_after):
+        for key, status in list_folder(self._root, prefix, start_after):
             yield _info(key, status, {})
 
     def sweep_leftovers(self) -> None:
-        """Remove what crashes left behind. Anything younger may belong to a put under way."""
+        """Remove leftovers of crashes. A younger file can belong to a put under way."""
         before_ms = self._clock.now_ms() - LEFTOVER_AGE_MS
         for path in self._temporaries.iterdir():
             with suppress(FileNotFoundError):

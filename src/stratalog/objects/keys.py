@@ -1,4 +1,4 @@
-"""What a key and user metadata may look like, so that every store can keep them unchanged.
+"""Rules for keys and user metadata that every store can keep unchanged.
 
 The rules are the narrowest of the stores we know: S3's length of keys, a file system's length of
 one part, HTTP's alphabet of header values, Azure's and S3's lower-case metadata names.
@@ -41,7 +41,7 @@ def check_key(key: str) -> None:
 
 
 def check_prefix(prefix: str) -> None:
-    """A prefix may end anywhere, so only its whole parts are those of a key."""
+    """Check only the whole parts of a prefix: its end can be a part of a name."""
     folder = prefix.rpartition("/")[0]
     if folder or prefix.startswith("/"):
         check_key(folder)

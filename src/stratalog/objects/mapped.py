@@ -1,14 +1,14 @@
 """Bytes of a file where they lie already: in the page cache, mapped instead of copied.
 
-To read a file from there is a copy, which took four times as long as to check the CRCs of what it
-brought. A mapping costs some microseconds per megabyte and no memory, but on older Pythons a
+Reading a file from there is a copy, which took four times as long as checking the CRCs of the
+bytes. A mapping costs some microseconds per megabyte and no memory, but on older Pythons a
 descriptor.
 
-All pages are asked for before anybody looks at them, so that a disk which cannot be read is found
-here. Whoever looks relies on two things more, as all do who map files: that nobody changes an
-object in place, which the store never does, and that a page which was dropped meanwhile can be had
-again. Where that fails (a disk that breaks in this very moment; a file that another machine deletes
-on a network file system), the process dies of it.
+All pages are loaded before the mapping is returned, so that an unreadable disk is found here. A
+reader of a mapping relies on two more conditions: no object changes in place, which the store
+guarantees, and a page that was dropped meanwhile can be loaded again. If that fails (the disk
+breaks at this moment, or another machine deletes the file on a network file system), the process
+dies.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ def worth_mapping(size_bytes: int) -> bool:
 
 @cache
 def can_map() -> bool:
-    """Whether this kernel brings pages in when it is asked to."""
+    """Return True if the kernel supports loading pages on request."""
     return sys.platform.startswith("linux") and _populate(mmap.mmap(-1, mmap.PAGESIZE))
 
 

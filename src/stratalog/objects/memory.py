@@ -1,8 +1,8 @@
 """Memory for bytes that are read to be written again.
 
-A direct write takes its bytes from memory that lies as they will lie in the file: whose address
-and place in the file have the same remainder by the size of a page. Whoever knows where bytes will
-be written when they are read asks for such memory, and they are never copied again.
+A direct write takes its bytes from memory that lies as they will lie in the file: whose address and
+place in the file have the same remainder by the size of a page. A reader that knows the later
+position of its bytes asks for such memory, and the bytes are never copied again.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ def new_memory(size_bytes: int) -> bytearray:
 def memory_for(size_bytes: int, position: int) -> memoryview:
     """Memory from which a direct write at this position of a file can take its bytes as they are.
 
-    What is too small to be worth it may lie anywhere.
+    Small pieces can lie anywhere: alignment is not worth it for them.
     """
     if size_bytes < IN_PLACE_BYTES:
         return memoryview(new_memory(size_bytes))
@@ -32,7 +32,7 @@ def memory_for(size_bytes: int, position: int) -> memoryview:
 
 
 def lies_for(view: memoryview, position: int) -> bool:
-    """Whether a direct write at this position can take its bytes from there."""
+    """Return True if a direct write at this position can use this memory."""
     return not view.readonly and (_address(view) - position) % PAGE_BYTES == 0
 
 

@@ -1,7 +1,7 @@
 """A store that counts and times its calls.
 
-Requests and bytes are those that the inner store tells of, if it does. Otherwise a call is one
-request, and carries the bytes that it is given or answers.
+Requests and bytes are counted by the inner store if it reports them. Otherwise a call is one
+request, and carries the bytes of its arguments or of its result.
 """
 
 from collections.abc import (
@@ -17,10 +17,14 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
-from prometheus_client import Counter, Histogram
-
 from stratalog.clock import Clock
-from stratalog.metrics import Metrics
+from stratalog.metrics import (
+    OBJECT_BYTES,
+    OBJECT_ERRORS,
+    OBJECT_REQUESTS,
+    OBJECT_SECONDS,
+    Metrics,
+)
 from stratalog.objects.store import (
     Buffer,
     ObjectInfo,
@@ -35,39 +39,15 @@ from stratalog.objects.wrapped import WrappedStore
 
 T = TypeVar("T")
 
-_SECONDS_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-
 
 class MeteredStore(WrappedStore):
     def __init__(self, inner: ObjectStore, *, metrics: Metrics, clock: Clock) -> None:
         super().__init__(inner)
         self._clock = clock
-        registry = metrics.registry
-        self._requests = Counter(
-            "stratalog_objects_requests",
-            "Requests to the object store, repeated ones included.",
-            ["operation"],
-            registry=registry,
-        )
-        self._errors = Counter(
-            "stratalog_objects_errors",
-            "Calls of the object store that failed.",
-            ["operation", "error"],
-            registry=registry,
-        )
-        self._bytes = Counter(
-            "stratalog_objects_bytes",
-            "Bytes of objects written and read, gaps between ranges included.",
-            ["operation"],
-            registry=registry,
-        )
-        self._seconds = Histogram(
-            "stratalog_objects_seconds",
-            "How long calls of the object store took.",
-            ["operation"],
-            buckets=_SECONDS_BUCKETS,
-            registry=registry,
-        )
+        self._requests = metrics.counter(OBJECT_REQUESTS)
+        self._errors = metrics.counter(OBJECT_ERRORS)
+        self._bytes = metrics.counter(OBJECT_BYTES)
+        self._seconds = metrics.histogram(OBJECT_SECONDS)
         # To look a label up takes as long as a small read.
         self._requests_of = cache(self._requests.labels)
         self._bytes_of = cache(self._bytes.labels)

@@ -1,6 +1,5 @@
 """Opening a store by its URL."""
 
-import os
 from collections.abc import Mapping
 from datetime import timedelta
 from difflib import get_close_matches
@@ -12,7 +11,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from stratalog.clock import Clock
 from stratalog.errors import CallError
-from stratalog.ids import Entropy
+from stratalog.ids import Entropy, system_entropy
 from stratalog.metrics import Metrics
 from stratalog.objects.folder import FolderStore
 from stratalog.objects.keys import MAX_PREFIX_BYTES, check_key
@@ -65,7 +64,7 @@ def open_store(
     options: Mapping[str, str] | None = None,
     *,
     clock: Clock,
-    entropy: Entropy = os.urandom,
+    entropy: Entropy = system_entropy,
     metrics: Metrics | None = None,
     retries: RetryPolicy | None = None,
 ) -> ObjectStore:
@@ -98,7 +97,7 @@ def _open_bare(
     traits = _TRAITS[scheme]
     if scheme == "memory":
         return RemoteStore(client, shown, traits=traits, entropy=entropy)
-    # What a stream has yielded is gone, so its client must have all the patience itself.
+    # Buffers of a stream cannot be yielded again, so its client must do all retries itself.
     streaming = _connect(scheme, bucket, prefix, options, _client_retries(policy))
     return RemoteStore(client, shown, traits=traits, entropy=entropy, streaming=streaming)
 
@@ -158,8 +157,8 @@ def _client_retries(policy: RetryPolicy) -> Any:
         "max_retries": policy.attempts - 1,
         "retry_timeout": timedelta(minutes=1),
         "backoff": {
-            "init_backoff": timedelta(seconds=policy.first_delay_seconds),
-            "max_backoff": timedelta(seconds=policy.max_delay_seconds),
+            "init_backoff": timedelta(seconds=policy.backoff.first_s),
+            "max_backoff": timedelta(seconds=policy.backoff.longest_s),
         },
     }
 

@@ -74,7 +74,7 @@ class Scatter:
 def plan_scatter(
     ranges: Sequence[Range], into: Sequence[memoryview], gap_bytes: int
 ) -> list[Scatter]:
-    """Requests that fill each view with its range. What lies between ranges is read along."""
+    """Plan requests that fill each view with its range. Small gaps between ranges are read, too."""
     scatters: list[Scatter] = []
     for position in sorted(range(len(ranges)), key=lambda index: ranges[index]):
         wanted, view = ranges[position], into[position]

@@ -18,8 +18,8 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from stratalog.errors import StratalogError
 from stratalog.ids import Entropy
 from stratalog.objects.keys import check_key, check_metadata, check_prefix
+from stratalog.objects.obstore_errors import explained
 from stratalog.objects.ranges import REMOTE_GAP_BYTES, copied_into, cut_answers, plan_reads
-from stratalog.objects.refusals import explained
 from stratalog.objects.store import (
     Buffer,
     Create,
@@ -60,7 +60,7 @@ DELETE_CHUNK = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """In what the services differ, as far as it matters here."""
+    """Differences between the services."""
 
     keeps_buffers: bool = False
     """The memory store keeps references to the caller's buffers, so it is given a copy."""
@@ -91,7 +91,7 @@ class RemoteStore:
         self._count: CountTraffic = uncounted
 
     def count_with(self, count: CountTraffic) -> None:
-        """Requests that the client repeats by itself are not told of: nobody hears of them."""
+        """Requests that the client repeats by itself are not counted: it does not report them."""
         self._count = count
 
     @property
@@ -145,7 +145,7 @@ class RemoteStore:
                 return {"version": etag} if by_generation else {"e_tag": etag}
 
     async def _recognise(self, key: str, write_id: str | None, refusal: StratalogError) -> str:
-        """Told that the key is taken or has changed: by ourselves, before a reply was lost?
+        """Find out if this put itself took or changed the key before its reply was lost.
 
         S3 also answers 409 to one of two puts that collide, whatever their mode, and obstore calls
         that a taken key. If nothing is there to take it, the put may simply be repeated.
@@ -201,7 +201,7 @@ class RemoteStore:
         return cut if into is None else copied_into(cut, into)
 
     async def _read(self, key: str, requests: Sequence[Range]) -> list[Buffer]:
-        """All requests in parallel. obstore joins those that touch, so neighbours go apart."""
+        """Send all requests in parallel. obstore joins adjoining ranges, so neighbours go apart."""
         answers: list[Buffer] = [b""] * len(requests)
         answers[::2], answers[1::2] = await asyncio.gather(
             self._read_apart(key, requests[::2]), self._read_apart(key, requests[1::2])
@@ -293,7 +293,7 @@ class RemoteStore:
         return (generation if self._traits.update_by_generation else etag) or etag or ""
 
     def _attributes(self, found: GetResult) -> dict[str, str]:
-        """User metadata. What begins with a capital is a header of HTTP's own."""
+        """Return user metadata. Names that begin with a capital are HTTP headers."""
         own = {name: value for name, value in found.attributes.items() if name[0].islower()}
         return self._rename(own, "_", "-")
 
@@ -306,7 +306,7 @@ class RemoteStore:
 def _just_before(key: str) -> str:
     """An offset for a listing that is a little smaller than the key, and surely no folder.
 
-    Asked for what follows the name of a folder, SeaweedFS leaves out what is in the folder.
+    A listing after the name of a folder leaves out the contents of the folder in SeaweedFS.
     """
     last = key[-1]
     if not (last.isascii() and last.isalnum()):

@@ -1,4 +1,4 @@
-"""A store that repeats what may be repeated."""
+"""A store that retries calls."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,12 @@ from stratalog.objects.store import (
 )
 from stratalog.objects.wrapped import WrappedStore
 from stratalog.objects.write_id import with_write_id
+from stratalog.retry import Backoff, retry
 
 T = TypeVar("T")
+
+
+_BACKOFF = Backoff(first_s=0.1, longest_s=2.0, spread=0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,20 +33,14 @@ class RetryPolicy:
     """
 
     attempts: int = 5
-    first_delay_seconds: float = 0.1
-    max_delay_seconds: float = 2.0
-
-    def delay_seconds(self, failures: int, entropy: Entropy) -> float:
-        """Doubling from the first delay, halved at random so that many clients spread out."""
-        full = min(self.max_delay_seconds, self.first_delay_seconds * 2.0 ** (failures - 1))
-        return full * (0.5 + entropy(1)[0] / 510)
+    backoff: Backoff = _BACKOFF
 
 
 class RetryingStore(WrappedStore):
     """Repeats calls that failed with a `RetriableError`.
 
     A conditional put gets its write id here, once, so that every repetition carries the same one
-    and the inner store can tell our own object from somebody else's.
+    and the inner store can tell its own object from another writer's.
     """
 
     def __init__(
@@ -65,7 +63,7 @@ class RetryingStore(WrappedStore):
         return await super().put(key, parts, mode=mode, metadata=marked)
 
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
-        """Not repeated: what was yielded is gone. The store itself repeats a stream's requests."""
+        """Call once: buffers cannot be yielded again. The store itself retries the requests."""
         return await self._inner.put_stream(key, parts)
 
     async def copy(self, source: str, target: str, *, mode: PutMode = Overwrite()) -> None:  # noqa: B008
@@ -91,18 +89,14 @@ class RetryingStore(WrappedStore):
                 failures += 1
                 if failures >= self._policy.attempts:
                     raise
-                await self._wait(failures)
+                pause_s = self._policy.backoff.pause_s(failures, self._entropy)
+                await self._clock.sleep(pause_s)
 
     async def _around(self, operation: str, key: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
-        failures = 0
-        while True:
-            try:
-                return await call()
-            except RetriableError:
-                failures += 1
-                if failures >= self._policy.attempts:
-                    raise
-                await self._wait(failures)
-
-    async def _wait(self, failures: int) -> None:
-        await self._clock.sleep(self._policy.delay_seconds(failures, self._entropy))
+        return await retry(
+            call,
+            clock=self._clock,
+            backoff=self._policy.backoff,
+            attempts=self._policy.attempts,
+            entropy=self._entropy,
+        )

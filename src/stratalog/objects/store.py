@@ -4,9 +4,9 @@ Guarantees that each implementation gives and `tests/contract/test_objects.py` c
 
 - A key holds either nothing or one whole object. Readers never see a part of a put.
 - When `put` returns, the object is durable.
-- `put` in mode CREATE has exactly one winner, however many race. A caller whose reply was
-  lost and who is told afterwards that the key exists learns whether the object is its own:
-  the store compares a write id, so that a repeated put of one's own object is a success.
+- `put` in mode CREATE has exactly one winner, however many race. A caller that lost the
+  reply and repeats its put learns if the existing object is its own: the store compares a write id,
+  and a repeated put of the same object is a success.
 - `delete` of a key that is not there is a success.
 """
 
@@ -24,7 +24,7 @@ class ObjectNotFoundError(StaleError):
 
 
 class ObjectExistsError(CallError):
-    """A conditional create found an object of somebody else's under this key."""
+    """A conditional create found another writer's object under this key."""
 
 
 class ObjectChangedError(StaleError):
@@ -114,11 +114,11 @@ class ObjectStore(Protocol):
         """Store the concatenation of `parts` durably and return its ETag."""
 
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
-        """Store what `parts` yields, durably, whatever is there; return its size.
+        """Store the buffers of `parts` durably, over any existing object; return the size.
 
         For objects too large to be held in memory: parts of a bounded size go to the store in
         parallel while more are being made. Buffers must not be changed once they are yielded.
-        Readers see the whole object or what was there before; if `parts` raises, nothing changes.
+        Readers see the whole object or the previous one; if `parts` raises, nothing changes.
         Once a cancellation is through, nothing is under way any more: the object is there whole
         or not at all. `parts` is never asked from another task than the caller's.
         """

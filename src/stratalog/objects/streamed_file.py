@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 
-from stratalog.objects.direct import end_direct, reserve, set_direct, wants_direct, write_aligned
+from stratalog.objects.direct_write import (
+    end_direct,
+    reserve,
+    set_direct,
+    wants_direct,
+    write_aligned,
+)
 from stratalog.objects.durable import write_parts
 from stratalog.objects.store import Buffer
 
@@ -59,7 +65,7 @@ class StreamedFile:
             self._descriptor = None
 
     def _opened(self, size_bytes: int) -> int:
-        """Whether to write past the page cache is decided by how large the file is known to be."""
+        """The known size of the file decides if writes bypass the page cache."""
         if self._descriptor is None:
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             self._is_direct = wants_direct(size_bytes) and set_direct(self._descriptor)

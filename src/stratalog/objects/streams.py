@@ -1,4 +1,4 @@
-"""What every store needs to put a stream: runs of one size, and work that is seen through."""
+"""Streams into any store: runs of one size, and work that completes despite a cancellation."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable

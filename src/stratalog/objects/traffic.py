@@ -1,4 +1,4 @@
-"""What goes over the wire for the calls of a store: requests, and bytes of objects."""
+"""Traffic of a store: the requests and the bytes of objects behind its calls."""
 
 from typing import Protocol, runtime_checkable
 
@@ -12,8 +12,8 @@ class TellsTraffic(Protocol):
     """A store whose calls may take several requests, or carry more bytes than they answer."""
 
     def count_with(self, count: CountTraffic) -> None:
-        """Tell of requests as they are sent, and of bytes once they have arrived."""
+        """Report requests when they are sent, and bytes when they have arrived."""
 
 
 def uncounted(operation: str, *, requests: int = 0, size_bytes: int = 0) -> None:
-    """For stores whose traffic nobody wants to know."""
+    """Drop the counts of a store without metrics."""

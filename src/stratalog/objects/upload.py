@@ -1,7 +1,7 @@
 """Putting a stream into a store behind a network: in parts, several under way at once.
 
-What no request will ever complete is aborted, so that unfinished uploads stay only where the abort
-fails too, or this process dies. Let the bucket's lifecycle rules remove those after some days.
+An upload that cannot complete is aborted. An unfinished upload stays only if the abort fails too,
+or this process dies: let the lifecycle rules of the bucket remove it after some days.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import obstore
 
-from stratalog.objects.refusals import explained
+from stratalog.objects.obstore_errors import explained
 from stratalog.objects.store import Buffer
 from stratalog.objects.streams import ended, gathered, settled
 from stratalog.objects.traffic import CountTraffic
@@ -35,17 +35,18 @@ PIECE_BYTES = 1024 * 1024
 
 
 def put_requests(size_bytes: int, part_bytes: int = PART_BYTES) -> int:
-    """What an object takes: one request if it is smaller than a part, else one for each part, one
-    before them and one after."""
+    """Count the requests of a put: one if the object is smaller than a part, else one for each
+    part, one before them and one after."""
     return 1 if size_bytes < part_bytes else -(-size_bytes // part_bytes) + 2
 
 
 async def upload_stream(
     client: Client, key: str, parts: AsyncIterable[Buffer], count: CountTraffic
 ) -> int:
-    """Put what `parts` yields and return its size. What is shorter than a part takes one request.
+    """Put the buffers of `parts` and return their size. An object below a part takes one request.
 
-    The client repeats requests by its own rules. Nobody else can: what was yielded is gone.
+    Only the client can retry its requests: buffers cannot be yielded again.
+
     """
     async with aclosing(gathered(parts, PIECE_BYTES)) as pieces:
         first = await _first_part(pieces)

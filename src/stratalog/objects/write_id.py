@@ -2,8 +2,8 @@
 
 A put whose reply was lost is repeated, and then hears that the key exists already or has changed:
 by its own hand, perhaps. The put therefore carries an id in its user metadata that stays the same
-over all repetitions. Whoever repeats puts must choose the id, so a store takes the one it is given
-and makes one only for callers that gave none. The id is never shown to readers.
+over all repetitions. The caller that repeats puts must choose the id, so a store takes the given
+one and makes one only if none was given. The id is never shown to readers.
 """
 
 from collections.abc import Mapping

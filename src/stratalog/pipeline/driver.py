@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from typing import NamedTuple
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from stratalog.clock import Clock
-from stratalog.control.model import Coordinates, Topic
-from stratalog.control.pipeline_model import (
+from stratalog.control.log.model import Coordinates
+from stratalog.control.pipeline.model import (
     AgedPartition,
     Claim,
     ClaimToken,
@@ -23,15 +23,15 @@ from stratalog.control.pipeline_model import (
     RunId,
     UnitKind,
 )
-from stratalog.control.plane import ControlPlane, UnknownTopicError
+from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
-from stratalog.ids import TopicId, TopicPartition
+from stratalog.ids import TopicId, TopicPartition, new_uuid
 from stratalog.objects.store import ObjectStore
-from stratalog.pipeline.finish import SegmentFinisher
-from stratalog.pipeline.loading import load_rows
-from stratalog.pipeline.merge_plan import ClaimedRows, plan_merges
-from stratalog.pipeline.report import Report
-from stratalog.pipeline.rewrites import (
+from stratalog.pipeline.execution import OpenJobs, Work
+from stratalog.pipeline.held_claims import Unit
+from stratalog.pipeline.kinds.rewrite_search import (
     LOOK_FAILED,
     Rewrites,
     converted_now,
@@ -41,13 +41,15 @@ from stratalog.pipeline.rewrites import (
     objects_given_up,
     rewrite_wishes,
 )
-from stratalog.pipeline.saving import saved_meanwhile
-from stratalog.pipeline.selection import Reason, Selection, TopicFacts, select, with_triggers
-from stratalog.pipeline.split_plan import plan_rewrites, plan_splits
-from stratalog.pipeline.tasks import Effort, SplitTask, Task, row_lists
-from stratalog.pipeline.unchained import chain_finished
-from stratalog.pipeline.units import Unit
-from stratalog.pipeline.work import OpenJobs, Work
+from stratalog.pipeline.kinds.segment_finisher import SegmentFinisher
+from stratalog.pipeline.kinds.unchained_segments import chain_finished
+from stratalog.pipeline.plan.merge_plan import ClaimedRows, plan_merges
+from stratalog.pipeline.plan.selection import Reason, Selection, TopicFacts, select, with_triggers
+from stratalog.pipeline.plan.split_plan import plan_rewrites, plan_splits
+from stratalog.pipeline.plan.tasks import Effort, SplitTask, Task, row_lists
+from stratalog.pipeline.report import Report
+from stratalog.pipeline.report_saver import saved_meanwhile
+from stratalog.pipeline.row_loader import load_rows
 from stratalog.settings import Settings
 from stratalog.topic.configs import effective
 from stratalog.topic_configs import TopicConfigError
@@ -107,7 +109,7 @@ class Driver:
         await self._check_store()
         started_s, before = self._clock.monotonic(), self._effort()
         report = Report()
-        run = await self._control.begin_run(self._holder)
+        run = await self._control.pipeline.begin_run(self._holder)
         finished = False
         try:
             async with saved_meanwhile(self._control, run.run_id, report, self._clock):
@@ -117,7 +119,9 @@ class Driver:
             report.add(_since(before, self._effort()))
             report.seconds = self._clock.monotonic() - started_s
             with suppress(StratalogError):
-                await self._control.save_run(run.run_id, report.to_json(), finished=finished)
+                await self._control.pipeline.save_run(
+                    run.run_id, report.to_json(), finished=finished
+                )
         return report
 
     async def run_until_idle(
@@ -189,7 +193,7 @@ class Driver:
         """A mistyped name must not look like a topic that has nothing to be done."""
         if names is None:
             return
-        known = {topic.name for topic in await self._control.topics()}
+        known = {topic.name for topic in await self._control.topics.all()}
         for name in names:
             if name not in known:
                 close = get_close_matches(name, known, n=1)
@@ -199,7 +203,7 @@ class Driver:
 
     async def _facts(self, names: Sequence[str] | None) -> dict[TopicId, TopicFacts]:
         topics = await (
-            self._control.topics() if names is None else self._control.topics_named(names)
+            self._control.topics.all() if names is None else self._control.topics.named(names)
         )
         return facts_of(topics, self._settings)
 
@@ -207,7 +211,7 @@ class Driver:
         self, facts: Mapping[TopicId, TopicFacts], now_ms: int, kinds: Sequence[UnitKind]
     ) -> Selection:
         ages = {topic_id: one.age_ms for topic_id, one in facts.items()}
-        aged = await self._control.aged_partitions(ages)
+        aged = await self._control.pipeline.aged_partitions(ages)
         return select(aged, facts, self._tiering, now_ms, kinds)
 
     async def _select_and_claim(
@@ -302,7 +306,7 @@ class Driver:
         if stuck:
             # What is not noted is found out again by the next run.
             with suppress(StratalogError):
-                await self._control.note_stuck(sorted(stuck))
+                await self._control.pipeline.note_stuck(sorted(stuck))
 
     async def _find_rewrites(
         self,
@@ -323,7 +327,7 @@ class Driver:
     async def _claim(
         self, run: Run, wishes: Sequence[ClaimWish], *, also_parked: bool = False
     ) -> list[Claim]:
-        return await self._control.claim_ranges(
+        return await self._control.pipeline.claim_ranges(
             run.run_id,
             wishes,
             duration_ms=self._tiering.splitter_claim_duration_ms,
@@ -407,7 +411,7 @@ def _with_rows(claims: Sequence[Claim], rewrites: Rewrites) -> list[ClaimedRows]
 def _pretended(wish: ClaimWish) -> Claim:
     """A claim that nobody made, for a plan that nobody executes."""
     return Claim(
-        token=ClaimToken(uuid4()),
+        token=ClaimToken(new_uuid()),
         run_id=RunId(UUID(int=0)),
         partition=wish.partition,
         kind=wish.kind,

@@ -9,20 +9,19 @@ from pathlib import Path
 from typing import TypeAlias
 from uuid import UUID
 
-from stratalog.checks.marker import check_store
-from stratalog.clock import Clock, SystemClock
+from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.open import open_existing
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import CallError
-from stratalog.janitor.marker import check_segments
 from stratalog.objects.open import absolute_url, open_store
 from stratalog.objects.store import ObjectStore
-from stratalog.pipeline.clean import Cleaner
+from stratalog.opening.claim import check_segments, check_store
 from stratalog.pipeline.driver import Driver
-from stratalog.pipeline.finish import SegmentFinisher
-from stratalog.pipeline.tasks import Workplace
-from stratalog.pipeline.work import Jobs
-from stratalog.pipeline.workplace import OpenWorkplace, Wrap, opened, unwrapped
+from stratalog.pipeline.execution import Jobs
+from stratalog.pipeline.kinds.segment_finisher import SegmentFinisher
+from stratalog.pipeline.kinds.task_stores import OpenWorkplace, Wrap, opened, unwrapped
+from stratalog.pipeline.plan.tasks import Workplace
+from stratalog.pipeline.store_cleaner import Cleaner
 from stratalog.segment.errors import KeyFileError, KeyMissingError
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
@@ -66,7 +65,7 @@ async def opened_driver(
 ) -> AsyncIterator[Driver]:
     """A driver, ready to run. A control plane that is given is used instead of opened; `clean`
     is for those beside whom no broker's janitor runs."""
-    clock = clock or SystemClock()
+    clock = clock or SYSTEM_CLOCK
     if settings.storage.objects.startswith("memory:"):
         raise PrivateStoreError(
             "storage.objects is in the memory of one process, where the pipeline's workers cannot"
@@ -92,7 +91,7 @@ async def opened_driver(
             objects=place.objects,
             finisher=SegmentFinisher(
                 control=control,
-                metadata=control,
+                metadata=control.segments,
                 stores=stores,
                 reader=reader,
                 keys=keys,
@@ -116,7 +115,7 @@ async def _check_stores(control: ControlPlane, place: OpenWorkplace) -> None:
 
 @asynccontextmanager
 async def _opened_jobs(open_jobs: OpenJobsFor, control: ControlPlane) -> AsyncIterator[Jobs]:
-    cluster = await control.cluster()
+    cluster = await control.identity.cluster()
     async with open_jobs(cluster.cluster_id if cluster.generation else None) as jobs:
         yield jobs
 

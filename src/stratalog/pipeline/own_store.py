@@ -9,17 +9,13 @@ import socket
 from pathlib import Path
 from uuid import UUID
 
-from stratalog.checks.marker import (
-    MARKER_KEY,
-    MarkerDamagedError,
-    WrongStoreError,
-    read_marker,
-)
 from stratalog.clock import Clock
 from stratalog.errors import RetriableError
 from stratalog.objects.open import folder_of
-from stratalog.pipeline.tasks import Workplace
-from stratalog.pipeline.workplace import open_of
+from stratalog.opening.errors import MarkerDamagedError, WrongStoreError
+from stratalog.opening.marker import MARKER_KEY, read_marker
+from stratalog.pipeline.kinds.task_stores import open_of
+from stratalog.pipeline.plan.tasks import Workplace
 
 _found: set[tuple[str, UUID]] = set()
 """Stores that this process has seen to be right, and whose: it reads a marker once, and not for

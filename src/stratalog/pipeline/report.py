@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 
-from stratalog.pipeline.tasks import Effort
+from stratalog.pipeline.plan.tasks import Effort
 
 _SHOWN_ERRORS = 3
 TOLD_ERRORS = 100

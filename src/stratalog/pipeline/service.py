@@ -7,23 +7,28 @@ logged with what it means, tried again after the next look, and never the broker
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from stratalog.clock import Clock, SystemClock
+from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.open import open_control_plane
-from stratalog.control.pipeline_model import UnitKind
+from stratalog.control.pipeline.model import UnitKind
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
-from stratalog.ids import Entropy, TopicId
-from stratalog.pipeline.child import WORKER, Child
+from stratalog.extras import INSTALL_SPARK, has_spark
+from stratalog.ids import Entropy, TopicId, system_entropy
 from stratalog.pipeline.driver import facts_of
-from stratalog.pipeline.rewrites import LOOK_FAILED, RewriteLook, converted_now, converted_soon
-from stratalog.pipeline.selection import Selection, TopicFacts, select
+from stratalog.pipeline.hosting.child_process import WORKER, Child
+from stratalog.pipeline.kinds.rewrite_search import (
+    LOOK_FAILED,
+    RewriteLook,
+    converted_now,
+    converted_soon,
+)
+from stratalog.pipeline.plan.selection import Selection, TopicFacts, select
 from stratalog.settings import Settings, TieringSettings
 
 log = logging.getLogger(__name__)
@@ -41,9 +46,11 @@ async def kinds_of_work(
     control: ControlPlane, settings: Settings, rewrites: RewriteLook | None = None
 ) -> Sequence[UnitKind]:
     """What a run would find to do now. Whoever asks again keeps `rewrites` for it."""
-    facts = facts_of(await control.topics(), settings)
-    aged = await control.aged_partitions({topic: each.age_ms for topic, each in facts.items()})
-    selection = select(aged, facts, settings.tiering, SystemClock().now_ms())
+    facts = facts_of(await control.topics.all(), settings)
+    aged = await control.pipeline.aged_partitions(
+        {topic: each.age_ms for topic, each in facts.items()}
+    )
+    selection = select(aged, facts, settings.tiering, SYSTEM_CLOCK.now_ms())
     kinds = [UnitKind.MERGE] if selection.merges else []
     look = rewrites or RewriteLook()
     if selection.splits or await _has_rewrites(look, control, selection, facts, settings.tiering):
@@ -85,12 +92,12 @@ class PipelineService:
         settings: Settings,
         *,
         clock: Clock | None = None,
-        entropy: Entropy = os.urandom,
+        entropy: Entropy = system_entropy,
         look: Look | None = None,
         command: Sequence[str] = WORKER,
     ) -> None:
         self._settings = settings
-        self._clock = clock or SystemClock()
+        self._clock = clock or SYSTEM_CLOCK
         self._entropy = entropy
         self._look = look or partial(kinds_of_work, rewrites=RewriteLook())
         self._command = command
@@ -108,11 +115,21 @@ class PipelineService:
         return self._child
 
     def start(self) -> None:
-        """Begin to look for work in the background, unless that is switched off or makes no
-        sense."""
+        """Look for work in the background from now on.
+
+        Nothing is started if tiering is off, if the store is this process's memory, which no child
+        can read, or if Spark is not installed. Only the last is a surprise, and is logged.
+        """
         in_memory = self._settings.storage.objects.startswith("memory:")
-        if self._settings.tiering.enabled and not in_memory and self._task is None:
-            self._task = asyncio.create_task(self._run_forever(), name="pipeline")
+        if not self._settings.tiering.enabled or in_memory or self._task is not None:
+            return
+        if not has_spark():
+            log.warning(
+                "Spark is not installed: aged records wait for a pipeline elsewhere, or for %s",
+                INSTALL_SPARK,
+            )
+            return
+        self._task = asyncio.create_task(self._run_forever(), name="pipeline")
 
     async def stop(self) -> None:
         """Stop at once. What the child was at is left to the next run."""

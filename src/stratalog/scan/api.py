@@ -5,20 +5,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from pathlib import Path
+from os import PathLike
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
-from stratalog.control.scan_model import EARLIEST, LATEST
+from stratalog.control.scans.model import EARLIEST, LATEST
 from stratalog.ids import Offset, PartitionIndex
+from stratalog.opening.location import ClusterLocation
 from stratalog.scan.conditions import parse_conditions
 from stratalog.scan.errors import ScanRefusedError
+from stratalog.scan.in_process import open_reading
 from stratalog.scan.model import AtTime, Position, Positions, RowFilter, ScanColumn, ScanRequest
-from stratalog.scan.reading import open_reading
 from stratalog.scan.schema import arrow_schema
 from stratalog.settings import MINUTE_MS, Settings
-from stratalog.settings_source import load_settings
 
 Where: TypeAlias = Literal["earliest", "latest"] | int | datetime
 """A place in a partition: one of its ends, an offset, or the first record that is not older."""
@@ -42,7 +42,10 @@ def read(
     committed: bool = True,
     fail_on_data_loss: bool = True,
     threads: int | None = None,
-    config: str | Path | None = None,
+    data: str | PathLike[str] | None = None,
+    objects: str | None = None,
+    control: str | None = None,
+    config: str | PathLike[str] | None = None,
     settings: Settings | None = None,
 ) -> pa.RecordBatchReader:
     """Read a snapshot of topics straight from object storage, without a broker.
@@ -61,9 +64,11 @@ def read(
     is not read: `"timestamp >= '2026-06-01T00:00:00Z' AND timestamp < '2026-06-02T00:00:00Z'"`.
 
     What is not asked for in `columns` is not decoded. `threads` decode at the same time; not set,
-    as many as there are processors. The settings are those of `config`, else of $STRATALOG_CONFIG
-    or ./stratalog.toml, as for the command line.
+    as many as there are processors. `data`, `objects`, `control` and `config` say where the
+    cluster is, as the flags of these names do on the command line. None of them given, the settings
+    file is $STRATALOG_CONFIG, else ./stratalog.toml.
     """
+    location = ClusterLocation(data=data, objects=objects, control=control, config=config)
     names = [topics] if isinstance(topics, str) else list(topics)
     wanted = tuple(ScanColumn) if columns is None else _columns(columns)
     _check_threads(threads)
@@ -83,7 +88,7 @@ def read(
         lease_ms=_LEASE_MS,
         holder="stratalog.read",
     )
-    batches = open_reading(settings or _settings(config), request, threads)
+    batches = open_reading(_settings(location, settings), request, threads)
     return pa.RecordBatchReader.from_batches(arrow_schema(wanted), batches)
 
 
@@ -96,8 +101,15 @@ def _rows(where: str | None, partitions: frozenset[int] | None) -> RowFilter:
     )
 
 
-def _settings(config: str | Path | None) -> Settings:
-    return load_settings(None if config is None else Path(config))
+def _settings(location: ClusterLocation, settings: Settings | None) -> Settings:
+    if settings is None:
+        return location.settings()
+    if location.given():
+        raise ScanRefusedError(
+            f"settings and {' and '.join(location.given())} exclude each other: both say where the"
+            " cluster is"
+        )
+    return settings
 
 
 def _assigned(

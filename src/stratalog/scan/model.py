@@ -1,7 +1,7 @@
 """The nouns of a scan: what is asked for, and the pieces of work that answer it.
 
 Splits travel to executors. They say where bytes lie and never how to get in: stores and keys
-come with `ScanPlace`, which is no part of any plan that is shown or written down.
+come with `WorkerAccess`, which is no part of any plan that is shown or written down.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,8 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from stratalog.batch.columns import AbortedRecords, BatchRun
-from stratalog.control.model import Lease
-from stratalog.control.scan_model import EARLIEST, LATEST
-from stratalog.control.segment_model import Segment
+from stratalog.control.scans.model import EARLIEST, LATEST, Lease
+from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset, PartitionIndex, TopicId
 
 
@@ -223,13 +222,3 @@ class ScanPlan:
     def lease_expires_ms(self) -> int:
         """By the database's clock."""
         return self.lease.expires_ms
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanPlace:
-    """The way to the bytes. Holds secrets: it goes to executors inside the reader, unprinted."""
-
-    objects_url: str
-    segments_url: str = ""
-    object_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    private_keys_pem: Mapping[str, str] = field(default_factory=dict, repr=False)

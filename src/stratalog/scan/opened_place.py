@@ -1,22 +1,19 @@
-"""A place, opened: the stores and keys that executors read with, kept for the next split."""
+"""The stores and keys that an executor reads with, opened once and kept for the next split."""
 
 import asyncio
 import os
 import threading
 from typing import TypeAlias
 
-from stratalog.clock import Clock, SystemClock
+from stratalog.clock import SYSTEM_CLOCK
 from stratalog.metrics import Metrics
-from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
-from stratalog.scan.background import Background, shared_background
-from stratalog.scan.model import ScanPlace
-from stratalog.scan.place import key_ring
+from stratalog.opening.workers import WorkerAccess
+from stratalog.scan.loop_thread import LoopThread, shared_loop_thread
 from stratalog.segment.index_bytes import IndexBytes
-from stratalog.segment.open_segments import OpenSegments
-from stratalog.segment.opened import PLAIN_CHUNK_BYTES
+from stratalog.segment.open_segment import PLAIN_CHUNK_BYTES
+from stratalog.segment.open_segment_cache import OpenSegmentCache
 from stratalog.segment.read_metrics import ReadMetrics
-from stratalog.segment.stores import SegmentStores
 
 FETCH_BYTES = 8 * 1024 * 1024
 """What is asked for at once, or up to twice as much: large enough to cost little per byte, small
@@ -37,19 +34,15 @@ class OpenPlace:
     """Everything here belongs to the background's loop, where it was made."""
 
     def __init__(
-        self, place: ScanPlace, background: Background, *, metrics: Metrics | None = None
+        self, access: WorkerAccess, background: LoopThread, *, metrics: Metrics | None = None
     ) -> None:
         self.background = background
         self.requests = asyncio.Semaphore(REQUESTS_AT_ONCE)
-        clock = SystemClock()
-        self.objects = _open(place.objects_url, place, clock, metrics)
-        segments = self.objects
-        if place.segments_url:
-            segments = _open(place.segments_url, place, clock)
-        self._stores = SegmentStores(segments, lambda url: _open(url, place, clock))
-        self.segments = OpenSegments(
-            stores=self._stores,
-            keys=key_ring(place.private_keys_pem),
+        self._stores = access.open_stores(clock=SYSTEM_CLOCK, metrics=metrics)
+        self.objects = self._stores.objects
+        self.segments = OpenSegmentCache(
+            stores=self._stores.segments,
+            keys=access.keys.ring(),
             cache_bytes=_OPEN_BYTES,
             plain_chunk_bytes=PLAIN_CHUNK_BYTES,
         )
@@ -61,9 +54,6 @@ class OpenPlace:
         await self.indexes.close()
         await self.segments.close()
         await self._stores.close()
-        if self._stores.own is not self.objects:
-            await self._stores.own.close()
-        await self.objects.close()
 
 
 _lock = threading.Lock()
@@ -75,13 +65,13 @@ def reads_files(store: ObjectStore) -> bool:
     return store.url.startswith("file:")
 
 
-def open_place(place: ScanPlace) -> OpenPlace:
+def open_place(access: WorkerAccess) -> OpenPlace:
     """Opened once per process: tasks of the same scan share connections and indexes."""
-    key = _key(place)
+    key = _key(access)
     with _lock:
         opened = _places.get(key)
         if opened is None:
-            opened = _places[key] = OpenPlace(place, shared_background())
+            opened = _places[key] = OpenPlace(access, shared_loop_thread())
         return opened
 
 
@@ -94,19 +84,12 @@ def close_places() -> None:
         opened.background.run(opened.close())
 
 
-def _open(url: str, place: ScanPlace, clock: Clock, metrics: Metrics | None = None) -> ObjectStore:
-    # The options are the objects' store's. Another kind of store would not understand them.
-    same_kind = url.partition(":")[0] == place.objects_url.partition(":")[0]
-    options = place.object_options if same_kind else {}
-    return open_store(url, options, clock=clock, metrics=metrics)
-
-
-def _key(place: ScanPlace) -> _Key:
+def _key(access: WorkerAccess) -> _Key:
     return (
-        place.objects_url,
-        place.segments_url,
-        tuple(sorted(place.object_options.items())),
-        tuple(sorted(place.private_keys_pem.items())),
+        access.stores.objects_url,
+        access.stores.segments_url,
+        tuple(sorted(access.stores.object_options.items())),
+        tuple(sorted(access.keys.private.items())),
     )
 
 

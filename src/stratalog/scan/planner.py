@@ -7,12 +7,11 @@ from typing import TypeVar
 
 from stratalog.batch.columns import AbortedRecords
 from stratalog.block.batch_index import BatchIndex
-from stratalog.control.model import Lease, PartitionState, TimeQuery
+from stratalog.control.log.model import PartitionState, TimeQuery
 from stratalog.control.plane import ControlPlane
-from stratalog.control.scan_model import EARLIEST, LATEST, ScannedPartition, ScanSnapshot
+from stratalog.control.scans.model import EARLIEST, LATEST, Lease, ScannedPartition, ScanSnapshot
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset, TopicPartition
-from stratalog.scan.choice import ChosenPartition, choose
 from stratalog.scan.errors import NoSuchTimeError, TopicNotFoundError
 from stratalog.scan.model import (
     AtTime,
@@ -24,8 +23,9 @@ from stratalog.scan.model import (
     ScanRequest,
     Stretch,
 )
-from stratalog.scan.pieces import pieces_of
-from stratalog.scan.ranges import Bound, Bounds, range_of, wish_of
+from stratalog.scan.offset_ranges import Bound, Bounds, range_of, wish_of
+from stratalog.scan.partition_selection import SelectedPartition, choose
+from stratalog.scan.slices import pieces_of
 from stratalog.scan.splits import cut_into_splits
 from stratalog.scan.times import TimeSearch
 from stratalog.segment.reader import SegmentReader
@@ -60,7 +60,7 @@ class Scanner:
         starts = await self._bounds(chosen, request.starting)
         ends = await self._bounds(chosen, request.ending)
         bounds = [Bounds(*both) for both in zip(starts, ends, strict=True)]
-        snapshot = await self._control.take_snapshot(
+        snapshot = await self._control.scans.take_snapshot(
             [wish_of(one, both, request.rows) for one, both in zip(chosen, bounds, strict=True)],
             holder=request.holder,
             duration_ms=request.lease_ms or self._settings.lease_ms,
@@ -69,7 +69,7 @@ class Scanner:
             return await self._plan(request, chosen, bounds, snapshot)
         except BaseException:
             with suppress(StratalogError):
-                await self._control.release_lease(snapshot.lease.lease_id)
+                await self._control.scans.release_lease(snapshot.lease.lease_id)
             raise
 
     async def resolve(
@@ -78,7 +78,7 @@ class Scanner:
         """The offsets that positions stand for now, of every partition of the request."""
         chosen = await choose(self._control, request)
         bounds = [await self._bounds(chosen, wanted) for wanted in positions]
-        states = await self._control.partitions([one.key for one in chosen])
+        states = await self._control.log.partitions([one.key for one in chosen])
         gone = _gone(chosen, states, request)
 
         def named(bounds: Sequence[Bound]) -> dict[tuple[str, int], Offset]:
@@ -93,16 +93,16 @@ class Scanner:
 
     async def renew(self, lease: Lease, duration_ms: int) -> Lease:
         """Keep a plan readable for so long from now on."""
-        return await self._control.renew_lease(lease.lease_id, duration_ms=duration_ms)
+        return await self._control.scans.renew_lease(lease.lease_id, duration_ms=duration_ms)
 
     async def release(self, lease: Lease) -> None:
         """A plan will not be read (any more)."""
-        await self._control.release_lease(lease.lease_id)
+        await self._control.scans.release_lease(lease.lease_id)
 
     async def _plan(
         self,
         request: ScanRequest,
-        chosen: Sequence[ChosenPartition],
+        chosen: Sequence[SelectedPartition],
         bounds: Sequence[Bounds],
         snapshot: ScanSnapshot,
     ) -> ScanPlan:
@@ -151,13 +151,15 @@ class Scanner:
             key=lambda one: one.first_offset,
         )
 
-    async def _bounds(self, chosen: Sequence[ChosenPartition], positions: Positions) -> list[Bound]:
-        async def bound(one: ChosenPartition) -> Bound:
+    async def _bounds(
+        self, chosen: Sequence[SelectedPartition], positions: Positions
+    ) -> list[Bound]:
+        async def bound(one: SelectedPartition) -> Bound:
             return await self._bound(one, one.position(positions))
 
         return await _each(bound, chosen)
 
-    async def _bound(self, one: ChosenPartition, position: Position) -> Bound:
+    async def _bound(self, one: SelectedPartition, position: Position) -> Bound:
         if not isinstance(position, AtTime):
             return Bound(position, given=position not in (EARLIEST, LATEST))
         query = TimeQuery(
@@ -175,7 +177,7 @@ class Scanner:
 
 
 def _gone(
-    chosen: Sequence[ChosenPartition],
+    chosen: Sequence[SelectedPartition],
     states: Mapping[TopicPartition, PartitionState],
     request: ScanRequest,
 ) -> set[str]:
@@ -186,11 +188,11 @@ def _gone(
     return {one.topic for one in missing}
 
 
-def _deleted(one: ChosenPartition) -> TopicNotFoundError:
+def _deleted(one: SelectedPartition) -> TopicNotFoundError:
     return TopicNotFoundError(f"{one} is gone: its topic was deleted a moment ago")
 
 
-def _exists(one: ChosenPartition, found: _T | None) -> _T:
+def _exists(one: SelectedPartition, found: _T | None) -> _T:
     if found is None:
         raise _deleted(one)
     return found

@@ -7,12 +7,14 @@ from typing import TypeAlias
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.records import decode_records
 from stratalog.block.batch_index import BatchIndex, joined
-from stratalog.block.reader import BlockReader, RowsWanted
-from stratalog.control.model import Coordinates, Span, TimeQuery
-from stratalog.control.plane import ControlPlane, UnknownTopicError
-from stratalog.control.segment_model import Segment
+from stratalog.block.reader import BlockReader
+from stratalog.control.log.model import Coordinates, Span, TimeQuery
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segments.model import Segment
+from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import LeaderEpoch, Offset, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError
+from stratalog.pieces import PiecesWanted
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.times import TimedRecord
 
@@ -57,7 +59,7 @@ class RecordTimes:
         return await asyncio.to_thread(_newest, data, log_start)
 
     async def _batches(self, row: Coordinates) -> bytes:
-        want = RowsWanted(offset=row.base_offset, max_bytes=row.byte_size, rows=[row])
+        want = PiecesWanted(offset=row.base_offset, max_bytes=row.byte_size, pieces=[row])
         read = (await self._blocks.read([want]))[0]
         if read.error is not None:
             raise read.error
@@ -81,7 +83,7 @@ class TimeSearch:
     async def _first(self, query: TimeQuery) -> TimedRecord | None:
         """Usually the first place holds the record. It does not if the record was deleted and the
         place stays for what comes after; then a later one may."""
-        [place] = await self._control.find_by_time([query])
+        [place] = await self._control.log.find_by_time([query])
         if place is None:
             return None
         found = await self._first_in(place, query.timestamp)
@@ -105,7 +107,7 @@ class TimeSearch:
                 offset=offset,
                 max_bytes=_WALK_BYTES,
             )
-            [found] = await self._control.find_batches([span])
+            [found] = await self._control.log.find_batches([span])
             places: list[Place] = [*found.segments, *found.rows]
             for one in places:
                 yield one
@@ -119,7 +121,7 @@ class TimeSearch:
 
     async def log_start(self, place: Place) -> Offset:
         partition = TopicPartition(place.topic_id, place.partition)
-        states = await self._control.partitions([partition])
+        states = await self._control.log.partitions([partition])
         if partition not in states:
             raise UnknownTopicError("the topic was deleted")
         return states[partition].log_start

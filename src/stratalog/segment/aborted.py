@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset
 from stratalog.segment.index_bytes import IndexBytes
 from stratalog.segment.model import AbortedTransaction, IndexKind

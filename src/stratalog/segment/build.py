@@ -14,7 +14,7 @@ from stratalog.batch.errors import BatchDamagedError
 from stratalog.batch.frames import check_crc, codec_of
 from stratalog.batch.header import CONTROL_BIT, Codec, parse_header
 from stratalog.batch.stamp import Writable
-from stratalog.control.segment_model import EpochStart
+from stratalog.control.segments.model import EpochStart
 from stratalog.ids import NO_EPOCH, Offset
 from stratalog.segment.errors import SegmentRefusedError, SourceDamagedError
 from stratalog.segment.model import SourceRun

@@ -4,12 +4,11 @@ Each segment has a data key of its own and 32 bytes of additional data that all 
 IVs are random: the few thousand units of a segment are far below what 96 bits allow for one key.
 """
 
-import os
 from typing import NoReturn
 
 from Crypto.Cipher import AES
 
-from stratalog.ids import Entropy
+from stratalog.ids import Entropy, system_entropy
 from stratalog.objects.store import Buffer
 
 DATA_KEY_BYTES = 32
@@ -25,7 +24,7 @@ class SegmentCipher:
 
     __slots__ = ("_aad", "_data_key", "_entropy")
 
-    def __init__(self, data_key: bytes, aad: bytes, entropy: Entropy = os.urandom) -> None:
+    def __init__(self, data_key: bytes, aad: bytes, entropy: Entropy = system_entropy) -> None:
         assert len(data_key) == DATA_KEY_BYTES
         self._data_key = data_key
         self._aad = aad

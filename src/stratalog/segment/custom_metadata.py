@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from stratalog.batch.errors import BatchDamagedError
 from stratalog.batch.varint import read_varlong, write_varlong
-from stratalog.segment.compact import CompactReader, CompactWriter
+from stratalog.segment.compact_encoding import CompactReader, CompactWriter
 from stratalog.segment.errors import CustomMetadataDamagedError
 
 MAX_BYTES = 128

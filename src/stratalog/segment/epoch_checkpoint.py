@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from stratalog.batch.header import BytesLike
-from stratalog.control.segment_model import EpochStart
+from stratalog.control.segments.model import EpochStart
 from stratalog.ids import LeaderEpoch, Offset
 from stratalog.segment.errors import EpochCheckpointDamagedError, SegmentRefusedError
 

@@ -2,21 +2,21 @@
 
 from typing import TypeAlias
 
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError
 from stratalog.objects.store import Range
 from stratalog.segment.cache import ByteCache
 from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import IndexDamagedError
-from stratalog.segment.flights import Flights
 from stratalog.segment.index_object import read_index
 from stratalog.segment.model import IndexKind
 from stratalog.segment.offload import offload
 from stratalog.segment.offset_index import OffsetIndex
-from stratalog.segment.open_segments import Edition, OpenSegments, edition_of
-from stratalog.segment.opened import OpenSegment
+from stratalog.segment.open_segment import OpenSegment
+from stratalog.segment.open_segment_cache import Edition, OpenSegmentCache, edition_of
 from stratalog.segment.producer_snapshot import decode_snapshot
 from stratalog.segment.read_metrics import ReadMetrics
+from stratalog.segment.single_flight import SingleFlight
 from stratalog.segment.time_index import TimeIndex
 from stratalog.segment.txn_index import decode_aborted
 
@@ -24,11 +24,11 @@ _Key: TypeAlias = tuple[Edition, IndexKind]
 
 
 class IndexBytes:
-    def __init__(self, opened: OpenSegments, *, cache_bytes: int, metrics: ReadMetrics) -> None:
+    def __init__(self, opened: OpenSegmentCache, *, cache_bytes: int, metrics: ReadMetrics) -> None:
         self._opened = opened
         self._cache: ByteCache[_Key, bytes] = ByteCache(cache_bytes)
         self._metrics = metrics
-        self._flights: Flights[_Key, bytes] = Flights()
+        self._flights: SingleFlight[_Key, bytes] = SingleFlight()
 
     async def read(self, segment: Segment, kind: IndexKind) -> bytes:
         """The file that Kafka would write. Empty, if the segment has no such index."""

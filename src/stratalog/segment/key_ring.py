@@ -8,7 +8,6 @@ The seal is RSA-OAEP with SHA3-512, also for its mask, as the plugin has it. Pri
 shown, never sent to another process, and no message holds more than the name of their file.
 """
 
-import os
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from Crypto.Cipher import PKCS1_OAEP
 from Crypto.Hash import SHA3_512
 from Crypto.PublicKey import RSA
 
-from stratalog.ids import Entropy
+from stratalog.ids import Entropy, system_entropy
 from stratalog.segment.cipher import AAD_BYTES, DATA_KEY_BYTES, SegmentCipher
 from stratalog.segment.errors import DataKeyError, KeyFileError, KeyMissingError
 from stratalog.segment.json_object import JsonObject, decode_base64
@@ -61,7 +60,7 @@ class KeyRing:
         public_keys: Mapping[str, RSA.RsaKey] | None = None,
         private_keys: Mapping[str, RSA.RsaKey] | None = None,
         active: str | None = None,
-        entropy: Entropy = os.urandom,
+        entropy: Entropy = system_entropy,
     ) -> None:
         self._public_keys = dict(public_keys or {})
         self._private_keys = dict(private_keys or {})
@@ -75,7 +74,7 @@ class KeyRing:
         private_keys: KeyFiles,
         active: str | None,
         *,
-        entropy: Entropy = os.urandom,
+        entropy: Entropy = system_entropy,
     ) -> "KeyRing":
         """Read PEM files: X.509 public keys and unencrypted PKCS #8 private ones, by key id."""
         ring = cls(

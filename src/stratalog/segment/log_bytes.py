@@ -16,10 +16,10 @@ from stratalog.ids import SegmentId
 from stratalog.objects.store import Buffer, Range
 from stratalog.segment.cache import ByteCache
 from stratalog.segment.chunks import chunks_between
-from stratalog.segment.flights import Flights, wait_for
 from stratalog.segment.offload import offload
-from stratalog.segment.opened import OpenSegment
+from stratalog.segment.open_segment import OpenSegment
 from stratalog.segment.read_metrics import ReadMetrics
+from stratalog.segment.single_flight import SingleFlight, wait_for
 
 REQUEST_BYTES = 4 * 1024 * 1024
 """What is read ahead in one request: large enough to cost little per byte, small enough for
@@ -56,7 +56,7 @@ class LogBytes:
     def __init__(self, cache: ByteCache[ChunkKey, Buffer], metrics: ReadMetrics) -> None:
         self._cache = cache
         self._metrics = metrics
-        self._flights: Flights[ChunkKey, _Run] = Flights()
+        self._flights: SingleFlight[ChunkKey, _Run] = SingleFlight()
         self._ahead_bytes = 0
         self._request_bytes = max(1, min(REQUEST_BYTES, cache.young_bytes // _LEAST_REQUESTS))
 

@@ -12,7 +12,7 @@ Which segments make up the partition is another question: see `lineage`.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from stratalog.control.segment_model import SegmentState
+from stratalog.control.segments.model import SegmentState
 from stratalog.ids import NO_EPOCH, LeaderEpoch, Offset, SegmentId, TopicPartition
 from stratalog.segment.errors import RemoteLogRecordError
 from stratalog.segment.remote_log_metadata import (

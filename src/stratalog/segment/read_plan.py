@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stratalog.batch.header import HEADER_BYTES
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset
 
 FIRST_LOOK_BYTES = 32 * 1024

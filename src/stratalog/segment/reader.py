@@ -8,26 +8,29 @@ the answer of its partition, after the good batches before it; others do not not
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from stratalog.batch.header import HEADER_BYTES
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError, StratalogError
 from stratalog.ids import Offset
 from stratalog.metrics import Metrics
-from stratalog.objects.store import Buffer
+from stratalog.objects.store import Buffer, ObjectNotFoundError
+from stratalog.pieces import PiecesRead, PiecesWanted, Start
 from stratalog.segment.aborted import find_aborted
-from stratalog.segment.batch_walk import Stop, Walk, Walked, walk_batches
 from stratalog.segment.cache import ByteCache
+from stratalog.segment.errors import IndexDamagedError, IndexObjectDamagedError
 from stratalog.segment.index_bytes import IndexBytes
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.log_batches import Stop, Walk, Walked, walk_batches
 from stratalog.segment.log_bytes import ChunkKey, LogBytes, LogPiece
 from stratalog.segment.model import AbortedTransaction, IndexKind
 from stratalog.segment.offload import offload
 from stratalog.segment.offset_index import OffsetIndex
-from stratalog.segment.open_segments import OpenSegments
-from stratalog.segment.opened import PLAIN_CHUNK_BYTES
+from stratalog.segment.open_segment import PLAIN_CHUNK_BYTES
+from stratalog.segment.open_segment_cache import OpenSegmentCache
 from stratalog.segment.read_metrics import ReadMetrics
 from stratalog.segment.read_plan import (
     FIRST_LOOK_BYTES,
@@ -37,8 +40,8 @@ from stratalog.segment.read_plan import (
     plan_spans,
     spans_after,
 )
+from stratalog.segment.sequential_reads import LogPlace, Streams
 from stratalog.segment.stores import SegmentStores
-from stratalog.segment.streams import LogPlace, Streams
 from stratalog.segment.times import TimedRecord, TimeSearch
 from stratalog.settings import RemoteSettings
 
@@ -56,38 +59,24 @@ _COPIED_BYTES = 256 * 1024
 sent."""
 
 
+_FIRST_BYTES = 1 << 20
+"""The bytes that the first batch of a segment counts for in a budget. Its size is not known before
+it is read; rows are coalesced to this size, and hardly any topic takes larger batches."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentsWanted:
-    """Consecutive segments of one partition, to be answered from `offset`, which the first holds.
-
-    A first batch that is larger than `max_bytes` is answered nevertheless: else its reader never
-    moves on.
-    """
-
-    offset: Offset
-    max_bytes: int
-    segments: Sequence[Segment]
-
-
-@dataclass(slots=True, kw_only=True)
-class SegmentsRead:
-    next_offset: Offset
-    """After the last batch, or after the last segment if all were read to their end."""
-    parts: list[memoryview] = field(default_factory=list)
-    size_bytes: int = 0
-    ended: bool = False
-    """Whether all the given segments were read to their end."""
-    error: StratalogError | None = None
-    """What kept the answer from going on. Worth telling only if there are no parts."""
-
-    def take(self, part: memoryview) -> None:
-        if len(part):
-            small = len(part) < _COPIED_BYTES
-            self.parts.append(memoryview(bytes(part)) if small else part)
-            self.size_bytes += len(part)
+class SegmentStart(Start):
+    cursor: Cursor
 
 
 class SegmentReader:
+    stale_errors: ClassVar[tuple[type[StratalogError], ...]] = (
+        ObjectNotFoundError,
+        # Indexes that do not fit their row may just have been repaired.
+        IndexObjectDamagedError,
+        IndexDamagedError,
+    )
+
     def __init__(
         self,
         *,
@@ -101,7 +90,7 @@ class SegmentReader:
             settings.chunk_cache_bytes, young_share=_YOUNG_SHARE
         )
         open_bytes = int(settings.index_cache_bytes * _OPEN_SHARE)
-        self._opened = OpenSegments(
+        self._opened = OpenSegmentCache(
             stores=stores,
             keys=keys,
             cache_bytes=open_bytes,
@@ -116,12 +105,11 @@ class SegmentReader:
         self._read_ahead_bytes = settings.read_ahead_bytes
         self._turns = asyncio.Semaphore(_READS_AT_ONCE)
 
-    async def remaining_bytes(self, segments: Sequence[Segment], offset: Offset) -> int:
-        """Bytes of log from about the batch that holds the offset to the end of the segments."""
-        cursor = await self._find(segments[0], offset)
-        return sum(segment.size_bytes for segment in segments) - cursor.position
+    async def locate(self, wanted: Sequence[PiecesWanted[Segment]]) -> list[Start | StratalogError]:
+        """Find the position in the log at which each read begins. Each fails alone."""
+        return list(await asyncio.gather(*map(self._locate, wanted)))
 
-    async def read(self, wanted: Sequence[SegmentsWanted]) -> list[SegmentsRead]:
+    async def read(self, wanted: Sequence[PiecesWanted[Segment]]) -> list[PiecesRead]:
         """The batches of each partition, from the one that holds its offset. Each fails alone."""
         return list(await asyncio.gather(*map(self._read_one, wanted)))
 
@@ -150,11 +138,29 @@ class SegmentReader:
         await self._indexes.close()
         await self._opened.close()
 
-    async def _read_one(self, want: SegmentsWanted) -> SegmentsRead:
-        answer = SegmentsRead(next_offset=want.offset)
+    async def _locate(self, want: PiecesWanted[Segment]) -> Start | StratalogError:
+        try:
+            cursor = await self._find(want.pieces[0], want.offset)
+        except StratalogError as error:
+            return error
+        # At least 1, because the segments hold the offset.
+        size_bytes = max(1, sum(one.size_bytes for one in want.pieces) - cursor.position)
+        return SegmentStart(
+            size_bytes=size_bytes,
+            first_bytes=min(size_bytes, _FIRST_BYTES),
+            is_estimate=True,
+            cursor=cursor,
+        )
+
+    async def _read_one(self, want: PiecesWanted[Segment]) -> PiecesRead:
+        answer = PiecesRead(next_offset=want.offset)
         try:
             async with self._turns:
-                cursor: Cursor | None = await self._find(want.segments[0], want.offset)
+                cursor: Cursor | None
+                if isinstance(want.start, SegmentStart):
+                    cursor = want.start.cursor
+                else:
+                    cursor = await self._find(want.pieces[0], want.offset)
                 while cursor is not None:
                     cursor = await self._read_from(cursor, want, answer)
         except StratalogError as error:
@@ -189,19 +195,19 @@ class SegmentReader:
         return _needed_bytes(index, segment, offset, position)
 
     async def _read_from(
-        self, cursor: Cursor, want: SegmentsWanted, answer: SegmentsRead
+        self, cursor: Cursor, want: PiecesWanted[Segment], answer: PiecesRead
     ) -> Cursor | None:
         """Read on into the answer. The cursor that is returned leads to its first batch."""
-        spans = plan_spans(want.segments, cursor, want.max_bytes)
+        spans = plan_spans(want.pieces, cursor, want.max_bytes)
         if cursor.reads_on and self._read_ahead_bytes:
-            await self._read_ahead(want.segments, spans)
-        pieces = await asyncio.gather(*(self._piece(want.segments, span) for span in spans))
-        pieces[0] = await self._less_if_damaged(want.segments, cursor, spans[0], pieces[0])
+            await self._read_ahead(want.pieces, spans)
+        pieces = await asyncio.gather(*(self._piece(want.pieces, span) for span in spans))
+        pieces[0] = await self._less_if_damaged(want.pieces, cursor, spans[0], pieces[0])
         expected = cursor.expected
         for span, piece in zip(spans, pieces, strict=True):
-            segment = want.segments[span.place]
+            segment = want.pieces[span.place]
             walked = await self._walk(want, answer, span, piece, expected)
-            answer.take(walked.part)
+            _take(answer, walked.part)
             answer.error = walked.error
             if answer.error is None and walked.stop is not Stop.FULL:
                 answer.error = piece.error
@@ -211,13 +217,13 @@ class SegmentReader:
                 return self._stopped(span.place, segment, walked, answer)
             answer.next_offset = expected = segment.end_offset
             self._remember(segment, walked, answer)
-        if span.place + 1 == len(want.segments):
+        if span.place + 1 == len(want.pieces):
             answer.ended = True
             return None
-        return None if answer.parts else _at_segment(want.segments, span.place + 1)
+        return None if answer.parts else _at_segment(want.pieces, span.place + 1)
 
     def _stopped(
-        self, place: int, segment: Segment, walked: Walked, answer: SegmentsRead
+        self, place: int, segment: Segment, walked: Walked, answer: PiecesRead
     ) -> Cursor | None:
         """The read stopped inside a segment: if nothing was found yet, it has to go on."""
         if answer.parts:
@@ -234,19 +240,19 @@ class SegmentReader:
             needed_bytes=walked.needed_bytes if in_sight else MOST_LOOK_BYTES,
         )
 
-    def _remember(self, segment: Segment, walked: Walked, answer: SegmentsRead) -> None:
+    def _remember(self, segment: Segment, walked: Walked, answer: PiecesRead) -> None:
         place = LogPlace(segment.segment_id, walked.position)
         self._streams.ended(segment.topic_partition, answer.next_offset, place)
 
     async def _walk(
         self,
-        want: SegmentsWanted,
-        answer: SegmentsRead,
+        want: PiecesWanted[Segment],
+        answer: PiecesRead,
         span: LogSpan,
         piece: LogPiece,
         expected: Offset | None,
     ) -> Walked:
-        segment = want.segments[span.place]
+        segment = want.pieces[span.place]
         walk = Walk(
             segment=segment,
             offset=max(want.offset, segment.base_offset),
@@ -292,6 +298,13 @@ class SegmentReader:
             fits = log.chunks.chunk_bytes <= room_bytes
             if not fits or not self._logs.read_ahead(log, span.start, span.end):
                 return
+
+
+def _take(answer: PiecesRead, part: memoryview) -> None:
+    if len(part):
+        small = len(part) < _COPIED_BYTES
+        answer.parts.append(memoryview(bytes(part)) if small else part)
+        answer.size_bytes += len(part)
 
 
 def _needed_bytes(index: OffsetIndex, segment: Segment, offset: Offset, position: int) -> int:

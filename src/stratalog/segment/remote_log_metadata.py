@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias, TypedDict
 
-from stratalog.control.segment_model import EpochStart, Segment, SegmentState, SegmentToAdd
+from stratalog.control.segments.model import EpochStart, Segment, SegmentState, SegmentToAdd
 from stratalog.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.ids import TopicPartition as IdPartition
-from stratalog.segment.compact import CompactReader, CompactWriter
+from stratalog.segment.compact_encoding import CompactReader, CompactWriter
 from stratalog.segment.errors import RemoteLogRecordError, UnexportableSegmentError
 
 METADATA_TOPIC = "__remote_log_metadata"

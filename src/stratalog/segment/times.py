@@ -10,13 +10,13 @@ from typing import NamedTuple
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import parse_header
 from stratalog.batch.records import iter_body
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.ids import LeaderEpoch, Offset
-from stratalog.segment.batch_walk import Stop, Walk, walk_batches
 from stratalog.segment.index_bytes import IndexBytes
+from stratalog.segment.log_batches import Stop, Walk, walk_batches
 from stratalog.segment.log_bytes import LogBytes
 from stratalog.segment.offload import offload
-from stratalog.segment.open_segments import OpenSegments
+from stratalog.segment.open_segment_cache import OpenSegmentCache
 from stratalog.segment.time_index import NO_TIMESTAMP
 
 _FIRST_WINDOW_BYTES = 64 * 1024
@@ -32,7 +32,7 @@ class TimedRecord(NamedTuple):
 
 
 class TimeSearch:
-    def __init__(self, opened: OpenSegments, indexes: IndexBytes, logs: LogBytes) -> None:
+    def __init__(self, opened: OpenSegmentCache, indexes: IndexBytes, logs: LogBytes) -> None:
         self._opened = opened
         self._indexes = indexes
         self._logs = logs

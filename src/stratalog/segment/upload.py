@@ -27,7 +27,7 @@ import json
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
 
-from stratalog.control.segment_model import SegmentToAdd, SegmentUploaded
+from stratalog.control.segments.model import SegmentToAdd, SegmentUploaded
 from stratalog.objects.store import Buffer, ObjectStore
 from stratalog.segment.chunks import AnyChunks, parse_chunks
 from stratalog.segment.errors import SegmentMismatchError

@@ -7,11 +7,16 @@ before it is asked for.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from stratalog.extras import require_spark
+
 if TYPE_CHECKING:
     from stratalog.spark.session import open_session
     from stratalog.spark.topics import read_topic
 
 __all__ = ["open_session", "read_topic"]
+
+# Here, because every module of this room is imported through this one.
+require_spark("stratalog.spark")
 
 _PLACES = {"open_session": "stratalog.spark.session", "read_topic": "stratalog.spark.topics"}
 

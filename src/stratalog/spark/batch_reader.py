@@ -36,5 +36,9 @@ class BatchReader(DataSourceReader):
         with ToldPlainly():
             return partitions_of(plan(self._options, scan_request(self._options, self._columns)))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickled reader goes to executors, which only read: it knows no control plane."""
+        return {"_place": self._place}
+
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(partition, self._place)

@@ -14,7 +14,7 @@ import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
 import stratalog.batch.run_decoder
-import stratalog.scan.read
+import stratalog.scan.split_reader
 import stratalog.spark.sink_task  # noqa: F401
 
 

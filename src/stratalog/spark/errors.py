@@ -1,6 +1,6 @@
-"""What a Spark user can get wrong about a topic, told so that it can be put right."""
+"""Errors that a Spark user can cause or meet. Each message says how to put it right."""
 
-from stratalog.errors import CallError, StaleError
+from stratalog.errors import CallError, OutcomeUnknownError, RetriableError, StaleError
 
 
 class OptionError(CallError):
@@ -13,3 +13,27 @@ class SchemaError(CallError):
 
 class DataLossError(StaleError):
     """What a stream was to read next is gone."""
+
+
+class SinkError(CallError):
+    """A write is refused. Nothing of it is in any topic."""
+
+
+class SinkTopicError(SinkError):
+    """There is no such topic."""
+
+
+class SinkRowError(CallError):
+    """A row cannot be written, and so nothing is. The message names the row."""
+
+
+class SinkNotWrittenError(RetriableError):
+    """The commit did not happen, and never will: the same write may be run again."""
+
+
+class SinkInDoubtError(OutcomeUnknownError):
+    """The commit may have happened. The message says what to do."""
+
+
+class SinkPartlyWrittenError(CallError):
+    """A partition was deleted or closed just then, and its rows were left out."""

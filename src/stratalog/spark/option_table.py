@@ -29,6 +29,9 @@ OPTIONS = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
+    "data",
+    "objects",
+    "control",
     "config",
     "columns",
     "where",
@@ -58,6 +61,10 @@ class OptionTexts:
         if found is not None and not found.strip():
             raise OptionError(f"{option}: is empty")
         return found
+
+    def unchecked(self, option: str) -> str | None:
+        """Return the text of an option whose value is checked elsewhere."""
+        return self._texts.get(option.lower())
 
     def named(self, options: Iterable[str]) -> list[str]:
         """Those of some options that were given."""

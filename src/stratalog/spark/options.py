@@ -7,10 +7,10 @@ source: `startingTimestamp`, `startingOffsetsByTimestamp`, `startingOffsets`.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from stratalog.control.scan_model import EARLIEST, LATEST
+from stratalog.control.scans.model import EARLIEST, LATEST
 from stratalog.ids import Offset, PartitionIndex
+from stratalog.opening.location import LOCATION_NAMES, ClusterLocation
 from stratalog.scan.conditions import parse_conditions
 from stratalog.scan.errors import ScanRefusedError
 from stratalog.scan.model import AtTime, Position, Positions, RowFilter, ScanColumn
@@ -64,8 +64,8 @@ class ReadOptions:
     rows: RowFilter = field(default_factory=RowFilter)
     split_bytes: int | None = None
     lease_ms: int | None = None
-    config: Path | None = None
-    """The settings file. None: the one that the command line would find."""
+    location: ClusterLocation = field(default_factory=ClusterLocation)
+    """The cluster, as the command line and `stratalog.read` name it, too."""
     admission: Admission = Admission()
 
 
@@ -104,7 +104,6 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
 def _read_options(
     texts: OptionTexts, selection: Selection, starting: Positions, ending: Positions
 ) -> ReadOptions:
-    config = texts.text("config")
     return ReadOptions(
         selection=selection,
         starting=starting,
@@ -119,7 +118,7 @@ def _read_options(
         rows=_rows(texts),
         split_bytes=texts.size_bytes("splitBytes"),
         lease_ms=texts.duration_ms("leaseMs"),
-        config=Path(config) if config is not None else None,
+        location=ClusterLocation(**{name: texts.unchecked(name) for name in LOCATION_NAMES}),
         admission=_admission(texts),
     )
 

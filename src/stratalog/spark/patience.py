@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from stratalog.clock import Clock
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
+from stratalog.retry import retry
 
 T = TypeVar("T")
 
@@ -14,9 +15,6 @@ STREAM_PATIENCE_S = 60.0
 OUTAGES = (RetriableError, OutcomeUnknownError)
 """How calls fail while the other side is away. Those in doubt may have been done: for calls that
 may be done twice, as planning may, which leaves a lease that runs out."""
-
-_FIRST_BACKOFF_S = 0.05
-_MAX_BACKOFF_S = 2.0
 
 
 async def patiently(
@@ -28,12 +26,4 @@ async def patiently(
 ) -> T:
     """Repeat a call that fails in one of these ways, with growing pauses, for a while."""
     deadline_s = clock.monotonic() + patience_s
-    backoff_s = _FIRST_BACKOFF_S
-    while True:
-        try:
-            return await call()
-        except failures:
-            if clock.monotonic() + backoff_s > deadline_s:
-                raise
-        await clock.sleep(backoff_s)
-        backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
+    return await retry(call, clock=clock, failures=failures, deadline_s=deadline_s)

@@ -12,23 +12,22 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from stratalog.clock import SystemClock
-from stratalog.control.model import Lease
+from stratalog.clock import SYSTEM_CLOCK
+from stratalog.control.scans.model import Lease
 from stratalog.errors import StratalogError
+from stratalog.opening.workers import WorkerAccess
 from stratalog.scan.model import (
     Positions,
     ResolvedPositions,
     ScanColumn,
-    ScanPlace,
     ScanPlan,
     ScanRequest,
     ScanSplit,
 )
 from stratalog.settings import Settings
-from stratalog.settings_source import load_settings
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.patience import OUTAGES, patiently
-from stratalog.spark.settings_hint import telling_of_settings
+from stratalog.spark.settings_hint import hinting_at_settings
 from stratalog.spark.telling import ToldPlainly
 
 if TYPE_CHECKING:
@@ -49,13 +48,13 @@ class SplitPartition(InputPartition):
 
 
 def settings_of(options: ReadOptions) -> Settings:
-    return load_settings(options.config)
+    return options.location.settings()
 
 
-def find_place(options: ReadOptions) -> ScanPlace:
-    from stratalog.scan.place import place_of
+def find_place(options: ReadOptions) -> WorkerAccess:
+    from stratalog.opening.workers import WorkerKeys, worker_access
 
-    return place_of(settings_of(options))
+    return worker_access(settings_of(options), WorkerKeys.OPENING)
 
 
 def plan(
@@ -66,7 +65,7 @@ def plan(
     patience_s: float = 0,
 ) -> ScanPlan:
     """`read` are leases of plans that nobody reads any more."""
-    with telling_of_settings(options.config):
+    with hinting_at_settings(options.location):
         return _run(lambda: _plan(options, request, read), patience_s)
 
 
@@ -84,13 +83,13 @@ def resolve(
     options: ReadOptions, request: ScanRequest, *positions: Positions, patience_s: float = 0
 ) -> ResolvedPositions:
     """What each of the positions stands for, partition by partition."""
-    with telling_of_settings(options.config):
+    with hinting_at_settings(options.location):
         return _run(lambda: _resolve(options, request, positions), patience_s)
 
 
 def _run(call: Callable[[], Awaitable[T]], patience_s: float) -> T:
     async def patient() -> T:
-        return await patiently(call, patience_s, clock=SystemClock(), failures=OUTAGES)
+        return await patiently(call, patience_s, clock=SYSTEM_CLOCK, failures=OUTAGES)
 
     return asyncio.run(patient())
 
@@ -127,9 +126,9 @@ async def _resolve(
         return await scanner.resolve(request, positions)
 
 
-def read_partition(partition: InputPartition, place: ScanPlace) -> Iterator[object]:
+def read_partition(partition: InputPartition, place: WorkerAccess) -> Iterator[object]:
     """The rows of a split. If a plan has no splits, Spark asks for one that says nothing."""
-    from stratalog.scan.read import read_split
+    from stratalog.scan.split_reader import read_split
 
     if isinstance(partition, SplitPartition):
         with ToldPlainly():

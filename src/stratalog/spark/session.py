@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from stratalog.pipeline import session as sessions
-from stratalog.pipeline.spark_conf import Place, SparkOptions, place_of
+from stratalog.pipeline.hosting import session as sessions
+from stratalog.pipeline.hosting.spark_conf import Place, SparkOptions, place_of
 
 DAEMON_MODULE = "stratalog.spark.daemon"
 _LEAVES = "spark.sql.leafNodeDefaultParallelism"

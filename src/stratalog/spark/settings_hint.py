@@ -1,25 +1,24 @@
-"""Whoever misses something where there are no settings has most likely meant other ones."""
+"""A hint for errors that most likely mean that the user has another cluster in mind."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from stratalog.control.plane import NoControlPlaneError
+from stratalog.control.errors import NoControlPlaneError
+from stratalog.opening.location import ClusterLocation
 from stratalog.scan.errors import TopicNotFoundError
-from stratalog.settings_source import FILE_VARIABLE, find_settings_file
-from stratalog.spark.sink_model import SinkTopicError
+from stratalog.settings_source import FILE_VARIABLE
+from stratalog.spark.errors import SinkTopicError
 
-_MISSED = (NoControlPlaneError, TopicNotFoundError, SinkTopicError)
+_MISSING = (NoControlPlaneError, TopicNotFoundError, SinkTopicError)
 
 
 @contextmanager
-def telling_of_settings(config: Path | None) -> Iterator[None]:
-    """`config` is what the option of that name says."""
+def hinting_at_settings(location: ClusterLocation) -> Iterator[None]:
+    """Add to such an error, if nothing but the defaults says where the cluster is."""
     try:
         yield
-    except _MISSED as error:
-        if find_settings_file(config, os.environ, Path.cwd()) is not None:
+    except _MISSING as error:
+        if location.names_a_cluster():
             raise
         raise type(error)(
             f'{error}; no settings file was found: name it by .option("config", ...) or by'

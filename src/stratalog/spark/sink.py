@@ -50,18 +50,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from stratalog.clock import SystemClock
+from stratalog.clock import SYSTEM_CLOCK
 from stratalog.control.open import open_existing
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 from stratalog.settings import Settings
-from stratalog.settings_source import load_settings
-from stratalog.spark.errors import OptionError
+from stratalog.spark.errors import OptionError, SinkError, SinkRowError
 from stratalog.spark.patience import OUTAGES, STREAM_PATIENCE_S, patiently
-from stratalog.spark.settings_hint import telling_of_settings
+from stratalog.spark.settings_hint import hinting_at_settings
 from stratalog.spark.sink_columns import check_columns
 from stratalog.spark.sink_commit import SinkCommitter
-from stratalog.spark.sink_model import SinkError, SinkMessage, SinkPlan, SinkRowError
+from stratalog.spark.sink_model import SinkMessage, SinkPlan
 from stratalog.spark.sink_open import plan_sink
 from stratalog.spark.sink_options import SinkOptions, batch_sink_options, stream_sink_options
 from stratalog.spark.telling import ToldPlainly
@@ -148,10 +147,10 @@ async def _plan(options: SinkOptions, *, leased: bool, patience_s: float = 0) ->
         async with _opened(options) as (control, settings):
             lease_ms = (options.lease_ms or settings.scan.lease_ms) if leased else None
             return await plan_sink(
-                control, settings, options, clock=SystemClock(), lease_ms=lease_ms
+                control, settings, options, clock=SYSTEM_CLOCK, lease_ms=lease_ms
             )
 
-    return await patiently(planned, patience_s, clock=SystemClock(), failures=OUTAGES)
+    return await patiently(planned, patience_s, clock=SYSTEM_CLOCK, failures=OUTAGES)
 
 
 async def _commit(
@@ -165,7 +164,7 @@ async def _commit(
     answers = [_answer(message) for message in messages]
     blocks = [block for answer in answers for block in answer.blocks]
     async with _opened(options, patience_s=STREAM_PATIENCE_S) as (control, settings):
-        committer = SinkCommitter(control, clock=SystemClock(), retry_ms=settings.block.retry_ms)
+        committer = SinkCommitter(control, clock=SYSTEM_CLOCK, retry_ms=settings.block.retry_ms)
         if options.sink_id is None:
             await committer.commit(blocks)
         else:
@@ -195,7 +194,7 @@ async def _release(control: ControlPlane, answers: Iterable[SinkMessage], plan: 
     with suppress(StratalogError):
         for lease_id in leases - {None}:
             assert lease_id is not None
-            await control.release_lease(lease_id)
+            await control.scans.release_lease(lease_id)
 
 
 def _answer(message: WriterCommitMessage | None) -> SinkMessage:
@@ -208,12 +207,12 @@ def _answer(message: WriterCommitMessage | None) -> SinkMessage:
 async def _opened(
     options: SinkOptions, *, patience_s: float = 0
 ) -> AsyncIterator[tuple[ControlPlane, Settings]]:
-    settings = load_settings(options.config)
-    with telling_of_settings(options.config):
+    settings = options.location.settings()
+    with hinting_at_settings(options.location):
         control = await patiently(
             lambda: open_existing(settings.storage.control),
             patience_s,
-            clock=SystemClock(),
+            clock=SYSTEM_CLOCK,
             failures=OUTAGES,
         )
         try:

@@ -10,17 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from stratalog.clock import Clock
-from stratalog.control.model import BlockToCommit, CommitAnswer, CommitOutcome, WriteTier
-from stratalog.control.plane import ControlPlane, SinkRefusedError
-from stratalog.control.scan_model import SinkOutcome
+from stratalog.control.log.model import BlockToCommit, CommitAnswer, CommitOutcome, WriteTier
+from stratalog.control.plane import ControlPlane
+from stratalog.control.scans.errors import SinkRefusedError
+from stratalog.control.scans.model import SinkOutcome
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
 from stratalog.ids import TopicPartition, kafka_base64
+from stratalog.spark.errors import SinkInDoubtError, SinkNotWrittenError, SinkPartlyWrittenError
 from stratalog.spark.patience import OUTAGES, patiently
-from stratalog.spark.sink_model import (
-    SinkInDoubtError,
-    SinkNotWrittenError,
-    SinkPartlyWrittenError,
-)
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +44,7 @@ class SinkCommitter:
         """
         try:
             outcome = await self._repeat(
-                lambda: self._control.commit_sink(
+                lambda: self._control.scans.commit_sink(
                     sink_id, batch_id, blocks, from_stream=from_stream
                 ),
                 OUTAGES,
@@ -66,7 +63,9 @@ class SinkCommitter:
 
     async def has_reached(self, sink_id: str, batch_id: int) -> bool:
         """Whether the sink has taken this batch, or a later one: then it is never written."""
-        last = await self._repeat(lambda: self._control.last_sink_batch(sink_id), RetriableError)
+        last = await self._repeat(
+            lambda: self._control.scans.last_sink_batch(sink_id), RetriableError
+        )
         return last is not None and last >= batch_id
 
     async def commit(self, blocks: Sequence[BlockToCommit]) -> None:
@@ -84,13 +83,13 @@ class SinkCommitter:
     async def _checked(self, blocks: Sequence[BlockToCommit]) -> list[list[CommitAnswer]]:
         """Refuse before the commit what would be left out of it, because the rest would be in."""
         wanted = sorted({batch.topic_partition for block in blocks for batch in block.batches})
-        states = await self._control.partitions(wanted)
+        states = await self._control.log.partitions(wanted)
         for partition in wanted:
             if partition not in states:
                 raise SinkRefusedError(f"{_named(partition)} does not exist (any more)")
             if states[partition].write_tier is not WriteTier.BLOCK:
                 raise SinkRefusedError(f"{_named(partition)} is not written to in blocks")
-        return await self._control.commit_blocks(blocks)
+        return await self._control.log.commit_blocks(blocks)
 
     async def _settled(
         self, blocks: Sequence[BlockToCommit], doubt: OutcomeUnknownError
@@ -98,7 +97,7 @@ class SinkCommitter:
         try:
             # Tombstones may be put again, whether or not they are in.
             answers = await self._repeat(
-                lambda: self._control.resolve_commit(blocks),
+                lambda: self._control.log.resolve_commit(blocks),
                 OUTAGES,
             )
         except StratalogError as error:

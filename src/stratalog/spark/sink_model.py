@@ -7,34 +7,9 @@ from uuid import UUID
 from pyspark.sql.datasource import WriterCommitMessage
 
 from stratalog.batch.header import Codec
-from stratalog.control.model import BlockToCommit
-from stratalog.errors import CallError, OutcomeUnknownError, RetriableError
+from stratalog.control.log.model import BlockToCommit
 from stratalog.ids import TopicId
 from stratalog.topic.configs import TopicConfig
-
-
-class SinkError(CallError):
-    """A write is refused. Nothing of it is in any topic."""
-
-
-class SinkTopicError(SinkError):
-    """There is no such topic."""
-
-
-class SinkRowError(CallError):
-    """A row cannot be written, and so nothing is. The message names the row."""
-
-
-class SinkNotWrittenError(RetriableError):
-    """The commit did not happen, and never will: the same write may be run again."""
-
-
-class SinkInDoubtError(OutcomeUnknownError):
-    """The commit may have happened. The message says what to do."""
-
-
-class SinkPartlyWrittenError(CallError):
-    """A partition was deleted or closed just then, and its rows were left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

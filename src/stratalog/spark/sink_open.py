@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 
-from stratalog.checks.marker import check_store
 from stratalog.clock import Clock
-from stratalog.control.model import Topic, WriteTier
+from stratalog.control.log.model import WriteTier
 from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import PartitionIndex, TopicPartition
 from stratalog.objects.open import absolute_url, open_store
+from stratalog.opening.claim import check_store
 from stratalog.settings import Settings
-from stratalog.spark.sink_model import SinkError, SinkPlan, SinkTopic, SinkTopicError
+from stratalog.spark.errors import SinkError, SinkTopicError
+from stratalog.spark.sink_model import SinkPlan, SinkTopic
 from stratalog.spark.sink_options import SinkOptions
 from stratalog.topic.configs import effective
 
@@ -29,7 +31,7 @@ async def plan_sink(
     topics = await _topics(control, settings, options.topic)
     lease = None
     if lease_ms is not None:
-        lease = await control.take_lease(LEASE_HOLDER, duration_ms=lease_ms)
+        lease = await control.scans.take_lease(LEASE_HOLDER, duration_ms=lease_ms)
     return SinkPlan(
         objects_url=absolute_url(settings.storage.objects),
         object_options=dict(settings.storage.object_options),
@@ -59,8 +61,8 @@ async def _topics(
     control: ControlPlane, settings: Settings, name: str | None
 ) -> Mapping[str, SinkTopic]:
     if name is None:
-        return {topic.name: _sink_topic(topic, settings) for topic in await control.topics()}
-    found = await control.topics_named([name])
+        return {topic.name: _sink_topic(topic, settings) for topic in await control.topics.all()}
+    found = await control.topics.named([name])
     if not found:
         raise SinkTopicError(f"there is no topic {name!r} in {control.url}: create it first")
     await _check_tier(control, found[0])
@@ -71,7 +73,7 @@ async def _check_tier(control: ControlPlane, topic: Topic) -> None:
     keys = [
         TopicPartition(topic.id, PartitionIndex(number)) for number in range(topic.partition_count)
     ]
-    for state in (await control.partitions(keys)).values():
+    for state in (await control.log.partitions(keys)).values():
         if state.write_tier is not WriteTier.BLOCK:
             raise SinkError(
                 f"topic {topic.name!r} is read-only until it is migrated; run"

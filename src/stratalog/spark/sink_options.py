@@ -4,15 +4,15 @@ Spark hands them over in lower case.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from pathlib import Path
 
 from stratalog.batch.header import Codec
+from stratalog.opening.location import LOCATION_NAMES, ClusterLocation
 from stratalog.spark.errors import OptionError
 from stratalog.units import parse_duration_ms
 
-SINK_OPTIONS = ("topic", "config", "sinkId", "batchId", "compression", "leaseMs")
+SINK_OPTIONS = ("topic", *LOCATION_NAMES, "sinkId", "batchId", "compression", "leaseMs")
 _IGNORED = ("includeHeaders", "checkpointLocation", "queryName")
 """Spark's own, and one that Kafka's sink has and that says nothing about writing."""
 _KAFKA_PREFIX = "kafka."
@@ -33,8 +33,8 @@ _MAX_ID_CHARACTERS = 249
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
     topic: str | None = None
-    config: Path | None = None
-    """The settings file. None: the one that the command line would find."""
+    location: ClusterLocation = field(default_factory=ClusterLocation)
+    """The cluster, as the command line and `stratalog.read` name it, too."""
     sink_id: str | None = None
     batch_id: int = 0
     """Of a batch write: which one of the sink's. A stream's come from Spark."""
@@ -57,10 +57,9 @@ def stream_sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 def _parse(given: Mapping[str, str]) -> SinkOptions:
     _refuse_unknown(given)
-    config = _text(given, "config")
     return SinkOptions(
         topic=_text(given, "topic"),
-        config=Path(config) if config is not None else None,
+        location=ClusterLocation(**{name: _unchecked(given, name) for name in LOCATION_NAMES}),
         sink_id=_sink_id(_text(given, "sinkId")),
         batch_id=_batch_id(_text(given, "batchId")),
         codec=_codec(given),
@@ -69,10 +68,14 @@ def _parse(given: Mapping[str, str]) -> SinkOptions:
 
 
 def _text(given: Mapping[str, str], option: str) -> str | None:
-    found = next((text for name, text in given.items() if name.lower() == option.lower()), None)
+    found = _unchecked(given, option)
     if found is not None and not found.strip():
         raise OptionError(f"{option}: is empty")
     return found
+
+
+def _unchecked(given: Mapping[str, str], option: str) -> str | None:
+    return next((text for name, text in given.items() if name.lower() == option.lower()), None)
 
 
 def _sink_id(text: str | None) -> str | None:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.from_columns import (
     ByteColumn,
     ColumnEncoder,
@@ -21,7 +22,6 @@ from stratalog.batch.from_columns import (
     record_columns,
     timestamp_column,
 )
-from stratalog.block.block import EntryBatch
 from stratalog.clock import Clock
 from stratalog.ids import Entropy
 from stratalog.settings import MIB

@@ -4,18 +4,19 @@ It knows nothing of the control plane. An attempt that dies, or runs beside anot
 task, leaves objects that no commit will name.
 """
 
-import os
 from collections.abc import Iterable
 
 import pyarrow as pa
 from pyspark import TaskContext
 
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.from_columns import RowError
-from stratalog.block.block import EntryBatch, OpenBlock, SealedBlock, seal
-from stratalog.clock import Clock, SystemClock
-from stratalog.ids import NO_BROKER, Entropy, ObjectId, uuid7
+from stratalog.block.block import OpenBlock, SealedBlock, seal
+from stratalog.clock import SYSTEM_CLOCK, Clock
+from stratalog.ids import NO_BROKER, Entropy, ObjectId, system_entropy, uuid7
 from stratalog.objects.open import open_store
-from stratalog.spark.sink_model import SinkMessage, SinkPlan, SinkRowError
+from stratalog.spark.errors import SinkRowError
+from stratalog.spark.sink_model import SinkMessage, SinkPlan
 from stratalog.spark.sink_rows import RowEncoder, grouped
 from stratalog.spark.sink_uploads import Uploads
 
@@ -26,14 +27,14 @@ def write_rows(
     *,
     may_be_repeat: bool = False,
     clock: Clock | None = None,
-    entropy: Entropy = os.urandom,
+    entropy: Entropy = system_entropy,
 ) -> SinkMessage:
     """Encode and upload all rows. Returns when every block is durable.
 
     Rows that come too late are refused here, unless they `may_be_repeat` of what came in time:
     then the commit decides.
     """
-    clock = clock or SystemClock()
+    clock = clock or SYSTEM_CLOCK
     refusal: str | None = None
     encoder = RowEncoder(plan, clock=clock, entropy=entropy)
     store = open_store(plan.objects_url, plan.object_options, clock=clock, entropy=entropy)

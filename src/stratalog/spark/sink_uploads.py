@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from stratalog.block.block import SealedBlock
-from stratalog.control.model import BlockToCommit
+from stratalog.control.log.model import BlockToCommit
 from stratalog.objects.store import ObjectStore
 
 _MAX_UNDER_WAY = 2

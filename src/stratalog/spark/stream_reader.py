@@ -27,9 +27,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from stratalog.clock import Clock, SystemClock
-from stratalog.control.model import Lease
-from stratalog.control.scan_model import EARLIEST, LATEST
+from stratalog.clock import SYSTEM_CLOCK, Clock
+from stratalog.control.scans.model import EARLIEST, LATEST, Lease
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset, PartitionIndex
 from stratalog.scan.errors import TopicNotFoundError, TopicReplacedError
@@ -80,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = columns_of(schema)
         self._place = find_place(options)
-        self._clock = clock or SystemClock()
+        self._clock = clock or SYSTEM_CLOCK
         self._initial: OffsetsJson | None = None
         """Where the query begins, if Spark has asked for that."""
         self._target: Offsets | None = None
@@ -159,6 +158,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except TopicNotFoundError:
                 # It went after it was looked for, and is not found a second time.
                 return self._plan_left(starts, ends, ids)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickled reader goes to executors, which only read: it knows no control plane."""
+        return {"_place": self._place}
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(partition, self._place)

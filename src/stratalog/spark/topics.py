@@ -3,12 +3,11 @@
 import json
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from stratalog.opening.location import ClusterLocation
 from stratalog.scan.model import ScanColumn
-from stratalog.settings_source import find_settings_file
 from stratalog.spark.columns import spark_schema
 from stratalog.spark.errors import SchemaError
 from stratalog.spark.source import StratalogSource
@@ -20,15 +19,19 @@ def read_topic(
     *,
     columns: Iterable[str] | None = None,
     where: str | None = None,
+    data: str | os.PathLike[str] | None = None,
+    objects: str | None = None,
+    control: str | None = None,
     config: str | os.PathLike[str] | None = None,
     **options: object,
 ) -> DataFrame:
-    """A batch of one topic or several, with the columns that are named, or all of them.
+    """Read a batch of one topic or several, with the columns that are named, or all of them.
 
-    Naming columns saves decoding the others, and `where` reading what it leaves out, such as
-    `"partition = 0 AND timestamp >= '2026-06-01T00:00:00Z'"`: Spark tells a source neither what a
-    query needs. Other options are those of the format; what is not a text is written as JSON, so
-    that offsets may be a dict.
+    Naming columns saves decoding the others, and `where` saves reading the records that it leaves
+    out, such as `"partition = 0 AND timestamp >= '2026-06-01T00:00:00Z'"`: Spark does not say to a
+    source which columns and rows a query needs. `data`, `objects`, `control` and `config` say where
+    the cluster is, as on the command line. Further options are those of the format; a value that is
+    not a text is written as JSON, so that offsets may be a dict.
     """
     reader = spark.read.format(StratalogSource.name())
     if columns is not None:
@@ -37,13 +40,13 @@ def read_topic(
         reader = reader.option("topic", topic)
     else:
         reader = reader.option("subscribe", ",".join(topic))
-    file = _settings_file(spark, config)
-    if file is not None:
-        reader = reader.option("config", str(file))
+    location = ClusterLocation(data=data, objects=objects, control=control, config=config)
+    for name, value in _seen_from(spark, location).given().items():
+        reader = reader.option(name, value)
     if where is not None:
         reader = reader.option("where", where)
-    for name, value in options.items():
-        reader = reader.option(name, value if isinstance(value, str) else json.dumps(value))
+    for name, given in options.items():
+        reader = reader.option(name, given if isinstance(given, str) else json.dumps(given))
     return reader.load()
 
 
@@ -54,11 +57,7 @@ def _column(name: str) -> ScanColumn:
         raise SchemaError(f"column {name!r}: a topic has {', '.join(ScanColumn)}") from None
 
 
-def _settings_file(spark: SparkSession, config: str | os.PathLike[str] | None) -> Path | None:
-    """Spark's processes may have been started in another folder and with other variables, but a
-    Connect server is elsewhere and has files of its own."""
-    given = Path(config) if config is not None else None
-    if not hasattr(spark, "_jsparkSession"):
-        return given
-    file = find_settings_file(given, os.environ, Path.cwd())
-    return file.absolute() if file is not None else None
+def _seen_from(spark: SparkSession, location: ClusterLocation) -> ClusterLocation:
+    """Return the location for Spark's processes, which may have been started in another folder and
+    with other variables. A Connect server is on another machine and has files of its own."""
+    return location.absolute() if hasattr(spark, "_jsparkSession") else location

@@ -13,7 +13,7 @@ from types import TracebackType
 
 import uvloop
 
-from stratalog.kafka.broker import Broker as KafkaBroker
+from stratalog.node.broker import Broker as KafkaBroker
 from stratalog.settings import (
     BlockSettings,
     BrokerSettings,

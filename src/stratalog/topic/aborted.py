@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stratalog.clock import Clock
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError
 from stratalog.ids import Offset, TopicPartition, kafka_base64
 from stratalog.objects.store import ObjectNotFoundError
@@ -91,7 +91,7 @@ class AbortedTransactions:
             noted = self._remember(partition, _Noted(first, first, until_s))
         self._noted.move_to_end(partition)
         while noted.end < remote_end:
-            page = await self._metadata.segments(
+            page = await self._metadata.chained(
                 partition, after=Offset(noted.end - 1), limit=_SEGMENTS_AT_ONCE
             )
             if not page or page[0].base_offset > noted.end:

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from stratalog.control.migration_state import MigrationState, migration_state
-from stratalog.control.plane import ControlPlane, TopicExistsError
-from stratalog.control.segment_model import (
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segments.model import EpochStart, SegmentState
+from stratalog.control.topics.errors import TopicExistsError
+from stratalog.control.topics.migration_state import MigrationState, migration_state
+from stratalog.control.topics.model import (
     AdoptedProducer,
     AdoptedSegment,
-    EpochStart,
     PartitionToAdopt,
-    SegmentState,
     TopicToAdopt,
 )
 from stratalog.errors import CallError
@@ -35,8 +35,8 @@ from stratalog.ids import (
     TopicId,
     kafka_base64,
 )
+from stratalog.segment.epoch_lineage import lineage
 from stratalog.segment.errors import SegmentMismatchError
-from stratalog.segment.lineage import lineage
 from stratalog.segment.producer_snapshot import ProducerEntry
 from stratalog.segment.remote_log_metadata import SegmentAdded
 from stratalog.topic.adoption_source import SourcePartition, SourceTopic
@@ -143,15 +143,15 @@ class AdoptionPlan:
 
 async def check_free(control: ControlPlane, name: str, topic_id: TopicId) -> None:
     """Raise if the name or the id is taken; of an adoption that was cut off, say how to go on."""
-    for topic in await control.topics_named([name]):
+    for topic in await control.topics.named([name]):
         if topic.id != topic_id:
             raise TopicExistsError(
                 f"another topic called {name}, with the id {kafka_base64(topic.id)}, exists here:"
                 " delete it if it is not needed"
             )
-        states = {migration_state(one) for one in await control.topic_partitions(topic.id)}
+        states = {migration_state(one) for one in await control.log.topic_partitions(topic.id)}
         raise AdoptedAlreadyError(f"topic {name} was adopted already{_what_is_left(name, states)}")
-    for topic in await control.topics_with_ids([topic_id]):
+    for topic in await control.topics.with_ids([topic_id]):
         raise TopicExistsError(
             f"the id {kafka_base64(topic_id)} belongs to topic {topic.name} here already"
         )
@@ -170,8 +170,8 @@ def _what_is_left(name: str, states: set[MigrationState]) -> str:
 
 async def open_for_writes(control: ControlPlane, topic_id: TopicId) -> None:
     """Let appends go to blocks, from the end of what was adopted. May be repeated after a crash."""
-    await control.begin_migration(topic_id)
-    await control.switch_to_blocks(topic_id)
+    await control.topics.begin_migration(topic_id)
+    await control.topics.switch_to_blocks(topic_id)
 
 
 async def plan_adoption(

@@ -1,4 +1,4 @@
-"""Appending to partitions: what producers send is checked here, once, before it enters a block.
+"""Appending to partitions: batches of producers are checked here, once, and handed to a tier.
 
 A bad batch fails its partition in the answer and nothing else. Checks that need shared state
 (sequences, epochs, whether the partition still exists) are the commit's.
@@ -7,31 +7,34 @@ A bad batch fails its partition in the answer and nothing else. Checks that need
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from stratalog.batch.build import recompress
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.errors import BatchDamagedError, BatchTooLargeError
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import BatchHeader, TimestampType, parse_header
 from stratalog.batch.records import decode_records, true_max_timestamp
 from stratalog.batch.stamp import stamp_max_timestamp
 from stratalog.batch.validate import validate
-from stratalog.block.block import EntryBatch
-from stratalog.block.errors import (
-    BlockFailedError,
-    FencedProducerError,
-    OutOfOrderSequenceError,
-    TransactionsUnsupportedError,
-)
-from stratalog.block.writer import BlockWriter
+from stratalog.block.errors import BlockFailedError
 from stratalog.clock import Clock
-from stratalog.control.model import CommitAnswer, CommitOutcome, Topic
-from stratalog.control.plane import UnknownTopicError
+from stratalog.control.log.model import CommitAnswer, CommitOutcome, WriteTier
+from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
-from stratalog.ids import NO_OFFSET
+from stratalog.ids import NO_OFFSET, TopicPartition
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.configs import TopicConfig, effective
-from stratalog.topic.errors import ReadOnlyTopicError
+from stratalog.topic.errors import (
+    FencedProducerError,
+    OutOfOrderSequenceError,
+    ReadOnlyTopicError,
+    TransactionsUnsupportedError,
+)
 from stratalog.topic.model import PartitionWrite, PartitionWritten
+from stratalog.topic.write_tiers import WriteTiers
 from stratalog.topic_configs import TopicConfigError
 
 _REJECTIONS: Mapping[CommitOutcome, tuple[type[StratalogError], str]] = {
@@ -55,57 +58,117 @@ _REJECTIONS: Mapping[CommitOutcome, tuple[type[StratalogError], str]] = {
 }
 
 
+class Appender(Protocol):
+    """A tier that takes record batches in."""
+
+    def append(self, batches: Sequence[EntryBatch]) -> "asyncio.Future[list[CommitAnswer]]":
+        """Give the batches their place in the order of appends.
+
+        The future has one answer for each batch, once all of them are durable.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """One partition's part of a request: batches to write, or why not."""
+    """One partition's part of a request: batches to write, or the reason to refuse them."""
 
     write: PartitionWrite
     config: TopicConfig
     batches: Sequence[EntryBatch] = ()
     error: StratalogError | None = None
 
+    @property
+    def partition(self) -> TopicPartition:
+        return TopicPartition(self.write.topic.id, self.write.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class _Appended:
+    """The parts of a request that went to one tier, and the answers to come."""
+
+    places: Sequence[int]
+    """Of the parts in the request."""
+    answered: "asyncio.Future[list[CommitAnswer]]"
+
+
+class PendingAppend:
+    """Writes that have their place in the order of appends and may not be durable yet."""
+
+    def __init__(
+        self, checked: Sequence[_Checked], appended: Sequence[_Appended], topics: "TopicAppender"
+    ) -> None:
+        self._checked = checked
+        self._appended = appended
+        self._topics = topics
+
+    async def answers(self) -> list[PartitionWritten]:
+        """Wait until the writes are durable or refused; answers come in the order of writes."""
+        written = [PartitionWritten(error=one.error) for one in self._checked]
+        for part in self._appended:
+            try:
+                answers = iter(await part.answered)
+            except StratalogError as error:
+                for place in part.places:
+                    written[place] = PartitionWritten(error=error)
+                continue
+            for place in part.places:
+                one = self._checked[place]
+                own = [next(answers) for _ in one.batches]
+                self._topics.learn(one.partition, own)
+                written[place] = _written(one, own)
+        return written
+
 
 class TopicAppender:
     def __init__(
         self,
         *,
-        writer: BlockWriter,
+        appenders: Mapping[WriteTier, Appender],
+        control: ControlPlane,
         catalog: TopicCatalog,
         clock: Clock,
         topic_defaults: Mapping[str, str],
     ) -> None:
-        self._writer = writer
+        self._appenders = appenders
+        self._write_tiers = WriteTiers(control)
         self._catalog = catalog
         self._clock = clock
         self._defaults = topic_defaults
 
-    async def append(
-        self, writes: Sequence[PartitionWrite]
-    ) -> "asyncio.Future[list[PartitionWritten]]":
-        """Check the writes and put them into the open block.
+    async def append(self, writes: Sequence[PartitionWrite]) -> PendingAppend:
+        """Check the writes and hand them to the tiers that their partitions write to.
 
-        Returns when they have their place in the order of appends; the future is answered when
-        they are durable.
+        Returns when they have their place in the order of appends.
         """
         checked = [await self._check(write) for write in writes]
-        batches = [batch for one in checked for batch in one.batches]
-        committed = self._writer.add(batches) if batches else _nothing()
-        return asyncio.ensure_future(self._answer(checked, committed))
+        tiers = await self._write_tiers.find(one.partition for one in checked if one.batches)
+        places: dict[WriteTier, list[int]] = {}
+        for place, one in enumerate(checked):
+            if one.batches:
+                tier = tiers[one.partition]
+                if tier in self._appenders:
+                    places.setdefault(tier, []).append(place)
+                else:
+                    checked[place] = replace(one, batches=(), error=_read_only(one))
+        return PendingAppend(
+            checked, [self._append(checked, *each) for each in places.items()], self
+        )
 
-    async def _answer(
-        self, checked: Sequence[_Checked], committed: "asyncio.Future[list[CommitAnswer]]"
-    ) -> list[PartitionWritten]:
-        try:
-            answers = iter(await committed)
-        except StratalogError as error:
-            return [PartitionWritten(error=one.error or error) for one in checked]
-        written = []
-        for one in checked:
-            own = [next(answers) for _ in one.batches]
-            if any(answer.outcome is CommitOutcome.UNKNOWN_PARTITION for answer in own):
-                self._catalog.forget(one.write.topic.id)
-            written.append(_written(one, own))
-        return written
+    def _append(
+        self, checked: Sequence[_Checked], tier: WriteTier, places: Sequence[int]
+    ) -> _Appended:
+        batches = [batch for place in places for batch in checked[place].batches]
+        return _Appended(places, self._appenders[tier].append(batches))
+
+    def learn(self, partition: TopicPartition, answers: Sequence[CommitAnswer]) -> None:
+        """Forget cached facts about a partition that a commit contradicts."""
+        for answer in answers:
+            if answer.outcome is CommitOutcome.UNKNOWN_PARTITION:
+                self._catalog.forget(partition.topic_id)
+            elif answer.outcome is not CommitOutcome.WRONG_TIER:
+                continue
+            self._write_tiers.forget(partition)
 
     async def _check(self, write: PartitionWrite) -> _Checked:
         try:
@@ -202,21 +265,20 @@ def _has_other_codec(header: BatchHeader, config: TopicConfig) -> bool:
     return config.compression is not None and header.codec_bits != config.compression
 
 
-def _nothing() -> "asyncio.Future[list[CommitAnswer]]":
-    nothing: asyncio.Future[list[CommitAnswer]] = asyncio.get_running_loop().create_future()
-    nothing.set_result([])
-    return nothing
+def _read_only(one: _Checked) -> StratalogError:
+    return _rejection(one, CommitOutcome.WRONG_TIER)
+
+
+def _rejection(one: _Checked, outcome: CommitOutcome) -> StratalogError:
+    kind, reason = _REJECTIONS[outcome]
+    name = one.write.topic.name
+    return kind(f"{name}-{one.write.partition}: {reason.format(topic=name)}")
 
 
 def _written(one: _Checked, answers: Sequence[CommitAnswer]) -> PartitionWritten:
-    if one.error is not None:
-        return PartitionWritten(error=one.error)
     for answer in answers:
         if answer.outcome in _REJECTIONS:
-            kind, reason = _REJECTIONS[answer.outcome]
-            where = f"{one.write.topic.name}-{one.write.partition}"
-            told = reason.format(topic=one.write.topic.name)
-            return PartitionWritten(error=kind(f"{where}: {told}"))
+            return PartitionWritten(error=_rejection(one, answer.outcome))
     first = answers[0]
     stamps = one.config.timestamp_type is TimestampType.LOG_APPEND_TIME
     return PartitionWritten(

@@ -8,8 +8,8 @@ or a read finds out that the partition is gone.
 from collections.abc import Iterable, Mapping, Sequence
 
 from stratalog.clock import Clock
-from stratalog.control.model import Topic
 from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import TopicId
 
 _EXPIRY_S = 5.0
@@ -37,14 +37,14 @@ class TopicCatalog:
         if missing:
             known.update(
                 (topic.name, topic)
-                for topic in self._remember(await self._control.topics_named(missing))
+                for topic in self._remember(await self._control.topics.named(missing))
             )
         return known
 
     async def refreshed(self, names: Sequence[str]) -> dict[str, Topic]:
         """Like `named`, without believing the cache: for those who change topics, or are shown
         what somebody has just changed through another broker."""
-        found = {topic.name: topic for topic in await self._control.topics_named(names)}
+        found = {topic.name: topic for topic in await self._control.topics.named(names)}
         for name in names:
             entry = self._by_name.get(name)
             if entry is not None and name not in found:
@@ -58,31 +58,31 @@ class TopicCatalog:
         if missing:
             known.update(
                 (topic.id, topic)
-                for topic in self._remember(await self._control.topics_with_ids(missing))
+                for topic in self._remember(await self._control.topics.with_ids(missing))
             )
         return known
 
     async def all(self) -> list[Topic]:
-        return self._remember(await self._control.topics())
+        return self._remember(await self._control.topics.all())
 
     async def create(self, name: str, *, partition_count: int, configs: Mapping[str, str]) -> Topic:
-        topic = await self._control.create_topic(
+        topic = await self._control.topics.create(
             name, partition_count=partition_count, configs=configs
         )
         return self._remember([topic])[0]
 
     async def add_partitions(self, topic: Topic, *, partition_count: int) -> Topic:
-        grown = await self._control.add_partitions(topic.id, partition_count=partition_count)
+        grown = await self._control.topics.add_partitions(topic.id, partition_count=partition_count)
         return self._remember([grown])[0]
 
     async def set_configs(self, topic: Topic, changes: Mapping[str, str | None]) -> Topic:
         """Other brokers follow when their entries expire."""
-        changed = await self._control.set_configs(topic.id, changes)
+        changed = await self._control.topics.set_configs(topic.id, changes)
         return self._remember([changed])[0]
 
     async def delete(self, topic: Topic) -> None:
         try:
-            await self._control.delete_topic(topic.id)
+            await self._control.topics.delete(topic.id)
         finally:
             self.forget(topic.id)
 

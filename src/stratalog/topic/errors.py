@@ -1,6 +1,7 @@
 """Why a partition cannot be read or written, although there is nothing wrong with its bytes."""
 
 from stratalog.errors import CallError, DamagedError
+from stratalog.pieces import Tier
 
 
 class RowMissingError(DamagedError):
@@ -11,8 +12,24 @@ class RemoteReadsOffError(CallError):
     """The records are in the remote tier, which this broker was told not to read."""
 
 
+class TierNotServedError(CallError):
+    """The records are in a tier that this broker has no reader for."""
+
+
 class ReadOnlyTopicError(CallError):
     """The topic was adopted with its segments and has not been opened for writes yet."""
+
+
+class OutOfOrderSequenceError(CallError):
+    """The producer's sequence does not follow its last one: batches before it are missing."""
+
+
+class FencedProducerError(CallError):
+    """A newer epoch of this producer has written already."""
+
+
+class TransactionsUnsupportedError(CallError):
+    """The request or batch belongs to a transaction, and this broker coordinates none."""
 
 
 def remote_reads_off() -> RemoteReadsOffError:
@@ -20,3 +37,7 @@ def remote_reads_off() -> RemoteReadsOffError:
         "the records are in the remote tier, and this broker's setting remote.reads is false: "
         "set it to true and restart the broker"
     )
+
+
+def tier_not_served(tier: Tier) -> TierNotServedError:
+    return TierNotServedError(f"the records are in the {tier} tier, which this broker cannot read")

@@ -12,12 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from stratalog.block.keys import BLOCKS_PREFIX
-from stratalog.control.segment_model import (
-    AdoptedSegment,
-    EpochStart,
-    SegmentToAdd,
-    SegmentUploaded,
-)
+from stratalog.control.segments.model import EpochStart, SegmentToAdd, SegmentUploaded
+from stratalog.control.topics.model import AdoptedSegment
 from stratalog.errors import CallError, DamagedError
 from stratalog.objects.store import Buffer, ObjectInfo, ObjectNotFoundError, ObjectStore, Range
 from stratalog.segment.cipher import SegmentCipher

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stratalog.control.model import Topic
+from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.ids import NO_OFFSET, Offset, PartitionIndex
 from stratalog.segment.model import AbortedTransaction

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from stratalog.control.model import PartitionState, TimeQuery
+from stratalog.control.log.model import PartitionState, TimeQuery
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import LeaderEpoch, Offset, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError
@@ -32,7 +32,7 @@ class TopicOffsets:
         self, wanted: Sequence[TopicPartition]
     ) -> dict[TopicPartition, TimedOffset | None]:
         """The last offset in the remote tier; None for partitions that have nothing there."""
-        states = await self._control.partitions(wanted)
+        states = await self._control.log.partitions(wanted)
         tiered = {key: one for key, one in states.items() if one.remote_end > one.log_start}
         found = await self._untimed(tiered, lambda state: Offset(state.remote_end - 1))
         return {key: found.get(key) for key in states}
@@ -41,7 +41,7 @@ class TopicOffsets:
         self, wanted: Sequence[TopicPartition], *, committed: bool = False
     ) -> dict[TopicPartition, TimedOffset]:
         """The next offset to be written or, of committed transactions only, the last stable."""
-        states = await self._control.partitions(wanted)
+        states = await self._control.log.partitions(wanted)
         return {
             key: _untimed(
                 state.last_stable if committed else state.high_watermark, state.leader_epoch
@@ -74,7 +74,7 @@ class TopicOffsets:
         """Usually the place with the greatest time holds the record. It does not if the record
         was deleted and the place stays for what comes after: it is the partition's first one
         then, and the newest record is in what is left of it or in a later place."""
-        [place] = await self._control.find_newest([partition])
+        [place] = await self._control.log.find_newest([partition])
         if place is None:
             return None
         best = await self._newest_in(place)
@@ -94,7 +94,7 @@ class TopicOffsets:
     async def _boundaries(
         self, wanted: Sequence[TopicPartition], boundary: Callable[[PartitionState], Offset]
     ) -> dict[TopicPartition, TimedOffset]:
-        return await self._untimed(await self._control.partitions(wanted), boundary)
+        return await self._untimed(await self._control.log.partitions(wanted), boundary)
 
     async def _untimed(
         self,
@@ -113,7 +113,7 @@ class TopicOffsets:
         """The epoch that the offset was or will be written in. Most partitions have one only."""
         if state.leader_epoch == 0 or offset >= state.high_watermark:
             return state.leader_epoch
-        starts = await self._control.epochs(state.topic_partition)
+        starts = await self._control.log.epochs(state.topic_partition)
         before = [start.epoch for start in starts if start.start_offset <= offset]
         return before[-1] if before else state.leader_epoch
 

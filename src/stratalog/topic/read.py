@@ -11,21 +11,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stratalog.clock import Clock
-from stratalog.control.model import Coordinates, PartitionState, Span
-from stratalog.control.plane import ControlPlane, OffsetOutOfRangeError, UnknownTopicError
-from stratalog.control.segment_model import Segment
+from stratalog.control.log.errors import OffsetOutOfRangeError
+from stratalog.control.log.model import PartitionState, Span
+from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset
-from stratalog.objects.store import ObjectNotFoundError
-from stratalog.segment.errors import IndexDamagedError, IndexObjectDamagedError
+from stratalog.pieces import PiecesRead
 from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.errors import RowMissingError
 from stratalog.topic.model import PartitionRead
-from stratalog.topic.tiers import Look, Tiers, TiersRead
-from stratalog.topic.watch import Watermarks
-
-_STALE = (ObjectNotFoundError, IndexObjectDamagedError, IndexDamagedError)
-"""What may be wrong with a row that was right when it was looked up."""
+from stratalog.topic.tiers import Look, Tiers
+from stratalog.topic.watermarks import Watermarks
 
 
 class TopicReader:
@@ -84,7 +81,7 @@ class TopicReader:
         self, spans: Sequence[Span], looks: Sequence[Look], budget: int, *, committed: bool
     ) -> list[PartitionRead]:
         answers = await self._read_found(looks, budget, committed=committed)
-        stale = [place for place, one in enumerate(answers) if isinstance(one.error, _STALE)]
+        stale = [place for place, one in enumerate(answers) if self._tiers.is_stale(one.error)]
         if stale:
             looks = await self._look([spans[place] for place in stale], committed=committed)
             again = await self._read_found(looks, _left(budget, answers), committed=committed)
@@ -93,7 +90,7 @@ class TopicReader:
         return answers
 
     async def _look(self, spans: Sequence[Span], *, committed: bool) -> list[Look]:
-        found = await self._control.find_batches(spans)
+        found = await self._control.log.find_batches(spans)
         for one in found:
             if one.state is not None:
                 self._watermarks.seen(one.state.topic_partition, one.state.high_watermark)
@@ -103,17 +100,23 @@ class TopicReader:
         ]
 
     def _enough(self, looks: Sequence[Look], min_bytes: int) -> bool:
-        """Whether an answer now would be worth sending: enough bytes, or an error.
+        """Tell whether an answer now would be worth sending: enough bytes, or an error.
 
-        Nobody waits in front of segments, because what they hold is complete; except where they
-        are not read, so that clients which ask again at once do not spin.
+        A reader does not wait where a tier holds pieces that the partition is no longer written
+        to: they are complete. Tiers that this broker does not read count for nothing, so that
+        clients which ask again at once do not spin.
         """
         if any(_problem(look) is not None for look in looks):
             return True
-        readable = [look for look in looks if self._tiers.refusal(look.found) is None]
-        if any(look.found.segments for look in readable):
-            return True
-        return sum(_row_bytes(look) for look in readable) >= min_bytes
+        size_bytes = 0
+        for look in looks:
+            pieces, state = look.found.pieces, look.found.state
+            if not pieces or self._tiers.refusal(pieces[0].tier) is not None:
+                continue
+            if state is not None and pieces[0].tier.value != state.write_tier.value:
+                return True
+            size_bytes += sum(one.size_bytes for one in pieces if one.base_offset < look.end)
+        return size_bytes >= min_bytes
 
     async def _read_found(
         self, looks: Sequence[Look], budget: int, *, committed: bool
@@ -125,7 +128,7 @@ class TopicReader:
                 *(
                     self._add_aborted(look, read.next_offset, answers, place)
                     for place, (look, read) in enumerate(zip(looks, reads, strict=True))
-                    if read.next_offset is not None and answers[place].parts
+                    if look.found.segments and answers[place].parts
                 )
             )
         await self._read_past_gaps(looks, reads, answers, budget, committed=committed)
@@ -134,7 +137,7 @@ class TopicReader:
     async def _read_past_gaps(
         self,
         looks: Sequence[Look],
-        reads: Sequence[TiersRead],
+        reads: Sequence[PiecesRead],
         answers: list[PartitionRead],
         budget: int,
         *,
@@ -145,8 +148,7 @@ class TopicReader:
         ends = {
             place: read.next_offset
             for place, (look, read) in enumerate(zip(looks, reads, strict=True))
-            if read.next_offset is not None
-            and look.span.offset < read.next_offset < look.end
+            if look.span.offset < read.next_offset < look.end
             and not (answers[place].parts or answers[place].error)
         }
         if ends:
@@ -187,10 +189,6 @@ def _end(state: PartitionState | None, *, committed: bool) -> Offset:
     return state.last_stable if committed else state.high_watermark
 
 
-def _row_bytes(look: Look) -> int:
-    return sum(row.byte_size for row in look.found.rows if row.base_offset < look.end)
-
-
 def _problem(look: Look) -> StratalogError | None:
     span, found, state = look.span, look.found, look.found.state
     if state is None:
@@ -201,8 +199,8 @@ def _problem(look: Look) -> StratalogError | None:
         )
     if span.offset == state.high_watermark:
         return None
-    places: list[Segment | Coordinates] = [*found.segments[:1], *found.rows[:1]]
-    if not places or not places[0].base_offset <= span.offset <= places[0].last_offset:
+    first = found.pieces[0] if found.pieces else None
+    if first is None or not first.base_offset <= span.offset <= first.last_offset:
         return RowMissingError(
             f"no row or segment holds offset {span.offset} of partition {span.partition} of topic "
             f"{span.topic_id}; run `stratalog fsck`"
@@ -210,7 +208,7 @@ def _problem(look: Look) -> StratalogError | None:
     return None
 
 
-def _partition_read(look: Look, read: TiersRead) -> PartitionRead:
+def _partition_read(look: Look, read: PiecesRead) -> PartitionRead:
     error = _problem(look) or read.error
     state = look.found.state
     if state is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from stratalog.control.model import Topic
+from stratalog.control.topics.model import Topic
 from stratalog.janitor.retention import Retention, RetentionOf
 from stratalog.topic.configs import effective
 

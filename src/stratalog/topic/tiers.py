@@ -1,28 +1,28 @@
-"""A partition's batches from the tiers that hold them, put together again.
+"""A partition's batches, read from the tiers that hold its pieces and joined again.
 
-Segments come first and rows after them, because that is the order of their offsets; both are read
-at the same time. What was found decides, never the partition's migration state. A partition that
+Consecutive pieces of one tier are read together, and all tiers at the same time. The pieces that
+were found decide which tiers are read, never the partition's migration state. A partition that
 fails fails alone.
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
 from stratalog.batch.frames import iter_batches
-from stratalog.block.reader import BlockReader, RowsRead, RowsWanted
-from stratalog.control.model import Coordinates, FoundBatches, Span
+from stratalog.control.log.model import FoundBatches, Span
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset
-from stratalog.segment.reader import SegmentReader, SegmentsRead, SegmentsWanted
+from stratalog.pieces import Part, Piece, PiecesRead, PiecesWanted, Start, Tier, TierReader
 from stratalog.topic.budget import Wish, fair_shares
-from stratalog.topic.errors import remote_reads_off
+from stratalog.topic.errors import tier_not_served
 
-FIRST_BYTES = 1 << 20
-"""What the first batch of a segment counts for in the budget: nobody knows its size yet, and this
-is what rows are coalesced to and about the largest batch that topics take."""
+_T = TypeVar("_T")
 
-Part = memoryview | bytearray | bytes
+_Wants: TypeAlias = list[tuple[Tier, PiecesWanted[Piece]]]
+"""What is read for one look: runs of pieces of one tier, each beginning where the last one ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,154 +34,166 @@ class Look:
     end: Offset
 
 
-@dataclass(slots=True, kw_only=True)
-class TiersRead:
-    parts: list[Part] = field(default_factory=list)
-    error: StratalogError | None = None
-    """Told only if there are no parts: otherwise the reader comes back and hears of it then."""
-    next_offset: Offset | None = None
-    """Of an answer that begins in segments, an offset at or above its end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """What is read for one look. `rows` follow `segments` without a gap."""
-
-    max_bytes: int = 0
-    segments: SegmentsWanted | None = None
-    rows: RowsWanted
-    error: StratalogError | None = None
-
-
 class Tiers:
     def __init__(
-        self, *, blocks: BlockReader, segments: SegmentReader, remote_reads: bool = True
+        self,
+        readers: Mapping[Tier, TierReader[Any]],
+        *,
+        refusals: Mapping[Tier, StratalogError] | None = None,
     ) -> None:
-        self._blocks = blocks
-        self._segments = segments
-        self._remote_reads = remote_reads
+        """`refusals` give the reason for each tier that this broker is told not to read."""
+        self._readers = readers
+        self._refusals = dict(refusals or {})
+        self._stale = tuple({error for one in readers.values() for error in one.stale_errors})
 
-    def refusal(self, found: FoundBatches) -> StratalogError | None:
-        """Why what was found is not read, if it is not."""
-        return remote_reads_off() if found.segments and not self._remote_reads else None
+    def refusal(self, tier: Tier) -> StratalogError | None:
+        """The reason why this broker does not read a tier, if it does not."""
+        refusal = self._refusals.get(tier)
+        if refusal is None and tier not in self._readers:
+            refusal = tier_not_served(tier)
+        return refusal
 
-    async def read(self, looks: Sequence[Look], max_bytes: int) -> list[TiersRead]:
-        """Read what was found, dividing the bytes fairly."""
-        remote_bytes = await self._remote_bytes(looks)
-        wishes = [_wish(*pair, max_bytes) for pair in zip(looks, remote_bytes, strict=True)]
+    def is_stale(self, error: StratalogError | None) -> bool:
+        """Tell whether pieces that are looked up again may be readable where these were not."""
+        return isinstance(error, self._stale)
+
+    async def read(self, looks: Sequence[Look], max_bytes: int) -> list[PiecesRead]:
+        """Read the pieces that were found, dividing the bytes fairly."""
+        wants = [_runs(look) for look in looks]
+        starts = await self._locate(wants)
+        wishes = [_wish(*three, max_bytes) for three in zip(looks, wants, starts, strict=True)]
         shares = fair_shares(wishes, max_bytes)
-        plans = [_plan(*three) for three in zip(looks, remote_bytes, shares, strict=True)]
-        in_segments = [plan.segments for plan in plans if plan.segments is not None]
-        if in_segments:
-            from_segments, from_blocks = await asyncio.gather(
-                self._segments.read(in_segments), self._blocks.read([plan.rows for plan in plans])
-            )
-        else:
-            from_segments, from_blocks = [], await self._blocks.read([plan.rows for plan in plans])
-        each = iter(from_segments)
+        plans = [self._plan(*four) for four in zip(looks, wants, starts, shares, strict=True)]
+        flat = [want for plan in plans for want in plan]
+        reads = iter(await self._each_tier(flat, lambda reader, some: reader.read(some)))
         return [
-            _joined(look, plan, None if plan.segments is None else next(each), rows)
-            for look, plan, rows in zip(looks, plans, from_blocks, strict=True)
+            _joined(look, plan, [next(reads) for _ in plan], start)
+            for look, plan, start in zip(looks, plans, starts, strict=True)
         ]
 
-    async def _remote_bytes(self, looks: Sequence[Look]) -> list[int | StratalogError]:
-        """How much each look has in segments: rows are read only if that is less than its share."""
-        remote: list[int | StratalogError] = [0] * len(looks)
-        places = [place for place, look in enumerate(looks) if look.found.segments]
-        if places:
-            answers = await asyncio.gather(*(self._remaining(looks[place]) for place in places))
-            for place, answer in zip(places, answers, strict=True):
-                remote[place] = answer
-        return remote
+    async def _locate(self, wants: Sequence[_Wants]) -> list[Start | StratalogError | None]:
+        """Find where the first run of each look begins. The others begin at their first piece."""
+        starts: list[Start | StratalogError | None] = [
+            self.refusal(runs[0][0]) if runs else None for runs in wants
+        ]
+        places = [place for place, runs in enumerate(wants) if runs and starts[place] is None]
+        found = await self._each_tier(
+            [wants[place][0] for place in places], lambda reader, some: reader.locate(some)
+        )
+        for place, start in zip(places, found, strict=True):
+            starts[place] = start
+        return starts
 
-    async def _remaining(self, look: Look) -> int | StratalogError:
-        error = self.refusal(look.found)
-        if error is not None:
-            return error
-        try:
-            # At least 1, because the segments hold the asked offset.
-            return max(
-                1, await self._segments.remaining_bytes(look.found.segments, look.span.offset)
-            )
-        except StratalogError as failure:
-            return failure
+    async def _each_tier(
+        self,
+        wants: Sequence[tuple[Tier, PiecesWanted[Piece]]],
+        work: Callable[[TierReader[Any], Sequence[PiecesWanted[Piece]]], Awaitable[Sequence[_T]]],
+    ) -> list[_T]:
+        """Let every tier work on its own of the wants, and give the results in their order."""
+        places: dict[Tier, list[int]] = defaultdict(list)
+        for place, (tier, _) in enumerate(wants):
+            places[tier].append(place)
+        works = [
+            work(self._readers[tier], [wants[place][1] for place in own])
+            for tier, own in places.items()
+        ]
+        # One tier is the usual case, and needs no task.
+        answers = [await works[0]] if len(works) == 1 else await asyncio.gather(*works)
+        by_place: dict[int, _T] = {}
+        for own, answer in zip(places.values(), answers, strict=True):
+            by_place.update(zip(own, answer, strict=True))
+        return [by_place[place] for place in range(len(wants))]
+
+    def _plan(
+        self, look: Look, runs: _Wants, start: Start | StratalogError | None, share: int
+    ) -> _Wants:
+        """Give each run what those before it leave of the look's share."""
+        if not share or not isinstance(start, Start):
+            return []
+        rest = min(share, look.span.max_bytes)
+        plan: _Wants = []
+        for tier, run in runs:
+            if plan and (rest <= 0 or self.refusal(tier) is not None):
+                break
+            plan.append((tier, _wanted(run, rest, None if plan else start)))
+            rest -= start.size_bytes if len(plan) == 1 else _size_bytes(run.pieces)
+        return plan
 
 
-def rows_within(rows: Sequence[Coordinates], share: int, end: Offset) -> list[Coordinates]:
-    """The rows that begin inside the share and below `end`. The last one is cut when it has been
-    read.
+def _runs(look: Look) -> _Wants:
+    """The pieces that the reader may see, as runs of one tier.
 
-    They end where a row is missing: the reader then asks for that offset, and is told of the
+    They end where a piece is missing: the reader then asks for that offset, and learns of the
     damage instead of being led across it.
     """
-    chosen: list[Coordinates] = []
-    for row in rows:
-        if share <= 0 or row.base_offset >= end:
+    runs: list[tuple[Tier, Offset, list[Piece]]] = []
+    end: Offset | None = None
+    for piece in look.found.pieces:
+        base = piece.base_offset
+        if base >= look.end or (end is not None and base != end):
             break
-        if chosen and row.base_offset != chosen[-1].last_offset + 1:
-            break
-        chosen.append(row)
-        share -= row.byte_size
-    return chosen
+        if end is not None and runs[-1][0] is piece.tier:
+            runs[-1][2].append(piece)
+        else:
+            runs.append((piece.tier, look.span.offset if end is None else base, [piece]))
+        end = piece.end_offset
+    return [
+        (tier, PiecesWanted(offset=offset, max_bytes=0, pieces=pieces, end=look.end))
+        for tier, offset, pieces in runs
+    ]
 
 
-def _wish(look: Look, remote_bytes: int | StratalogError, max_bytes: int) -> Wish:
-    if isinstance(remote_bytes, StratalogError):
+def _wanted(run: PiecesWanted[Piece], max_bytes: int, start: Start | None) -> PiecesWanted[Piece]:
+    return PiecesWanted(
+        offset=run.offset, max_bytes=max_bytes, pieces=run.pieces, end=run.end, start=start
+    )
+
+
+def _wish(look: Look, runs: _Wants, start: Start | StratalogError | None, max_bytes: int) -> Wish:
+    if not isinstance(start, Start):
         return Wish(0, 0)
-    rows = rows_within(look.found.rows, look.span.max_bytes or 1, look.end)
-    wanted = min(remote_bytes + sum(row.byte_size for row in rows), look.span.max_bytes)
-    if remote_bytes:
-        # A guess, so it must not ask for more than there is to give.
-        first = max(1, min(remote_bytes, FIRST_BYTES, look.span.max_bytes, max_bytes))
-    else:
-        first = rows[0].byte_size if rows else 0
-    return Wish(first, max(first, wanted))
+    there = start.size_bytes + sum(_size_bytes(run.pieces) for _, run in runs[1:])
+    first = start.first_bytes
+    if start.is_estimate:
+        # A guess must not ask for more than there is to give.
+        first = max(1, min(first, look.span.max_bytes, max_bytes))
+    return Wish(first, max(first, min(there, look.span.max_bytes)))
 
 
-def _plan(look: Look, remote_bytes: int | StratalogError, share: int) -> _Plan:
-    span, found = look.span, look.found
-    max_bytes = min(share, span.max_bytes)
-    nothing = RowsWanted(offset=span.offset, max_bytes=0, rows=())
-    if isinstance(remote_bytes, StratalogError):
-        return _Plan(rows=nothing, error=remote_bytes)
-    if not share or not found.segments:
-        rows = rows_within(found.rows, share, look.end)
-        wanted = RowsWanted(offset=span.offset, max_bytes=max_bytes, rows=rows)
-        return _Plan(max_bytes=max_bytes, rows=wanted)
-    segments = SegmentsWanted(offset=span.offset, max_bytes=max_bytes, segments=found.segments)
-    rest = max_bytes - remote_bytes
-    boundary = found.segments[-1].end_offset
-    if rest > 0 and found.rows and found.rows[0].base_offset == boundary:
-        rows = rows_within(found.rows, rest, look.end)
-        nothing = RowsWanted(offset=boundary, max_bytes=rest, rows=rows)
-    return _Plan(max_bytes=max_bytes, segments=segments, rows=nothing)
+def _size_bytes(pieces: Sequence[Piece]) -> int:
+    return sum(piece.size_bytes for piece in pieces)
 
 
-def _joined(look: Look, plan: _Plan, segments: SegmentsRead | None, rows: RowsRead) -> TiersRead:
-    if segments is None:
-        error = plan.error or (None if rows.parts else rows.error)
-        return TiersRead(parts=_below(look, rows.parts), error=error)
-    parts: list[Part] = [*segments.parts]
-    next_offset = segments.next_offset
-    if rows.parts and _follow(plan, segments, rows):
-        parts += rows.parts
-        next_offset = Offset(plan.rows.rows[-1].last_offset + 1)
-    error = None if parts else segments.error
-    return TiersRead(parts=_below(look, parts), error=error, next_offset=next_offset)
+def _joined(
+    look: Look,
+    plan: _Wants,
+    reads: Sequence[PiecesRead],
+    start: Start | StratalogError | None,
+) -> PiecesRead:
+    """The answers of all runs as one: each counts only if it continues the one before it."""
+    if not reads:
+        error = start if isinstance(start, StratalogError) else None
+        return PiecesRead(next_offset=look.span.offset, error=error)
+    answer = reads[0]
+    for (_, want), read in zip(plan[1:], reads[1:], strict=True):
+        if not answer.ended or answer.next_offset != want.offset:
+            break
+        if answer.parts and answer.size_bytes + read.size_bytes > plan[0][1].max_bytes:
+            break
+        answer.parts += read.parts
+        answer.size_bytes += read.size_bytes
+        answer.next_offset, answer.ended, answer.error = read.next_offset, read.ended, read.error
+    answer.parts = _below(look, answer.parts)
+    if answer.parts:
+        answer.error = None
+    return answer
 
 
-def _follow(plan: _Plan, segments: SegmentsRead, rows: RowsRead) -> bool:
-    """Whether the rows come right after what was read of the segments, and there is room."""
-    if not segments.ended or segments.next_offset != plan.rows.offset:
-        return False
-    return not segments.parts or segments.size_bytes + rows.size_bytes <= plan.max_bytes
-
-
-def _below(look: Look, parts: Sequence[Part]) -> list[Part]:
+def _below(look: Look, parts: list[Part]) -> list[Part]:
     """The batches that the reader may see. Of most answers that is all of them, as it is."""
     state = look.found.state
     if state is None or look.end >= state.high_watermark:
-        return list(parts)
+        return parts
     data = b"".join(parts)
     for position, header in iter_batches(data):
         if header.base_offset >= look.end:

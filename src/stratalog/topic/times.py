@@ -2,7 +2,7 @@
 
 from stratalog.block.batch_index import BatchIndex
 from stratalog.block.reader import BlockReader
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset
 from stratalog.scan.times import Place
 from stratalog.scan.times import RecordTimes as AllRecordTimes

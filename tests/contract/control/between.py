@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from stratalog.control.database import Database, Work
+from stratalog.control.sql.database import Database, Work
 
 T = TypeVar("T")
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 from itertools import count
 
 from stratalog.batch.header import TimestampType
-from stratalog.control.database import Database
-from stratalog.control.model import (
+from stratalog.control.log.model import (
     BatchToCommit,
     BlockToCommit,
     CommitAnswer,
     CommitOutcome,
     PartitionState,
     Span,
-    Topic,
 )
 from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.model import Topic
 from stratalog.ids import (
     NO_PRODUCER,
     BrokerId,
@@ -84,7 +84,7 @@ def block(*batches: BatchToCommit, broker: int = 0) -> BlockToCommit:
 
 async def commit(plane: ControlPlane, *batches: BatchToCommit) -> list[CommitAnswer]:
     """Commit one block of the batches."""
-    [answers] = await plane.commit_blocks([block(*batches)])
+    [answers] = await plane.log.commit_blocks([block(*batches)])
     return answers
 
 
@@ -111,12 +111,12 @@ def span(partition: TopicPartition, offset: int, max_bytes: int = 1_000_000) -> 
 
 async def rows_of(plane: ControlPlane, partition: TopicPartition) -> list[tuple[int, int]]:
     """First and last offset of every row that is stored for the partition."""
-    rows = await plane.all_coordinates(partition, limit=10_000)
+    rows = await plane.log.all_coordinates(partition, limit=10_000)
     return [(row.base_offset, row.last_offset) for row in rows]
 
 
 async def state_of(plane: ControlPlane, partition: TopicPartition) -> PartitionState:
-    return (await plane.partitions([partition]))[partition]
+    return (await plane.log.partitions([partition]))[partition]
 
 
 async def change(database: Database, sql: str, *args: object) -> None:

@@ -7,10 +7,10 @@ import asyncpg
 import pytest
 from tests.servers import PostgresServer
 
-from stratalog.control.database import Database
-from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane, open_database
 from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.model import Topic
 
 
 @pytest.fixture(scope="session")
@@ -64,4 +64,4 @@ async def database(control_url: str, plane: ControlPlane) -> AsyncIterator[Datab
 
 @pytest.fixture
 async def topic(plane: ControlPlane) -> Topic:
-    return await plane.create_topic("events", partition_count=3, configs={})
+    return await plane.topics.create("events", partition_count=3, configs={})

@@ -8,9 +8,8 @@ from uuid import uuid4
 
 from tests.contract.control.building import change
 
-from stratalog.control.database import Database
-from stratalog.control.model import Coordinates
-from stratalog.control.pipeline_model import (
+from stratalog.control.log.model import Coordinates
+from stratalog.control.pipeline.model import (
     Claim,
     ClaimToken,
     ClaimWish,
@@ -20,6 +19,7 @@ from stratalog.control.pipeline_model import (
     UnitKind,
 )
 from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
 from stratalog.ids import ObjectId, Offset, TopicPartition, uuid7
 
 _numbers = count(1)
@@ -44,7 +44,7 @@ async def claim_all(
     plane: ControlPlane, run: RunId, *partitions: TopicPartition, **options: Any
 ) -> list[Claim]:
     settings: dict[str, Any] = {"duration_ms": LONG_MS, "max_attempts": MAX_ATTEMPTS} | options
-    return await plane.claim_ranges(run, [wish(each) for each in partitions], **settings)
+    return await plane.pipeline.claim_ranges(run, [wish(each) for each in partitions], **settings)
 
 
 async def claim(
@@ -60,7 +60,7 @@ async def expire(database: Database) -> None:
 
 
 async def rows_in(plane: ControlPlane, partition: TopicPartition) -> list[Coordinates]:
-    return await plane.all_coordinates(partition, limit=10_000)
+    return await plane.log.all_coordinates(partition, limit=10_000)
 
 
 def split(*parts: tuple[ClaimToken, Sequence[Coordinates]], **changes: Any) -> SplitToCommit:

@@ -5,12 +5,7 @@ from itertools import count
 from typing import Any
 
 from stratalog.control.plane import ControlPlane
-from stratalog.control.segment_model import (
-    EpochStart,
-    Segment,
-    SegmentToAdd,
-    SegmentUploaded,
-)
+from stratalog.control.segments.model import EpochStart, Segment, SegmentToAdd, SegmentUploaded
 from stratalog.ids import LeaderEpoch, Offset, SegmentId, TopicPartition, uuid7
 
 _numbers = count(1)
@@ -46,13 +41,13 @@ async def finished(plane: ControlPlane, partition: TopicPartition, *args: Any) -
 
 
 async def finish(plane: ControlPlane, added: SegmentToAdd) -> SegmentId:
-    await plane.add_segment(added)
-    await plane.finish_segment(added.segment_id, UPLOADED)
+    await plane.segments.add(added)
+    await plane.segments.finish(added.segment_id, UPLOADED)
     return added.segment_id
 
 
 async def known(plane: ControlPlane, segment_id: SegmentId) -> Segment | None:
-    for each in await plane.all_segments(limit=1_000):
+    for each in await plane.segments.all(limit=1_000):
         if each.segment_id == segment_id:
             return each
     return None
@@ -60,5 +55,5 @@ async def known(plane: ControlPlane, segment_id: SegmentId) -> Segment | None:
 
 async def chain_of(plane: ControlPlane, partition: TopicPartition) -> list[tuple[int, int]]:
     """First and last offset of every chained segment."""
-    chained = await plane.segments(partition, limit=1_000)
+    chained = await plane.segments.chained(partition, limit=1_000)
     return [(each.base_offset, each.last_offset) for each in chained]

@@ -9,12 +9,12 @@ from tests.contract.control.pipeline_building import claim, rows_in, split
 from tests.contract.control.segment_building import chain_of, finished
 from tests.contract.control.tiers import assert_consistent
 
-from stratalog.control.database import Database
-from stratalog.control.model import Topic
-from stratalog.control.pipeline_model import SplitOutcome
-from stratalog.control.plane import BoundaryMovedError, ControlPlane
-from stratalog.control.segment_model import ChainOutcome
-from stratalog.control.sql import SqlControlPlane
+from stratalog.control.pipeline.model import SplitOutcome
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segments.errors import BoundaryMovedError
+from stratalog.control.segments.model import ChainOutcome
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.model import Topic
 
 
 @pytest.mark.parametrize(("rows", "fits"), [(3, False), (2, True)])
@@ -28,14 +28,14 @@ async def test_rows_that_are_swapped_after_the_look_keep_a_boundary_at_their_edg
     segment = await finished(plane, key, 0, 9)
 
     async def swap() -> None:
-        assert await plane.commit_split(file) == [SplitOutcome.SWAPPED]
+        assert await plane.pipeline.commit_split(file) == [SplitOutcome.SWAPPED]
 
-    racing = SqlControlPlane(Between(database, swap), os.urandom)
+    racing = ControlPlane(Between(database, swap), os.urandom)
     if fits:
-        assert await racing.chain_segment(segment) is ChainOutcome.CHAINED
+        assert await racing.segments.chain(segment) is ChainOutcome.CHAINED
     else:
         with pytest.raises(BoundaryMovedError, match="inside a row"):
-            await racing.chain_segment(segment)
+            await racing.segments.chain(segment)
     assert await chain_of(plane, key) == ([(0, 9)] if fits else [])
     assert (await state_of(plane, key)).block_start == (10 if fits else 0)
     await assert_consistent(plane, key)

@@ -27,12 +27,14 @@ from tests.contract.control.test_control_retention_locks import (
 )
 from tests.contract.control.tiers import assert_consistent
 
-from stratalog.control.database import Database
-from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane
-from stratalog.control.pipeline_model import SplitOutcome, UnitKind
-from stratalog.control.plane import BoundaryMovedError, ClaimLostError, ControlPlane
-from stratalog.control.segment_model import ChainOutcome
+from stratalog.control.pipeline.errors import ClaimLostError
+from stratalog.control.pipeline.model import SplitOutcome, UnitKind
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segments.errors import BoundaryMovedError
+from stratalog.control.segments.model import ChainOutcome
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
 
 PATIENCE_S = 30.0
@@ -70,7 +72,7 @@ async def test_a_claim_says_what_was_claimed_and_until_when(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     run = new_run()
-    [claimed] = await plane.claim_ranges(
+    [claimed] = await plane.pipeline.claim_ranges(
         run, [wish(part(topic, 1), 5, 17)], duration_ms=LONG_MS, max_attempts=MAX_ATTEMPTS
     )
     assert (claimed.run_id, claimed.partition) == (run, part(topic, 1))
@@ -91,7 +93,7 @@ async def test_a_partition_has_one_claim_however_often_it_is_wished_for(
     plane: ControlPlane, topic: Topic
 ) -> None:
     wishes = [wish(part(topic), 0, 5), wish(part(topic), 5, 9)]
-    [claimed] = await plane.claim_ranges(
+    [claimed] = await plane.pipeline.claim_ranges(
         new_run(), wishes, duration_ms=LONG_MS, max_attempts=MAX_ATTEMPTS
     )
     assert claimed.end_offset == 5
@@ -104,13 +106,13 @@ async def test_a_run_that_asks_again_gets_its_own_claims_under_new_tokens(
     before = await claim(plane, key, run)
     after = await claim(plane, key, run)
     assert before != after
-    assert await plane.renew_claims(run, duration_ms=LONG_MS) == {after}
+    assert await plane.pipeline.renew_claims(run, duration_ms=LONG_MS) == {after}
     assert await attempts_of(database, key) == (0, None, False)
 
 
 async def test_what_does_not_exist_is_not_claimed(plane: ControlPlane, topic: Topic) -> None:
-    gone = await plane.create_topic("gone", partition_count=1, configs={})
-    await plane.delete_topic(gone.id)
+    gone = await plane.topics.create("gone", partition_count=1, configs={})
+    await plane.topics.delete(gone.id)
     beyond = TopicPartition(topic.id, PartitionIndex(3))
     assert await claim_all(plane, new_run(), part(gone), beyond) == []
     assert await claim_all(plane, new_run()) == []
@@ -119,7 +121,7 @@ async def test_what_does_not_exist_is_not_claimed(plane: ControlPlane, topic: To
 async def test_runs_that_claim_at_once_share_the_partitions(
     plane: ControlPlane, other: ControlPlane
 ) -> None:
-    topic = await plane.create_topic("wide", partition_count=40, configs={})
+    topic = await plane.topics.create("wide", partition_count=40, configs={})
     keys = [part(topic, index) for index in range(40)]
     answers = await asyncio.gather(
         *(
@@ -143,8 +145,8 @@ async def test_only_the_claims_of_the_run_that_have_not_expired_are_renewed(
     await expire(database)
     alive = await claim(plane, part(topic, 1), mine, duration_ms=5_000)
     await claim(plane, part(topic, 2), stranger)
-    assert await plane.renew_claims(mine, duration_ms=LONG_MS) == {alive}
-    assert await plane.renew_claims(new_run(), duration_ms=LONG_MS) == set()
+    assert await plane.pipeline.renew_claims(mine, duration_ms=LONG_MS) == {alive}
+    assert await plane.pipeline.renew_claims(new_run(), duration_ms=LONG_MS) == set()
     [(expires_ms, now_ms)] = await database.read(
         lambda connection: connection.fetch(
             "SELECT expires_ms, {now_ms} FROM claims WHERE token = $1", alive
@@ -156,8 +158,8 @@ async def test_only_the_claims_of_the_run_that_have_not_expired_are_renewed(
 async def test_a_released_claim_can_be_had_by_others(plane: ControlPlane, topic: Topic) -> None:
     run = new_run()
     token = await claim(plane, part(topic), run)
-    await plane.release_claims([token])
-    assert await plane.renew_claims(run, duration_ms=LONG_MS) == set()
+    await plane.pipeline.release_claims([token])
+    assert await plane.pipeline.renew_claims(run, duration_ms=LONG_MS) == set()
     assert await claim(plane, part(topic)) != token
 
 
@@ -165,7 +167,7 @@ async def test_a_claim_that_expired_at_work_is_taken_over_and_counts_as_a_failur
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     key, silent = part(topic), new_run()
-    await plane.begin_claims([await claim(plane, key, silent)])
+    await plane.pipeline.begin_claims([await claim(plane, key, silent)])
     assert await claim_all(plane, new_run(), key) == []
     await expire(database)
     [taken] = await claim_all(plane, new_run(), key)
@@ -182,7 +184,7 @@ async def test_a_claim_that_expired_before_its_work_began_counts_as_nothing(
     for number in range(MAX_ATTEMPTS):
         claims = await claim_all(plane, new_run(), begun, waiting)
         assert [each.attempts for each in claims] == [number, 0]
-        await plane.begin_claims([claims[0].token])
+        await plane.pipeline.begin_claims([claims[0].token])
         await expire(database)
     [claimed] = await claim_all(plane, new_run(), begun, waiting)
     assert (claimed.partition, claimed.attempts) == (waiting, 0)
@@ -196,11 +198,11 @@ async def test_what_one_holder_began_is_not_held_against_the_next(
     """Whether it gave its claim back, or is known to have died at work."""
     key = part(topic)
     token = await claim(plane, key)
-    await plane.begin_claims([token])
-    await plane.release_claims([token], succeeded=False)
+    await plane.pipeline.begin_claims([token])
+    await plane.pipeline.release_claims([token], succeeded=False)
     await claim(plane, key)
     await expire(database)
-    await plane.begin_claims([await claim(plane, key)])
+    await plane.pipeline.begin_claims([await claim(plane, key)])
     await expire(database)
     [taken] = await claim_all(plane, new_run(), key)
     assert taken.attempts == 1
@@ -215,9 +217,9 @@ async def test_a_claim_that_was_lost_does_not_begin(
     key = part(topic)
     late = await claim(plane, key)
     await expire(database)
-    await plane.begin_claims([late])
+    await plane.pipeline.begin_claims([late])
     await claim(plane, key)
-    await plane.begin_claims([late])
+    await plane.pipeline.begin_claims([late])
     await expire(database)
     [taken] = await claim_all(plane, new_run(), key)
     assert taken.attempts == 0
@@ -227,7 +229,7 @@ async def test_the_claims_of_an_older_version_which_notes_no_beginning_are_never
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     key = part(topic)
-    await plane.begin_claims([await claim(plane, key)])
+    await plane.pipeline.begin_claims([await claim(plane, key)])
     # It gives its own claim a token and a run, and knows no other columns.
     await change(database, f"UPDATE claims SET token = '{uuid4()}', run_id = '{uuid4()}'")
     await expire(database)
@@ -241,14 +243,14 @@ async def test_a_stranger_can_neither_renew_nor_release_nor_fail_a_claim(
     """The stranger is the former holder, who wakes up late."""
     key, late, holder = part(topic), new_run(), new_run()
     old_token = await claim(plane, key, late)
-    await plane.begin_claims([old_token])
+    await plane.pipeline.begin_claims([old_token])
     await expire(database)
     token = await claim(plane, key, holder)
-    assert await plane.renew_claims(late, duration_ms=LONG_MS) == set()
-    await plane.release_claims([old_token])
-    assert await plane.fail_claims({old_token: "late"}, max_attempts=1) == []
+    assert await plane.pipeline.renew_claims(late, duration_ms=LONG_MS) == set()
+    await plane.pipeline.release_claims([old_token])
+    assert await plane.pipeline.fail_claims({old_token: "late"}, max_attempts=1) == []
     assert await claim_all(plane, new_run(), key) == []
-    assert await plane.renew_claims(holder, duration_ms=LONG_MS) == {token}
+    assert await plane.pipeline.renew_claims(holder, duration_ms=LONG_MS) == {token}
     assert (await attempts_of(database, key))[0] == 1
 
 
@@ -261,14 +263,14 @@ async def test_failures_in_a_row_park_a_partition_and_success_forgets_them(
     key = part(topic)
     for number in (1, 2):
         errors = {await claim(plane, key): f"bad block {number}\0"}
-        assert await plane.fail_claims(errors, max_attempts=3) == []
+        assert await plane.pipeline.fail_claims(errors, max_attempts=3) == []
         assert await attempts_of(database, key) == (number, f"bad block {number}", False)
-    await plane.release_claims([await claim(plane, key)], succeeded=False)
+    await plane.pipeline.release_claims([await claim(plane, key)], succeeded=False)
     assert (await attempts_of(database, key))[0] == 2
-    await plane.release_claims([await claim(plane, key)])
+    await plane.pipeline.release_claims([await claim(plane, key)])
     assert await attempts_of(database, key) == (0, None, False)
     for number in (1, 2, 3):
-        parked = await plane.fail_claims({await claim(plane, key): "bad"}, max_attempts=3)
+        parked = await plane.pipeline.fail_claims({await claim(plane, key): "bad"}, max_attempts=3)
         assert parked == ([key] if number == 3 else [])
     assert await claim_all(plane, new_run(), key, part(topic, 1)) != []
     assert await claim_all(plane, new_run(), key) == []
@@ -281,7 +283,7 @@ async def test_a_partition_that_silences_its_run_every_time_is_parked(
     for number in range(MAX_ATTEMPTS):
         [taken] = await claim_all(plane, new_run(), key)
         assert taken.attempts == number
-        await plane.begin_claims([taken.token])
+        await plane.pipeline.begin_claims([taken.token])
         await expire(database)
     for _ in range(2):
         assert await claim_all(plane, new_run(), key) == []
@@ -295,7 +297,7 @@ async def test_a_partition_is_parked_that_has_failed_more_often_than_is_borne_wi
 ) -> None:
     key = part(topic)
     for _ in range(2):
-        await plane.fail_claims({await claim(plane, key): "bad"}, max_attempts=5)
+        await plane.pipeline.fail_claims({await claim(plane, key): "bad"}, max_attempts=5)
     assert await claim_all(plane, new_run(), key, max_attempts=2) == []
     assert await attempts_of(database, key) == (2, "bad", True)
 
@@ -303,10 +305,10 @@ async def test_a_partition_is_parked_that_has_failed_more_often_than_is_borne_wi
 async def test_an_unparked_partition_starts_anew(plane: ControlPlane, topic: Topic) -> None:
     keys = [part(topic, index) for index in range(3)]
     tokens = [each.token for each in await claim_all(plane, new_run(), *keys)]
-    assert await plane.fail_claims(dict.fromkeys(tokens, "bad"), max_attempts=1) == keys
-    assert await plane.unpark(topic.id, PartitionIndex(1)) == 1
+    assert await plane.pipeline.fail_claims(dict.fromkeys(tokens, "bad"), max_attempts=1) == keys
+    assert await plane.pipeline.unpark(topic.id, PartitionIndex(1)) == 1
     assert [each.partition for each in await claim_all(plane, new_run(), *keys)] == [keys[1]]
-    assert await plane.unpark(topic.id) == 2
+    assert await plane.pipeline.unpark(topic.id) == 2
     claims = await claim_all(plane, new_run(), *keys)
     assert [(each.partition, each.attempts) for each in claims] == [(keys[0], 0), (keys[2], 0)]
 
@@ -315,15 +317,15 @@ async def test_parked_partitions_are_claimed_when_asked_for_but_not_for_ever(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     key = part(topic)
-    await plane.fail_claims({await claim(plane, key): "bad"}, max_attempts=1)
-    await plane.release_claims([await claim(plane, key, also_parked=True)])
+    await plane.pipeline.fail_claims({await claim(plane, key): "bad"}, max_attempts=1)
+    await plane.pipeline.release_claims([await claim(plane, key, also_parked=True)])
     assert await attempts_of(database, key) == (1, "bad", True)
     token = await claim(plane, key, also_parked=True, max_attempts=1)
-    assert await plane.fail_claims({token: "worse"}, max_attempts=1) == []
+    assert await plane.pipeline.fail_claims({token: "worse"}, max_attempts=1) == []
     assert await attempts_of(database, key) == (2, "worse", True)
     assert await claim_all(plane, new_run(), key, also_parked=True, max_attempts=1) == []
     token = await claim(plane, key, also_parked=True, max_attempts=2)
-    await plane.begin_claims([token])
+    await plane.pipeline.begin_claims([token])
     await expire(database)
     assert await claim_all(plane, new_run(), key, also_parked=True, max_attempts=1) == []
     assert (await attempts_of(database, key))[0] == 3
@@ -343,18 +345,18 @@ async def test_a_failure_that_is_not_counted_leaves_a_trace_until_a_success(
 ) -> None:
     key, other = part(topic, 0), part(topic, 1)
     claims = await claim_all(plane, new_run(), key, other)
-    await plane.begin_claims([each.token for each in claims])
-    await plane.put_back_claims([claims[0].token])
-    await plane.release_claims([claims[1].token], succeeded=False)
+    await plane.pipeline.begin_claims([each.token for each in claims])
+    await plane.pipeline.put_back_claims([claims[0].token])
+    await plane.pipeline.release_claims([claims[1].token], succeeded=False)
     assert await failed_ms_of(database, other) is None
     failed_ms = await failed_ms_of(database, key)
     [(now_ms,)] = await database.read(lambda connection: connection.fetch("SELECT {now_ms}"))
     assert failed_ms is not None
     assert 0 <= now_ms - failed_ms < LONG_MS
     assert await attempts_of(database, key) == (0, None, False)
-    await plane.release_claims([await claim(plane, key)], succeeded=False)
+    await plane.pipeline.release_claims([await claim(plane, key)], succeeded=False)
     assert await failed_ms_of(database, key) == failed_ms
-    await plane.release_claims([await claim(plane, key)])
+    await plane.pipeline.release_claims([await claim(plane, key)])
     assert await failed_ms_of(database, key) is None
 
 
@@ -363,17 +365,17 @@ async def test_only_a_success_counts_as_a_turn(plane: ControlPlane, topic: Topic
     await commit(plane, batch(key))
 
     async def done_ms() -> int | None:
-        [found] = await plane.aged_partitions({topic.id: 0})
+        [found] = await plane.pipeline.aged_partitions({topic.id: 0})
         return found.done_ms
 
-    await plane.release_claims([await claim(plane, key)], succeeded=False)
-    await plane.put_back_claims([await claim(plane, key)])
-    await plane.fail_claims({await claim(plane, key): "bad"}, max_attempts=3)
+    await plane.pipeline.release_claims([await claim(plane, key)], succeeded=False)
+    await plane.pipeline.put_back_claims([await claim(plane, key)])
+    await plane.pipeline.fail_claims({await claim(plane, key): "bad"}, max_attempts=3)
     assert await done_ms() is None
-    await plane.release_claims([await claim(plane, key)])
+    await plane.pipeline.release_claims([await claim(plane, key)])
     done = await done_ms()
     assert done is not None
-    await plane.put_back_claims([await claim(plane, key)])
+    await plane.pipeline.put_back_claims([await claim(plane, key)])
     assert await done_ms() == done
 
 
@@ -381,9 +383,9 @@ async def test_a_failure_that_is_not_counted_forgets_none_that_was(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     key = part(topic)
-    await plane.fail_claims({await claim(plane, key): "bad"}, max_attempts=3)
+    await plane.pipeline.fail_claims({await claim(plane, key): "bad"}, max_attempts=3)
     assert await failed_ms_of(database, key) is not None
-    await plane.put_back_claims([await claim(plane, key)])
+    await plane.pipeline.put_back_claims([await claim(plane, key)])
     assert await attempts_of(database, key) == (1, "bad", False)
 
 
@@ -391,10 +393,10 @@ async def test_the_trace_of_a_parked_partition_goes_when_it_is_unparked(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     key = part(topic)
-    await plane.fail_claims({await claim(plane, key): "bad"}, max_attempts=1)
-    await plane.release_claims([await claim(plane, key, also_parked=True)])
+    await plane.pipeline.fail_claims({await claim(plane, key): "bad"}, max_attempts=1)
+    await plane.pipeline.release_claims([await claim(plane, key, also_parked=True)])
     assert await failed_ms_of(database, key) is not None
-    await plane.unpark(topic.id)
+    await plane.pipeline.unpark(topic.id)
     assert await failed_ms_of(database, key) is None
 
 
@@ -405,8 +407,8 @@ async def test_a_stranger_cannot_put_a_claim_back(
     late = await claim(plane, key)
     await expire(database)
     token = await claim(plane, key, holder)
-    await plane.put_back_claims([late])
-    assert await plane.renew_claims(holder, duration_ms=LONG_MS) == {token}
+    await plane.pipeline.put_back_claims([late])
+    assert await plane.pipeline.renew_claims(holder, duration_ms=LONG_MS) == {token}
     assert await failed_ms_of(database, key) is None
 
 
@@ -418,10 +420,10 @@ async def test_a_segment_is_chained_under_a_claim(plane: ControlPlane, topic: To
     await commit(plane, batch(key, 5))
     segment_id = await finished(plane, key, 0, 4)
     token = await claim(plane, key)
-    assert await plane.chain_segment(segment_id, claim=token) is ChainOutcome.CHAINED
-    await plane.release_claims([token])
+    assert await plane.segments.chain(segment_id, claim=token) is ChainOutcome.CHAINED
+    await plane.pipeline.release_claims([token])
     # An unknown outcome is looked up in this way, also after the claim is lost.
-    assert await plane.chain_segment(segment_id, claim=token) is ChainOutcome.CHAINED
+    assert await plane.segments.chain(segment_id, claim=token) is ChainOutcome.CHAINED
 
 
 @pytest.mark.parametrize("end", ["expired", "released", "another partition's"])
@@ -435,9 +437,9 @@ async def test_nothing_is_chained_without_the_claim(
     if end == "expired":
         await expire(database)
     if end == "released":
-        await plane.release_claims([token])
+        await plane.pipeline.release_claims([token])
     with pytest.raises(ClaimLostError, match="partition 0"):
-        await plane.chain_segment(segment_id, claim=token)
+        await plane.segments.chain(segment_id, claim=token)
     assert await chain_of(plane, key) == []
     assert (await state_of(plane, key)).block_start == 0
 
@@ -456,12 +458,12 @@ async def test_the_commits_of_an_owner_who_wakes_up_late_fail_and_the_new_owners
     new_segment = await finished(other, key, 0, 9)
     for _ in range(2):
         with pytest.raises(ClaimLostError):
-            await plane.chain_segment(late_segment, claim=late)
-        assert await plane.commit_split(late_split) == [SplitOutcome.CLAIM_LOST]
+            await plane.segments.chain(late_segment, claim=late)
+        assert await plane.pipeline.commit_split(late_split) == [SplitOutcome.CLAIM_LOST]
         # The second time, with the boundaries and the rows moved by the new owner.
-        assert await other.chain_segment(new_segment, claim=token) is ChainOutcome.CHAINED
-    assert await other.commit_split(split((token, rows[2:]))) == [SplitOutcome.SWAPPED]
-    assert await plane.commit_split(late_split) == [SplitOutcome.CLAIM_LOST]
+        assert await other.segments.chain(new_segment, claim=token) is ChainOutcome.CHAINED
+    assert await other.pipeline.commit_split(split((token, rows[2:]))) == [SplitOutcome.SWAPPED]
+    assert await plane.pipeline.commit_split(late_split) == [SplitOutcome.CLAIM_LOST]
     assert await chain_of(plane, key) == [(0, 9)]
     assert [row.base_offset for row in await rows_in(plane, key)] == [10]
     await assert_consistent(plane, key)
@@ -475,9 +477,9 @@ async def test_what_was_deleted_in_mid_merge_is_overtaken_under_a_claim_too(
         await commit(plane, batch(key, 5))
     token = await claim(plane, key)
     first, second = await finished(plane, key, 0, 4), await finished(plane, key, 5, 9)
-    await plane.delete_records({key: Offset(5)})
-    assert await plane.chain_segment(first, claim=token) is ChainOutcome.OVERTAKEN
-    assert await plane.chain_segment(second, claim=token) is ChainOutcome.CHAINED
+    await plane.log.delete_records({key: Offset(5)})
+    assert await plane.segments.chain(first, claim=token) is ChainOutcome.OVERTAKEN
+    assert await plane.segments.chain(second, claim=token) is ChainOutcome.CHAINED
     assert await chain_of(plane, key) == [(5, 9)]
     await assert_consistent(plane, key)
 
@@ -489,11 +491,11 @@ async def test_the_end_of_a_topic_ends_its_claims(
     await commit(plane, batch(key, 5))
     rows, token = await rows_in(plane, key), await claim(plane, key)
     segment_id = await finished(plane, key, 0, 4)
-    await plane.pause_pipeline(topic.id)
-    await plane.delete_topic(topic.id)
-    assert await plane.commit_split(split((token, rows))) == [SplitOutcome.ROWS_CHANGED]
-    assert await plane.chain_segment(segment_id, claim=token) is ChainOutcome.OVERTAKEN
-    while await plane.purge_deleted_topics(max_rows=100):
+    await plane.pipeline.pause(topic.id)
+    await plane.topics.delete(topic.id)
+    assert await plane.pipeline.commit_split(split((token, rows))) == [SplitOutcome.ROWS_CHANGED]
+    assert await plane.segments.chain(segment_id, claim=token) is ChainOutcome.OVERTAKEN
+    while await plane.topics.purge_deleted(max_rows=100):
         pass
     left = await database.read(
         lambda connection: connection.fetch(
@@ -502,8 +504,8 @@ async def test_the_end_of_a_topic_ends_its_claims(
         )
     )
     assert left == []
-    assert await plane.commit_split(split((token, rows))) == [SplitOutcome.CLAIM_LOST]
-    assert {each.kind for each in await plane.objects(limit=10)} == {"block"}
+    assert await plane.pipeline.commit_split(split((token, rows))) == [SplitOutcome.CLAIM_LOST]
+    assert {each.kind for each in await plane.objects.all(limit=10)} == {"block"}
 
 
 # Locks, on PostgreSQL.
@@ -513,7 +515,7 @@ async def test_a_claim_under_which_somebody_commits_is_passed_by(
     server: ControlPlane, control_dsn: str
 ) -> None:
     """Also if it has expired meanwhile: the commit has checked it, and will be there first."""
-    topic = await server.create_topic("orders", partition_count=2, configs={})
+    topic = await server.topics.create("orders", partition_count=2, configs={})
     keys = [part(topic, 0), part(topic, 1)]
     await claim_all(server, new_run(), *keys)
     await expire_claims(control_dsn)
@@ -530,7 +532,7 @@ async def test_a_commit_holds_its_claim_until_its_end(
     server: ControlPlane, control_dsn: str, commit_of: str
 ) -> None:
     """The commit is held up after its check, by a lock on something that it changes last."""
-    topic = await server.create_topic("orders", partition_count=1, configs={})
+    topic = await server.topics.create("orders", partition_count=1, configs={})
     key = part(topic)
     await commit(server, batch(key, 5))
     rows, token = await rows_in(server, key), await claim(server, key)
@@ -540,11 +542,11 @@ async def test_a_commit_holds_its_claim_until_its_end(
         if commit_of == "segment":
             await holder.execute("SELECT 1 FROM segments FOR UPDATE")
             task: asyncio.Task[object] = asyncio.create_task(
-                server.chain_segment(segment_id, claim=token)
+                server.segments.chain(segment_id, claim=token)
             )
         else:
             await holder.execute("SELECT 1 FROM batches FOR UPDATE")
-            task = asyncio.create_task(server.commit_split(file))
+            task = asyncio.create_task(server.pipeline.commit_split(file))
         await waiting_backend(holder)
         other = await asyncpg.connect(control_dsn)
         with pytest.raises(asyncpg.LockNotAvailableError):
@@ -561,8 +563,8 @@ async def test_a_split_that_meets_the_purge_of_its_topic_changes_nothing(
 ) -> None:
     """The topic is deleted between the look at the rows and their removal. The parts of others,
     in the same transaction, are swapped all the same."""
-    doomed = await server.create_topic("doomed", partition_count=1, configs={})
-    others = await server.create_topic("others", partition_count=3, configs={})
+    doomed = await server.topics.create("doomed", partition_count=1, configs={})
+    others = await server.topics.create("others", partition_count=3, configs={})
     keys = [part(doomed), *(part(others, index) for index in range(3))]
     for _ in range(2):
         await commit(server, *(batch(key, 5) for key in keys))
@@ -572,7 +574,7 @@ async def test_a_split_that_meets_the_purge_of_its_topic_changes_nothing(
         await purging.execute(
             "DELETE FROM batches WHERE last_offset = 4 AND topic_id = $1", doomed.id
         )
-        swapping = asyncio.create_task(server.commit_split(file))
+        swapping = asyncio.create_task(server.pipeline.commit_split(file))
         await waiting_backend(purging)
     await purging.close()
     outcomes = await asyncio.wait_for(swapping, PATIENCE_S)
@@ -585,55 +587,55 @@ async def test_a_merge_that_waits_while_its_claim_is_taken_over_fails(
     server: ControlPlane, control_dsn: str
 ) -> None:
     """It waits for the head, and has planned with a claim that it held then."""
-    topic = await server.create_topic("orders", partition_count=1, configs={})
+    topic = await server.topics.create("orders", partition_count=1, configs={})
     key = part(topic)
     await commit(server, batch(key, 5))
     token, segment_id = await claim(server, key), await finished(server, key, 0, 4)
     file = split((token, await rows_in(server, key)))
     async with transaction(control_dsn) as committing:
         await committing.execute("SELECT 1 FROM heads FOR UPDATE")
-        chaining = asyncio.create_task(server.chain_segment(segment_id, claim=token))
+        chaining = asyncio.create_task(server.segments.chain(segment_id, claim=token))
         await waiting_backend(committing)
-        swapping = asyncio.create_task(server.commit_split(file))
+        swapping = asyncio.create_task(server.pipeline.commit_split(file))
         await expire_claims(control_dsn)
         taken = await claim(server, key)
     with pytest.raises(ClaimLostError):
         await asyncio.wait_for(chaining, PATIENCE_S)
     assert await asyncio.wait_for(swapping, PATIENCE_S) == [SplitOutcome.CLAIM_LOST]
-    assert await server.chain_segment(segment_id, claim=taken) is ChainOutcome.CHAINED
+    assert await server.segments.chain(segment_id, claim=taken) is ChainOutcome.CHAINED
 
 
 async def test_a_merge_that_waits_while_its_topic_is_deleted_chains_nothing(
     server: ControlPlane, control_dsn: str
 ) -> None:
     """It waits for the head, with a plan that was right when it was made."""
-    topic = await server.create_topic("orders", partition_count=1, configs={})
+    topic = await server.topics.create("orders", partition_count=1, configs={})
     key = part(topic)
     await commit(server, batch(key, 5))
     token, segment_id = await claim(server, key), await finished(server, key, 0, 4)
     async with transaction(control_dsn) as holder:
         await holder.execute("SELECT 1 FROM heads FOR UPDATE")
-        chaining = asyncio.create_task(server.chain_segment(segment_id, claim=token))
+        chaining = asyncio.create_task(server.segments.chain(segment_id, claim=token))
         await waiting_backend(holder)
-        await server.delete_topic(topic.id)
+        await server.topics.delete(topic.id)
     assert await asyncio.wait_for(chaining, PATIENCE_S) is ChainOutcome.OVERTAKEN
-    [segment] = await server.doomed_segments(grace_ms=0, limit=10)
+    [segment] = await server.segments.doomed(grace_ms=0, limit=10)
     assert segment.segment_id == segment_id
 
 
 async def test_a_merge_that_waits_while_its_records_are_deleted_chains_nothing(
     server: ControlPlane, control_dsn: str
 ) -> None:
-    topic = await server.create_topic("orders", partition_count=1, configs={})
+    topic = await server.topics.create("orders", partition_count=1, configs={})
     key = part(topic)
     for _ in range(2):
         await commit(server, batch(key, 5))
     token, segment_id = await claim(server, key), await finished(server, key, 0, 4)
     async with transaction(control_dsn) as holder:
         await holder.execute("SELECT 1 FROM heads FOR UPDATE")
-        deleting = asyncio.create_task(server.delete_records({key: Offset(5)}))
+        deleting = asyncio.create_task(server.log.delete_records({key: Offset(5)}))
         await backends_wait(holder, 1)
-        chaining = asyncio.create_task(server.chain_segment(segment_id, claim=token))
+        chaining = asyncio.create_task(server.segments.chain(segment_id, claim=token))
         await backends_wait(holder, 2)
     await deleting
     assert await asyncio.wait_for(chaining, PATIENCE_S) is ChainOutcome.OVERTAKEN
@@ -646,7 +648,7 @@ async def test_two_runs_with_deletes_between_them_leave_every_partition_whole(
     plane: ControlPlane, other: ControlPlane, database: Database
 ) -> None:
     """Both merge and split the same partitions, with claims that expire under their hands."""
-    topic = await plane.create_topic("busy", partition_count=4, configs={})
+    topic = await plane.topics.create("busy", partition_count=4, configs={})
     keys = [part(topic, index) for index in range(4)]
     for _ in range(8):
         await commit(plane, *(batch(key, 5) for key in keys))
@@ -659,20 +661,20 @@ async def test_two_runs_with_deletes_between_them_leave_every_partition_whole(
             state = await state_of(each, key)
             rows = [row for row in await rows_in(each, key) if row.base_offset >= state.block_start]
             if number % 2:
-                outcomes.update(await each.commit_split(split((claimed.token, rows[1:3]))))
+                outcomes.update(await each.pipeline.commit_split(split((claimed.token, rows[1:3]))))
             else:
                 segment_id = await finished(each, key, rows[0].base_offset, rows[0].last_offset)
                 try:
-                    outcomes.add(await each.chain_segment(segment_id, claim=claimed.token))
+                    outcomes.add(await each.segments.chain(segment_id, claim=claimed.token))
                 except (ClaimLostError, BoundaryMovedError) as error:
                     outcomes.add(type(error))
-                    await each.delete_segments([segment_id])
+                    await each.segments.delete([segment_id])
 
     async def disturb() -> None:
         for number, key in enumerate(keys):
             await commit(plane, batch(key, 5))
             await expire(database)
-            await plane.delete_records({key: Offset(4 * number)})
+            await plane.log.delete_records({key: Offset(4 * number)})
 
     for number in range(60):
         disturbing = [disturb()] if number % 3 else []

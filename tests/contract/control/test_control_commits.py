@@ -18,10 +18,11 @@ from tests.contract.control.building import (
 )
 
 from stratalog.batch.header import TimestampType
-from stratalog.control.commit import MAX_ROW_BYTES
-from stratalog.control.database import Database
-from stratalog.control.model import BlockToCommit, CommitAnswer, CommitOutcome, Topic
+from stratalog.control.log.commit_plan import MAX_ROW_BYTES
+from stratalog.control.log.model import BlockToCommit, CommitAnswer, CommitOutcome
 from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, PartitionIndex, TopicPartition, new_topic_id
 
 ACCEPTED = CommitOutcome.ACCEPTED
@@ -54,7 +55,7 @@ async def test_commit_coalesces_adjoining_batches(plane: ControlPlane, topic: To
         batch(key, 2, timestamp=9),
         batch(key, 3, timestamp=7),
     )
-    [row] = await plane.all_coordinates(key, limit=10)
+    [row] = await plane.log.all_coordinates(key, limit=10)
     assert (row.base_offset, row.last_offset) == (0, 5)
     assert (row.byte_offset, row.byte_size) == (0, 300)
     assert row.max_timestamp == 9
@@ -99,7 +100,7 @@ async def test_commit_stamps_append_time_with_its_own_time(
         plane,
         batch(part(topic), timestamp=5, timestamp_type=TimestampType.LOG_APPEND_TIME),
     )
-    [row] = await plane.all_coordinates(part(topic), limit=10)
+    [row] = await plane.log.all_coordinates(part(topic), limit=10)
     assert row.max_timestamp == row.committed_ms == answer.append_time_ms
 
 
@@ -111,7 +112,7 @@ async def test_commit_time_never_goes_back(
     behind, usual = await commit(plane, batch(part(topic)), batch(part(topic, 1)))
     assert behind.append_time_ms == future_ms
     assert usual.append_time_ms < future_ms
-    [row] = await plane.all_coordinates(part(topic), limit=10)
+    [row] = await plane.log.all_coordinates(part(topic), limit=10)
     assert row.committed_ms == future_ms
 
 
@@ -119,11 +120,13 @@ async def test_commit_answers_with_epoch_and_log_start(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     await commit(plane, batch(part(topic), 5))
-    await plane.delete_records({part(topic): (await state_of(plane, part(topic))).high_watermark})
+    await plane.log.delete_records(
+        {part(topic): (await state_of(plane, part(topic))).high_watermark}
+    )
     await change(database, "UPDATE heads SET leader_epoch = 7")
     [answer] = await commit(plane, batch(part(topic)))
     assert (answer.base_offset, answer.log_start, answer.leader_epoch) == (5, 5, 7)
-    [row] = await plane.all_coordinates(part(topic), limit=10)
+    [row] = await plane.log.all_coordinates(part(topic), limit=10)
     assert row.leader_epoch == 7
 
 
@@ -138,7 +141,7 @@ async def test_commit_refuses_unknown_partitions_and_takes_the_rest(
 
 
 async def test_commit_refuses_a_deleted_topic(plane: ControlPlane, topic: Topic) -> None:
-    await plane.delete_topic(topic.id)
+    await plane.topics.delete(topic.id)
     assert outcomes(await commit(plane, batch(part(topic)))) == [CommitOutcome.UNKNOWN_PARTITION]
 
 
@@ -155,8 +158,8 @@ async def test_an_object_of_which_nothing_was_accepted_is_marked_at_once(
     plane: ControlPlane, topic: Topic
 ) -> None:
     dead, alive = block(batch(part(topic, 9))), block(batch(part(topic)))
-    await plane.commit_blocks([dead, alive])
-    marked = await plane.marked_objects(grace_ms=0, limit=10)
+    await plane.log.commit_blocks([dead, alive])
+    marked = await plane.objects.marked(grace_ms=0, limit=10)
     assert [each.object_id for each in marked] == [dead.object_id]
 
 
@@ -164,9 +167,11 @@ async def test_many_blocks_commit_in_one_call_in_their_order(
     plane: ControlPlane, topic: Topic
 ) -> None:
     key = part(topic)
-    answers = await plane.commit_blocks([block(batch(key, 2), batch(key)), block(batch(key, 3))])
+    answers = await plane.log.commit_blocks(
+        [block(batch(key, 2), batch(key)), block(batch(key, 3))]
+    )
     assert [offsets(each) for each in answers] == [[0, 2], [3]]
-    rows = await plane.all_coordinates(key, limit=10)
+    rows = await plane.log.all_coordinates(key, limit=10)
     assert [(row.base_offset, row.last_offset, row.byte_offset) for row in rows] == [
         (0, 2, 0),
         (3, 5, 0),
@@ -174,8 +179,8 @@ async def test_many_blocks_commit_in_one_call_in_their_order(
 
 
 async def test_a_block_without_batches_is_committed_and_marked(plane: ControlPlane) -> None:
-    assert await plane.commit_blocks([block()]) == [[]]
-    assert len(await plane.marked_objects(grace_ms=0, limit=10)) == 1
+    assert await plane.log.commit_blocks([block()]) == [[]]
+    assert len(await plane.objects.marked(grace_ms=0, limit=10)) == 1
 
 
 async def test_concurrent_commits_stay_dense_and_do_not_deadlock(
@@ -187,7 +192,7 @@ async def test_concurrent_commits_stay_dense_and_do_not_deadlock(
         done = []
         for _ in range(8):
             each = block(*(batch(key, 3) for key in order for _ in range(2)))
-            assert outcomes((await control.commit_blocks([each]))[0]) == [ACCEPTED] * 6
+            assert outcomes((await control.log.commit_blocks([each]))[0]) == [ACCEPTED] * 6
             done.append(each)
         return done
 
@@ -198,7 +203,7 @@ async def test_concurrent_commits_stay_dense_and_do_not_deadlock(
         writer(other, keys[::-1]),
     )
     for key in keys:
-        rows = await plane.all_coordinates(key, limit=1000)
+        rows = await plane.log.all_coordinates(key, limit=1000)
         assert [row.base_offset for row in rows] == [i * 6 for i in range(32)]
         assert [row.committed_ms for row in rows] == sorted(row.committed_ms for row in rows)
         state = await state_of(plane, key)
@@ -217,7 +222,7 @@ async def test_readers_never_see_a_head_without_its_rows(
 
     async def read() -> None:
         while not done.is_set():
-            [found] = await plane.find_batches([span(part(topic), 0)])
+            [found] = await plane.log.find_batches([span(part(topic), 0)])
             assert found.state is not None
             ends = [row.last_offset + 1 for row in found.rows] or [0]
             assert ends[-1] == found.state.high_watermark
@@ -232,9 +237,9 @@ async def test_a_repeated_commit_is_answered_from_the_first(
         block(batch(part(topic), 3), batch(part(topic, 9))),
         block(batch(part(topic, 1), producer=4, sequence=0)),
     ]
-    first = await plane.commit_blocks(blocks)
+    first = await plane.log.commit_blocks(blocks)
     await commit(plane, batch(part(topic)))
-    assert await plane.commit_blocks(blocks) == first
+    assert await plane.log.commit_blocks(blocks) == first
     assert (await state_of(plane, part(topic))).high_watermark == 4
     assert (await state_of(plane, part(topic, 1))).high_watermark == 1
 
@@ -244,7 +249,7 @@ async def test_the_same_commit_racing_with_itself_takes_effect_once(
 ) -> None:
     blocks = [block(batch(part(topic), 3))]
     answers: list[list[list[CommitAnswer]]] = await asyncio.gather(
-        *(control.commit_blocks(blocks) for control in (plane, other, plane, other))
+        *(control.log.commit_blocks(blocks) for control in (plane, other, plane, other))
     )
     assert all(each == answers[0] for each in answers)
     assert await rows_of(plane, part(topic)) == [(0, 2)]

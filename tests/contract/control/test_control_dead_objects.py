@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from tests.contract.control.building import batch, block, change, commit, part
 from tests.contract.control.pipeline_building import rows_in
 
-from stratalog.control.database import Database
-from stratalog.control.model import BlockToCommit, Topic
-from stratalog.control.pipeline_model import DeadObjects, ObjectCursor
+from stratalog.control.log.model import BlockToCommit
+from stratalog.control.pipeline.model import DeadObjects, ObjectCursor
 from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.model import Topic
 from stratalog.ids import ObjectId, Offset
 
 MINUTE_MS = 60_000
@@ -22,7 +23,7 @@ async def look(
     older_than_ms: int = 0,
     limit: int = 10,
 ) -> DeadObjects:
-    return await plane.mostly_dead_objects(
+    return await plane.pipeline.mostly_dead_objects(
         older_than_ms=older_than_ms,
         max_live_part=live_part,
         stuck_for_ms=MINUTE_MS,
@@ -56,7 +57,7 @@ async def write(plane: ControlPlane, topic: Topic, count: int) -> list[ObjectId]
 
 async def _committed(plane: ControlPlane, blocks: Sequence[BlockToCommit]) -> list[ObjectId]:
     for each in blocks:
-        await plane.commit_blocks([each])
+        await plane.log.commit_blocks([each])
     return [each.object_id for each in blocks]
 
 
@@ -72,7 +73,7 @@ async def set_times(database: Database, times_ms: dict[ObjectId, int]) -> None:
 
 async def kill(plane: ControlPlane, topic: Topic, count: int) -> None:
     """Delete what partition 1 has in the first blocks."""
-    await plane.delete_records({part(topic, 1): Offset(5 * count)})
+    await plane.log.delete_records({part(topic, 1): Offset(5 * count)})
 
 
 async def test_objects_of_which_little_is_left_are_found_with_what_is_left(
@@ -82,27 +83,27 @@ async def test_objects_of_which_little_is_left_are_found_with_what_is_left(
     sizes = (100, 300, 600)
     first = block(*(batch(key, 5, size=size) for key, size in zip(keys, sizes, strict=True)))
     second = block(*(batch(key, 5, size=size) for key, size in zip(keys, sizes, strict=True)))
-    await plane.commit_blocks([first, second])
+    await plane.log.commit_blocks([first, second])
 
     async def dead(live_part: float, older_than_ms: int = 0) -> list[ObjectId]:
         return ids_of(await look(plane, live_part=live_part, older_than_ms=older_than_ms))
 
     assert await dead(0.99) == []
     assert len(await dead(1.0)) == 2
-    await plane.delete_records({keys[2]: Offset(5)})
+    await plane.log.delete_records({keys[2]: Offset(5)})
     assert await dead(0.39) == []
     assert await dead(0.4) == [first.object_id]
     assert await dead(0.4, older_than_ms=MINUTE_MS) == []
     await change(database, "UPDATE objects SET committed_ms = committed_ms - 60000")
     assert await dead(0.4, older_than_ms=MINUTE_MS) == [first.object_id]
-    found = await plane.coordinates_in([first.object_id])
+    found = await plane.pipeline.coordinates_in([first.object_id])
     assert [(row.partition, row.base_offset, row.byte_size) for row in found] == [
         (0, 0, 100),
         (1, 0, 300),
     ]
     assert found[0] == (await rows_in(plane, keys[0]))[0]
-    await plane.delete_records({keys[0]: Offset(10), keys[1]: Offset(10), keys[2]: Offset(10)})
-    assert await dead(1.0) == await plane.coordinates_in([first.object_id]) == []
+    await plane.log.delete_records({keys[0]: Offset(10), keys[1]: Offset(10), keys[2]: Offset(10)})
+    assert await dead(1.0) == await plane.pipeline.coordinates_in([first.object_id]) == []
 
 
 async def test_a_step_looks_at_so_many_objects_whatever_it_finds(
@@ -164,7 +165,7 @@ async def test_a_walk_goes_on_after_an_object_that_is_gone_by_then(
 ) -> None:
     ids = await write(plane, topic, 4)
     step = await look(plane, limit=2)
-    await plane.delete_records({part(topic, 0): Offset(10), part(topic, 1): Offset(10)})
+    await plane.log.delete_records({part(topic, 0): Offset(10), part(topic, 1): Offset(10)})
     assert ids_of(await look(plane, step.after)) == ids[2:]
     assert await walk(plane, limit=10) == [ids[2:]]
 
@@ -173,7 +174,7 @@ async def test_objects_that_are_stuck_are_looked_at_and_left_out_for_a_while(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     ids = await write(plane, topic, 3)
-    await plane.note_stuck(ids[:2])
+    await plane.pipeline.note_stuck(ids[:2])
     assert await walk(plane, limit=2) == [[], ids[2:]]
     await change(database, "UPDATE objects SET stuck_ms = stuck_ms - 60000")
     assert await walk(plane, limit=2) == [ids[:2], ids[2:]]
@@ -187,6 +188,6 @@ async def test_rows_that_nobody_is_sent_to_are_not_worth_a_rewrite(
         await commit(plane, batch(key, 5))
     ids = [row.object_id for row in await rows_in(plane, key)]
     await change(database, "UPDATE partitions SET log_start = 5, block_start = 5")
-    assert [row.base_offset for row in await plane.coordinates_in(ids)] == [5, 10]
-    await plane.delete_topic(topic.id)
-    assert await plane.coordinates_in(ids) == []
+    assert [row.base_offset for row in await plane.pipeline.coordinates_in(ids)] == [5, 10]
+    await plane.topics.delete(topic.id)
+    assert await plane.pipeline.coordinates_in(ids) == []

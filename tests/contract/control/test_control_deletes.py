@@ -14,9 +14,11 @@ from tests.contract.control.building import (
     state_of,
 )
 
-from stratalog.control.database import Database
-from stratalog.control.model import Topic
-from stratalog.control.plane import ControlPlane, OffsetOutOfRangeError, UnknownTopicError
+from stratalog.control.log.errors import OffsetOutOfRangeError
+from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, ObjectId, Offset, TopicPartition
 
 
@@ -27,7 +29,7 @@ async def five_rows(plane: ControlPlane, key: TopicPartition, timestamp: int = 1
 
 
 async def marked(plane: ControlPlane) -> list[ObjectId]:
-    return [each.object_id for each in await plane.marked_objects(grace_ms=0, limit=100)]
+    return [each.object_id for each in await plane.objects.marked(grace_ms=0, limit=100)]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,7 @@ async def test_deleting_records_moves_the_boundaries_to_the_first_row_that_remai
 ) -> None:
     key = part(topic)
     await five_rows(plane, key)
-    [deleted] = await plane.delete_records({key: Offset(target)})
+    [deleted] = await plane.log.delete_records({key: Offset(target)})
     assert deleted.log_start == log_start
     state = await state_of(plane, key)
     assert (state.log_start, state.block_start, state.remote_end) == (
@@ -62,7 +64,7 @@ async def test_deleting_records_moves_the_boundaries_to_the_first_row_that_remai
 
 async def test_minus_one_deletes_everything_there_is(plane: ControlPlane, topic: Topic) -> None:
     await five_rows(plane, part(topic))
-    [deleted] = await plane.delete_records({part(topic): NO_OFFSET})
+    [deleted] = await plane.log.delete_records({part(topic): NO_OFFSET})
     assert deleted.log_start == 50
     [answer] = await commit(plane, batch(part(topic)))
     assert (answer.base_offset, answer.log_start) == (50, 50)
@@ -71,9 +73,9 @@ async def test_minus_one_deletes_everything_there_is(plane: ControlPlane, topic:
 
 async def test_deleting_below_the_start_changes_nothing(plane: ControlPlane, topic: Topic) -> None:
     await five_rows(plane, part(topic))
-    await plane.delete_records({part(topic): Offset(20)})
+    await plane.log.delete_records({part(topic): Offset(20)})
     before = await state_of(plane, part(topic))
-    [deleted] = await plane.delete_records({part(topic): Offset(10)})
+    [deleted] = await plane.log.delete_records({part(topic): Offset(10)})
     assert deleted.log_start == 20
     assert await state_of(plane, part(topic)) == before
 
@@ -85,9 +87,9 @@ async def test_one_wrong_target_changes_nothing(
     await five_rows(plane, part(topic))
     await five_rows(plane, part(topic, 1))
     with pytest.raises(OffsetOutOfRangeError):
-        await plane.delete_records({part(topic): Offset(20), part(topic, 1): Offset(offset)})
+        await plane.log.delete_records({part(topic): Offset(20), part(topic, 1): Offset(offset)})
     with pytest.raises(UnknownTopicError):
-        await plane.delete_records({part(topic): Offset(20), part(topic, 9): Offset(0)})
+        await plane.log.delete_records({part(topic): Offset(20), part(topic, 9): Offset(0)})
     assert (await state_of(plane, part(topic))).log_start == 0
 
 
@@ -96,20 +98,20 @@ async def test_several_partitions_are_deleted_from_at_once(
 ) -> None:
     for index in range(3):
         await five_rows(plane, part(topic, index))
-    deleted = await plane.delete_records(
+    deleted = await plane.log.delete_records(
         {part(topic, 2): Offset(5), part(topic, 0): Offset(10), part(topic, 1): Offset(0)}
     )
     assert [(each.partition, each.log_start) for each in deleted] == [(2, 5), (0, 10), (1, 0)]
-    sizes = [state.size_bytes for state in await plane.topic_partitions(topic.id)]
+    sizes = [state.size_bytes for state in await plane.log.topic_partitions(topic.id)]
     assert sizes == [400, 500, 500]
 
 
 async def test_an_object_is_marked_with_its_last_row(plane: ControlPlane, topic: Topic) -> None:
     shared = block(batch(part(topic)), batch(part(topic, 1)))
-    await plane.commit_blocks([shared])
-    await plane.delete_records({part(topic): Offset(1)})
+    await plane.log.commit_blocks([shared])
+    await plane.log.delete_records({part(topic): Offset(1)})
     assert await marked(plane) == []
-    await plane.delete_records({part(topic, 1): Offset(1)})
+    await plane.log.delete_records({part(topic, 1): Offset(1)})
     assert await marked(plane) == [shared.object_id]
 
 
@@ -118,10 +120,10 @@ async def test_two_removers_of_the_last_rows_do_not_both_miss_the_object(
 ) -> None:
     blocks = [block(batch(part(topic, 0)), batch(part(topic, 1))) for _ in range(20)]
     for number, each in enumerate(blocks, 1):
-        await plane.commit_blocks([each])
+        await plane.log.commit_blocks([each])
         await asyncio.gather(
-            plane.delete_records({part(topic, 0): Offset(number)}),
-            other.delete_records({part(topic, 1): Offset(number)}),
+            plane.log.delete_records({part(topic, 0): Offset(number)}),
+            other.log.delete_records({part(topic, 1): Offset(number)}),
         )
     assert sorted(await marked(plane)) == sorted(each.object_id for each in blocks)
 
@@ -137,15 +139,17 @@ async def test_deleters_and_writers_of_one_partition_keep_its_size_right(
 
     async def delete(control: ControlPlane) -> None:
         for _ in range(8):
-            await control.delete_records({key: NO_OFFSET})
+            await control.log.delete_records({key: NO_OFFSET})
 
     async def retain() -> None:
         for _ in range(8):
-            await other.enforce_retention(key, retention_ms=None, retention_bytes=20, max_rows=3)
+            await other.log.enforce_retention(
+                key, retention_ms=None, retention_bytes=20, max_rows=3
+            )
 
     await asyncio.gather(write(), delete(plane), delete(other), retain())
     state = await state_of(plane, key)
-    rows = await plane.all_coordinates(key, limit=100)
+    rows = await plane.log.all_coordinates(key, limit=100)
     assert state.high_watermark == 15
     assert state.size_bytes == sum(row.byte_size for row in rows)
     assert [row.base_offset for row in rows] == list(range(state.log_start, 15))
@@ -163,9 +167,9 @@ async def test_rows_that_a_crash_left_behind_are_not_served_and_go_with_retentio
         " WHERE partition = 0",
     )
     await change(database, "UPDATE heads SET size_bytes = 200 WHERE partition = 0")
-    found = await plane.find_batches([span(key, 10), span(key, 30)])
+    found = await plane.log.find_batches([span(key, 10), span(key, 30)])
     assert [[row.base_offset for row in each.rows] for each in found] == [[], [30, 40]]
-    [newest] = await plane.find_newest([key])
+    [newest] = await plane.log.find_newest([key])
     assert newest is not None
     assert newest.base_offset == 30
     removed = [await retain(plane, key, max_rows=2) for _ in range(3)]
@@ -183,7 +187,7 @@ async def retain(
     size: int | None = None,
     max_rows: int = 100,
 ) -> int:
-    return await plane.enforce_retention(
+    return await plane.log.enforce_retention(
         key, retention_ms=ms, retention_bytes=size, max_rows=max_rows
     )
 
@@ -264,7 +268,7 @@ async def test_retention_leaves_blocks_alone_while_older_tiers_hold_data(
     )
     assert await retain(plane, key, ms=1_000) == 1  # The row below the block range is a leftover.
     assert (await state_of(plane, key)).log_start == 0
-    [deleted] = await plane.delete_records({key: Offset(5)})
+    [deleted] = await plane.log.delete_records({key: Offset(5)})
     state = await state_of(plane, key)
     assert (deleted.log_start, state.remote_end, state.block_start) == (5, 10, 10)
 
@@ -288,7 +292,7 @@ async def test_offsets_sizes_and_times_beyond_32_bits_are_not_cut(
     assert await retain(plane, key, size=3 * size) == 2
     state = await state_of(plane, key)
     assert (state.log_start, state.size_bytes) == (first + 20, 3 * size)
-    [deleted] = await plane.delete_records({key: Offset(first + 35)})
+    [deleted] = await plane.log.delete_records({key: Offset(first + 35)})
     assert deleted.log_start == first + 35
     assert await rows_of(plane, key) == [(first + start, first + start + 9) for start in (30, 40)]
     assert len(await marked(plane)) == 3

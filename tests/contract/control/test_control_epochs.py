@@ -3,16 +3,17 @@
 import pytest
 from tests.contract.control.building import batch, change, commit, part
 
-from stratalog.control.database import Database
-from stratalog.control.model import EpochQuery, Topic
+from stratalog.control.log.model import EpochQuery
 from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, TopicPartition
 
 
 async def ends(
     plane: ControlPlane, key: TopicPartition, *epochs: int
 ) -> list[tuple[int, ...] | None]:
-    found = await plane.epoch_ends([EpochQuery(partition=key, epoch=epoch) for epoch in epochs])
+    found = await plane.log.epoch_ends([EpochQuery(partition=key, epoch=epoch) for epoch in epochs])
     return [None if end is None else tuple(end) for end in found]
 
 
@@ -81,7 +82,7 @@ async def test_epochs_outlive_their_records(
     key = part(topic)
     await commit(plane, batch(key, 50))
     await begin_epochs(database, key, (0, 0), (1, 20))
-    await plane.delete_records({key: NO_OFFSET})
+    await plane.log.delete_records({key: NO_OFFSET})
     assert await ends(plane, key, 0, 1) == [(1, 0, 20), (1, 1, 50)]
 
 
@@ -90,7 +91,7 @@ async def test_partitions_are_told_apart_and_unknown_ones_have_no_answer(
 ) -> None:
     await commit(plane, batch(part(topic, 1), 3))
     queries = [EpochQuery(partition=part(topic, index), epoch=0) for index in (1, 9, 0)]
-    found = await plane.epoch_ends(queries)
+    found = await plane.log.epoch_ends(queries)
     assert [end and end.end_offset for end in found] == [3, None, 0]
-    await plane.delete_topic(topic.id)
-    assert await plane.epoch_ends(queries) == [None, None, None]
+    await plane.topics.delete(topic.id)
+    assert await plane.log.epoch_ends(queries) == [None, None, None]

@@ -11,16 +11,13 @@ from urllib.parse import urlsplit
 import pytest
 from tests.contract.control.building import batch, block, commit, part, state_of
 
-from stratalog.control import postgres, sqlite
-from stratalog.control.database import Connection, Rows, shape
+from stratalog.control.errors import CommitInDoubtError, ControlAccessError, ControlUnavailableError
 from stratalog.control.open import open_control_plane, open_database
-from stratalog.control.plane import (
-    CommitInDoubtError,
-    ControlAccessError,
-    ControlPlane,
-    ControlUnavailableError,
-)
-from stratalog.control.scan_model import SinkOutcome
+from stratalog.control.plane import ControlPlane
+from stratalog.control.scans.model import SinkOutcome
+from stratalog.control.sql import postgres, sqlite
+from stratalog.control.sql.database import Connection, Rows, shape
+from stratalog.retry import Backoff
 
 
 class Cut(Enum):
@@ -91,13 +88,13 @@ async def test_a_connection_lost_while_committing_leaves_doubt_that_can_be_resol
     postgres_dsn: str, cut: Cut
 ) -> None:
     async with through_proxy(postgres_dsn) as (proxy, plane):
-        topic = await plane.create_topic("events", partition_count=1, configs={})
+        topic = await plane.topics.create("events", partition_count=1, configs={})
         blocks = [block(batch(part(topic), 3))]
         proxy.cut = cut
         with pytest.raises(CommitInDoubtError):
-            await plane.commit_blocks(blocks)
+            await plane.log.commit_blocks(blocks)
         proxy.cut = Cut.NEVER
-        answers = await plane.resolve_commit(blocks)
+        answers = await plane.log.resolve_commit(blocks)
         state = await state_of(plane, part(topic))
         if cut is Cut.AFTER_COMMIT:
             assert answers is not None
@@ -113,18 +110,18 @@ async def test_a_connection_lost_while_committing_leaves_doubt_that_can_be_resol
 async def test_a_sink_in_doubt_repeats_its_batch(postgres_dsn: str, cut: Cut, anew: bool) -> None:
     """With the same objects, or with others: it takes effect exactly once."""
     async with through_proxy(postgres_dsn) as (proxy, plane):
-        topic = await plane.create_topic("events", partition_count=1, configs={})
+        topic = await plane.topics.create("events", partition_count=1, configs={})
         blocks = [block(batch(part(topic), 3))]
         proxy.cut = cut
         with pytest.raises(CommitInDoubtError):
-            await plane.commit_sink("s", 0, blocks)
+            await plane.scans.commit_sink("s", 0, blocks)
         proxy.cut = Cut.NEVER
         if anew:
             blocks = [block(batch(part(topic), 3))]
         happened = cut is Cut.AFTER_COMMIT
         expected = SinkOutcome.REPEATED if happened else SinkOutcome.COMMITTED
-        assert await plane.commit_sink("s", 0, blocks) is expected
-        assert await plane.commit_sink("s", 0, blocks) is SinkOutcome.REPEATED
+        assert await plane.scans.commit_sink("s", 0, blocks) is expected
+        assert await plane.scans.commit_sink("s", 0, blocks) is SinkOutcome.REPEATED
         assert (await state_of(plane, part(topic))).high_watermark == 3
 
 
@@ -175,7 +172,7 @@ async def test_the_loser_of_a_deadlock_is_run_again(postgres_dsn: str) -> None:
 async def test_conflicts_without_end_are_given_up(
     postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "_FIRST_PAUSE_S", 0)
+    monkeypatch.setattr(postgres, "_BACKOFF", Backoff(first_s=0.0))
     database = await open_database(postgres_dsn)
     runs = 0
 
@@ -222,9 +219,9 @@ async def test_a_lock_of_another_process_holds_up_writers_but_not_the_loop(
     plane = await open_control_plane(f"sqlite:{tmp_path}/control.db")
     stranger = sqlite3.connect(tmp_path / "control.db", isolation_level=None)
     stranger.execute("BEGIN IMMEDIATE")
-    writing = asyncio.create_task(plane.create_topic("late", partition_count=1, configs={}))
+    writing = asyncio.create_task(plane.topics.create("late", partition_count=1, configs={}))
     for _ in range(20):
-        assert await plane.topics() == []
+        assert await plane.topics.all() == []
     assert not writing.done()
     stranger.execute("COMMIT")
     stranger.close()
@@ -240,10 +237,10 @@ async def test_a_lock_that_is_never_given_back_is_unavailable(
     stranger = sqlite3.connect(tmp_path / "control.db", isolation_level=None)
     stranger.execute("BEGIN IMMEDIATE")
     with pytest.raises(ControlUnavailableError):
-        await plane.create_topic("never", partition_count=1, configs={})
+        await plane.topics.create("never", partition_count=1, configs={})
     stranger.execute("ROLLBACK")
     stranger.close()
-    assert (await plane.create_topic("now", partition_count=1, configs={})).name == "now"
+    assert (await plane.topics.create("now", partition_count=1, configs={})).name == "now"
     await plane.close()
 
 
@@ -293,7 +290,7 @@ async def test_a_full_disk_is_unavailable_until_there_is_room(tmp_path: Path) ->
 async def test_connections_that_died_while_idle_are_replaced_unnoticed(postgres_dsn: str) -> None:
     plane = await open_control_plane(postgres_dsn)
     killer = await open_database(postgres_dsn)
-    topic = await plane.create_topic("events", partition_count=1, configs={})
+    topic = await plane.topics.create("events", partition_count=1, configs={})
     await killer.write(
         lambda c: c.fetch(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

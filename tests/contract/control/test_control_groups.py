@@ -7,16 +7,18 @@ from uuid import UUID, uuid4
 import pytest
 from tests.contract.control.building import change, part
 
-from stratalog.control.database import Database
-from stratalog.control.group_model import (
+from stratalog.control.brokers.model import BrokerInfo
+from stratalog.control.groups.errors import NotCoordinatorError
+from stratalog.control.groups.model import (
     GroupKind,
     GroupOffsets,
     GroupRecord,
     LeftOut,
     OffsetToCommit,
 )
-from stratalog.control.model import BrokerInfo, Topic
-from stratalog.control.plane import ControlPlane, NotCoordinatorError
+from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, Offset, PartitionIndex, TopicId, TopicPartition
 
 GROUP = "readers"
@@ -25,7 +27,7 @@ WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 async def register(plane: ControlPlane, number: int, *, lease_ms: int = 60_000) -> BrokerInfo:
-    return await plane.register_broker(
+    return await plane.brokers.register(
         BrokerId(number),
         host="here",
         port=9000 + number,
@@ -46,7 +48,7 @@ async def second(plane: ControlPlane) -> BrokerInfo:
 
 
 async def opened(plane: ControlPlane, broker: BrokerInfo, group_id: str = GROUP) -> GroupRecord:
-    return await plane.open_group(group_id, broker.broker_id, broker.incarnation)
+    return await plane.groups.open(group_id, broker.broker_id, broker.incarnation)
 
 
 async def kill(database: Database, broker: BrokerInfo) -> None:
@@ -83,7 +85,7 @@ def commit_of(record: GroupRecord, *offsets: OffsetToCommit) -> GroupOffsets:
 async def committed(
     plane: ControlPlane, group_id: str = GROUP, wanted: list[TopicPartition] | None = None
 ) -> dict[int, int]:
-    found = await plane.group_offsets(group_id, wanted)
+    found = await plane.groups.offsets(group_id, wanted)
     return {each.partition: each.offset for each in found}
 
 
@@ -94,9 +96,9 @@ def stable(record: GroupRecord) -> GroupRecord:
 async def test_the_preferred_broker_coordinates_a_new_group_and_keeps_it(
     plane: ControlPlane, other: ControlPlane, first: BrokerInfo, second: BrokerInfo
 ) -> None:
-    assert (await plane.locate_group(GROUP, BrokerId(2))).broker_id == 2
-    assert (await other.locate_group(GROUP, BrokerId(1))).broker_id == 2
-    assert await other.locate_group(GROUP, BrokerId(1)) == second
+    assert (await plane.groups.locate(GROUP, BrokerId(2))).broker_id == 2
+    assert (await other.groups.locate(GROUP, BrokerId(1))).broker_id == 2
+    assert await other.groups.locate(GROUP, BrokerId(1)) == second
 
 
 async def test_a_dead_coordinator_is_replaced_and_its_term_is_over(
@@ -104,15 +106,15 @@ async def test_a_dead_coordinator_is_replaced_and_its_term_is_over(
 ) -> None:
     before = await opened(plane, first)
     await kill(database, first)
-    assert (await plane.locate_group(GROUP, BrokerId(2))).broker_id == 2
+    assert (await plane.groups.locate(GROUP, BrokerId(2))).broker_id == 2
     after = await opened(plane, second)
     assert after.term > before.term
     with pytest.raises(NotCoordinatorError):
-        await plane.save_group(stable(before))
+        await plane.groups.save(stable(before))
     with pytest.raises(NotCoordinatorError):
-        await plane.delete_group(GROUP, before.term)
+        await plane.groups.delete(GROUP, before.term)
     with pytest.raises(NotCoordinatorError):
-        await plane.delete_group_offsets(GROUP, before.term, [])
+        await plane.groups.delete_offsets(GROUP, before.term, [])
     assert await opened(plane, second) == after
 
 
@@ -120,7 +122,7 @@ async def test_another_incarnation_under_the_same_number_is_another_coordinator(
     plane: ControlPlane, first: BrokerInfo
 ) -> None:
     before = await opened(plane, first)
-    await plane.remove_broker(first.broker_id, first.incarnation)
+    await plane.brokers.remove(first.broker_id, first.incarnation)
     again = await register(plane, 1)
     with pytest.raises(NotCoordinatorError):
         await opened(plane, first)
@@ -131,13 +133,13 @@ async def test_who_is_not_alive_coordinates_nothing(
     plane: ControlPlane, first: BrokerInfo, database: Database
 ) -> None:
     with pytest.raises(NotCoordinatorError):
-        await plane.locate_group(GROUP, BrokerId(7))
+        await plane.groups.locate(GROUP, BrokerId(7))
     await kill(database, first)
     with pytest.raises(NotCoordinatorError):
-        await plane.locate_group(GROUP, first.broker_id)
+        await plane.groups.locate(GROUP, first.broker_id)
     with pytest.raises(NotCoordinatorError):
         await opened(plane, first)
-    assert await plane.groups() == []
+    assert await plane.groups.all() == []
 
 
 async def test_a_group_of_another_live_broker_cannot_be_opened(
@@ -152,7 +154,7 @@ async def test_opening_takes_over_from_a_dead_broker_with_all_that_was_saved(
     plane: ControlPlane, first: BrokerInfo, second: BrokerInfo, database: Database
 ) -> None:
     saved = stable(await opened(plane, first))
-    await plane.save_group(saved)
+    await plane.groups.save(saved)
     await kill(database, first)
     taken = await opened(plane, second)
     assert taken == replace(saved, term=taken.term)
@@ -164,8 +166,8 @@ async def test_two_who_ask_at_once_are_told_the_same_coordinator(
 ) -> None:
     for number in range(10):
         told = await asyncio.gather(
-            plane.locate_group(f"group-{number}", BrokerId(1)),
-            other.locate_group(f"group-{number}", BrokerId(2)),
+            plane.groups.locate(f"group-{number}", BrokerId(1)),
+            other.groups.locate(f"group-{number}", BrokerId(2)),
         )
         assert told[0] == told[1]
 
@@ -180,15 +182,15 @@ async def test_a_group_is_empty_since_its_first_empty_save(
     plane: ControlPlane, first: BrokerInfo
 ) -> None:
     record = await opened(plane, first)
-    await plane.save_group(stable(record))
+    await plane.groups.save(stable(record))
     assert (await opened(plane, first)).empty_since_ms is None
-    await plane.save_group(replace(stable(record), state_name="Empty"))
+    await plane.groups.save(replace(stable(record), state_name="Empty"))
     since = (await opened(plane, first)).empty_since_ms
     assert since is not None
     await asyncio.sleep(0.005)
-    await plane.save_group(replace(stable(record), state_name="Empty"))
+    await plane.groups.save(replace(stable(record), state_name="Empty"))
     assert (await opened(plane, first)).empty_since_ms == since
-    await plane.save_group(stable(record))
+    await plane.groups.save(stable(record))
     assert (await opened(plane, first)).empty_since_ms is None
 
 
@@ -196,12 +198,12 @@ async def test_groups_are_listed_with_their_live_coordinator(
     plane: ControlPlane, topic: Topic, first: BrokerInfo, second: BrokerInfo, database: Database
 ) -> None:
     consumer = replace(stable(await opened(plane, first, "b")), kind=GroupKind.CONSUMER)
-    await plane.save_group(consumer)
+    await plane.groups.save(consumer)
     only_offsets = await opened(plane, second, "a")
-    await plane.commit_group_offsets([commit_of(only_offsets, offset_of(part(topic), 1))])
-    await plane.locate_group("never-used", BrokerId(1))
+    await plane.groups.commit_offsets([commit_of(only_offsets, offset_of(part(topic), 1))])
+    await plane.groups.locate("never-used", BrokerId(1))
     await kill(database, second)
-    listed = await plane.groups()
+    listed = await plane.groups.all()
     assert [(each.group_id, each.kind, each.state_name) for each in listed] == [
         ("a", GroupKind.CLASSIC, "Empty"),
         ("b", GroupKind.CONSUMER, "Stable"),
@@ -215,7 +217,7 @@ async def test_offsets_of_many_groups_are_committed_together(
     records = [await opened(plane, first, f"group-{number}") for number in range(3)]
     foreign = replace(records[0], term=records[0].term - 1)
     key = part(topic)
-    answers = await plane.commit_group_offsets(
+    answers = await plane.groups.commit_offsets(
         [
             commit_of(records[0], offset_of(key, 5), offset_of(part(topic, 2), 6)),
             commit_of(foreign, offset_of(key, 999)),
@@ -236,7 +238,7 @@ async def test_offsets_move_forward_and_back_as_the_client_wants(
 ) -> None:
     record = await opened(plane, first)
     for offset in (5, 10, 3):
-        await plane.commit_group_offsets([commit_of(record, offset_of(part(topic), offset))])
+        await plane.groups.commit_offsets([commit_of(record, offset_of(part(topic), offset))])
         assert await committed(plane) == {0: offset}
 
 
@@ -246,8 +248,8 @@ async def test_what_was_committed_comes_back_as_it_was(
 ) -> None:
     record = await opened(plane, first)
     sent = offset_of(part(topic, 1), 2**62, epoch=-1, metadata=metadata)
-    await plane.commit_group_offsets([commit_of(record, sent)])
-    [found] = await plane.group_offsets(GROUP, [part(topic, 1)])
+    await plane.groups.commit_offsets([commit_of(record, sent)])
+    [found] = await plane.groups.offsets(GROUP, [part(topic, 1)])
     assert (found.offset, found.leader_epoch, found.metadata) == (2**62, -1, metadata)
     assert found.committed_ms > 0
 
@@ -257,7 +259,7 @@ async def test_only_the_wanted_partitions_are_told(
 ) -> None:
     record = await opened(plane, first)
     sent = [offset_of(part(topic, number), number) for number in range(3)]
-    await plane.commit_group_offsets([commit_of(record, *sent)])
+    await plane.groups.commit_offsets([commit_of(record, *sent)])
     assert await committed(plane, GROUP, [part(topic, 2), part(topic, 9)]) == {2: 2}
     assert await committed(plane, GROUP, []) == {}
     assert await committed(plane) == {0: 0, 1: 1, 2: 2}
@@ -269,7 +271,7 @@ async def test_offsets_of_unknown_topics_and_partitions_are_left_out(
     record = await opened(plane, first)
     strange = TopicPartition(TopicId(UUID(int=5)), PartitionIndex(0))
     sent = [offset_of(strange, 1), offset_of(part(topic, 2), 2), offset_of(part(topic, 3), 3)]
-    [left_out] = await plane.commit_group_offsets([commit_of(record, *sent)])
+    [left_out] = await plane.groups.commit_offsets([commit_of(record, *sent)])
     assert left_out == frozenset([strange, part(topic, 3)])
     assert await committed(plane) == {2: 2}
 
@@ -278,9 +280,9 @@ async def test_a_commit_tells_of_its_own_partitions_alone_which_were_left_out(
     plane: ControlPlane, topic: Topic, first: BrokerInfo
 ) -> None:
     records = [await opened(plane, first, f"group-{number}") for number in range(2)]
-    gone = await plane.create_topic("gone", partition_count=1, configs={})
-    await plane.delete_topic(gone.id)
-    answers = await plane.commit_group_offsets(
+    gone = await plane.topics.create("gone", partition_count=1, configs={})
+    await plane.topics.delete(gone.id)
+    answers = await plane.groups.commit_offsets(
         [
             commit_of(records[0], offset_of(part(topic), 1)),
             commit_of(records[1], offset_of(part(topic), 2), offset_of(part(gone), 3)),
@@ -293,13 +295,13 @@ async def test_a_commit_tells_of_its_own_partitions_alone_which_were_left_out(
 async def test_a_deleted_topic_takes_its_offsets_along(
     plane: ControlPlane, topic: Topic, first: BrokerInfo, database: Database
 ) -> None:
-    kept = await plane.create_topic("kept", partition_count=1, configs={})
+    kept = await plane.topics.create("kept", partition_count=1, configs={})
     record = await opened(plane, first)
     sent = [offset_of(part(topic, 1), 1), offset_of(part(kept), 2)]
-    await plane.commit_group_offsets([commit_of(record, *sent)])
-    await plane.delete_topic(topic.id)
+    await plane.groups.commit_offsets([commit_of(record, *sent)])
+    await plane.topics.delete(topic.id)
     assert await committed(plane) == {0: 2}
-    await plane.purge_deleted_topics(max_rows=100)
+    await plane.topics.purge_deleted(max_rows=100)
     rows = await database.read(
         lambda connection: connection.fetch("SELECT partition FROM group_offsets")
     )
@@ -311,13 +313,13 @@ async def test_a_deleted_group_has_no_offsets_and_its_term_never_comes_back(
 ) -> None:
     record = await opened(plane, first)
     commit = commit_of(record, offset_of(part(topic), 5))
-    await plane.commit_group_offsets([commit])
-    await plane.delete_group(GROUP, record.term)
-    assert await plane.groups() == []
-    assert await plane.commit_group_offsets([commit]) == [None]
+    await plane.groups.commit_offsets([commit])
+    await plane.groups.delete(GROUP, record.term)
+    assert await plane.groups.all() == []
+    assert await plane.groups.commit_offsets([commit]) == [None]
     await asyncio.sleep(0.005)
     assert (await opened(plane, first)).term > record.term
-    assert await plane.commit_group_offsets([commit]) == [None]
+    assert await plane.groups.commit_offsets([commit]) == [None]
     assert await committed(plane) == {}
 
 
@@ -326,8 +328,8 @@ async def test_chosen_offsets_are_deleted(
 ) -> None:
     record = await opened(plane, first)
     sent = [offset_of(part(topic, number), number) for number in range(3)]
-    await plane.commit_group_offsets([commit_of(record, *sent)])
-    await plane.delete_group_offsets(GROUP, record.term, [part(topic, 0), part(topic, 2)])
+    await plane.groups.commit_offsets([commit_of(record, *sent)])
+    await plane.groups.delete_offsets(GROUP, record.term, [part(topic, 0), part(topic, 2)])
     assert await committed(plane) == {1: 1}
 
 
@@ -342,12 +344,12 @@ async def test_offsets_of_a_group_that_never_had_members_expire_by_their_commit(
 ) -> None:
     record = await opened(plane, first)
     sent = [offset_of(part(topic, number), number) for number in range(2)]
-    await plane.commit_group_offsets([commit_of(record, *sent)])
+    await plane.groups.commit_offsets([commit_of(record, *sent)])
     await make_old(database, by_ms=age_ms)
     await asyncio.sleep(0.005)
-    assert await plane.expire_group_offsets(retention_ms=WEEK_MS, max_rows=100) == 2 - left
+    assert await plane.groups.expire_offsets(retention_ms=WEEK_MS, max_rows=100) == 2 - left
     assert len(await committed(plane)) == left
-    assert len(await plane.groups()) == (1 if left else 0)
+    assert len(await plane.groups.all()) == (1 if left else 0)
 
 
 @pytest.mark.parametrize(("state_name", "left"), [("Stable", 1), ("Empty", 0)])
@@ -360,24 +362,24 @@ async def test_only_offsets_of_empty_groups_expire(
     left: int,
 ) -> None:
     record = replace(stable(await opened(plane, first)), state_name=state_name)
-    await plane.save_group(record)
-    await plane.commit_group_offsets([commit_of(record, offset_of(part(topic), 4))])
+    await plane.groups.save(record)
+    await plane.groups.commit_offsets([commit_of(record, offset_of(part(topic), 4))])
     await make_old(database)
     await asyncio.sleep(0.005)
-    assert await plane.expire_group_offsets(retention_ms=WEEK_MS, max_rows=100) == 1 - left
+    assert await plane.groups.expire_offsets(retention_ms=WEEK_MS, max_rows=100) == 1 - left
     assert len(await committed(plane)) == left
-    assert len(await plane.groups()) == left
+    assert len(await plane.groups.all()) == left
 
 
 async def test_a_group_that_was_left_just_now_keeps_its_old_offsets(
     plane: ControlPlane, topic: Topic, first: BrokerInfo, database: Database
 ) -> None:
     record = stable(await opened(plane, first))
-    await plane.save_group(record)
-    await plane.commit_group_offsets([commit_of(record, offset_of(part(topic), 4))])
+    await plane.groups.save(record)
+    await plane.groups.commit_offsets([commit_of(record, offset_of(part(topic), 4))])
     await make_old(database)
-    await plane.save_group(replace(record, state_name="Empty"))
-    assert await plane.expire_group_offsets(retention_ms=WEEK_MS, max_rows=100) == 0
+    await plane.groups.save(replace(record, state_name="Empty"))
+    assert await plane.groups.expire_offsets(retention_ms=WEEK_MS, max_rows=100) == 0
     assert await committed(plane) == {0: 4}
 
 
@@ -386,10 +388,10 @@ async def test_expiry_takes_no_more_than_asked_at_a_time(
 ) -> None:
     record = await opened(plane, first)
     sent = [offset_of(part(topic, number), number) for number in range(3)]
-    await plane.commit_group_offsets([commit_of(record, *sent)])
+    await plane.groups.commit_offsets([commit_of(record, *sent)])
     await make_old(database)
     await asyncio.sleep(0.005)
-    assert await plane.expire_group_offsets(retention_ms=WEEK_MS, max_rows=2) == 2
-    assert len(await plane.groups()) == 1
-    assert await plane.expire_group_offsets(retention_ms=WEEK_MS, max_rows=2) == 1
-    assert await plane.groups() == []
+    assert await plane.groups.expire_offsets(retention_ms=WEEK_MS, max_rows=2) == 2
+    assert len(await plane.groups.all()) == 1
+    assert await plane.groups.expire_offsets(retention_ms=WEEK_MS, max_rows=2) == 1
+    assert await plane.groups.all() == []

@@ -7,8 +7,11 @@ import pytest
 from tests.contract.control.building import batch, change, commit, outcomes, part, state_of
 from tests.contract.control.segment_building import epoch, finished
 
-from stratalog.control.database import Database
-from stratalog.control.migration_state import (
+from stratalog.control.log.model import CommitOutcome, PartitionState, WriteTier
+from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.errors import MigrationRefusedError, UnknownTopicError
+from stratalog.control.topics.migration_state import (
     MigrationState,
     Tier,
     check_state,
@@ -16,8 +19,7 @@ from stratalog.control.migration_state import (
     migration_state,
     tier_of,
 )
-from stratalog.control.model import CommitOutcome, PartitionState, Topic, WriteTier
-from stratalog.control.plane import ControlPlane, MigrationRefusedError, UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 
 ADOPTED = PartitionState(
@@ -64,10 +66,10 @@ async def test_a_topic_is_switched_to_blocks_and_becomes_hybrid(
     key = part(local, 1)
     assert await migration_of(plane, key) is MigrationState.TIERED_ONLY
     assert outcomes(await commit(plane, batch(key))) == [CommitOutcome.WRONG_TIER]
-    await plane.begin_migration(local.id)
+    await plane.topics.begin_migration(local.id)
     assert await migration_of(plane, key) is MigrationState.MIGRATING
     assert outcomes(await commit(plane, batch(key))) == [CommitOutcome.WRONG_TIER]
-    await plane.switch_to_blocks(local.id)
+    await plane.topics.switch_to_blocks(local.id)
     state = await state_of(plane, key)
     assert (state.block_start, state.block_end, state.write_tier) == (10, 10, WriteTier.BLOCK)
     assert (state.leader_epoch, state.migrating, state.remote_end) == (5, False, 7)
@@ -76,35 +78,35 @@ async def test_a_topic_is_switched_to_blocks_and_becomes_hybrid(
     assert (answer.outcome, answer.base_offset) == (CommitOutcome.ACCEPTED, 10)
     assert answer.leader_epoch == 5
     # The local remainder goes to the remote tier.
-    await plane.chain_segment(await finished(plane, key, 7, 9))
+    await plane.segments.chain(await finished(plane, key, 7, 9))
     assert await migration_of(plane, key) is MigrationState.HYBRID
-    await plane.delete_records({key: NO_OFFSET})
+    await plane.log.delete_records({key: NO_OFFSET})
     assert await migration_of(plane, key) is MigrationState.DISKLESS_ONLY
 
 
 async def test_a_switch_begins_an_epoch_at_the_high_watermark(
     plane: ControlPlane, local: Topic
 ) -> None:
-    await plane.begin_migration(local.id)
-    await plane.switch_to_blocks(local.id)
+    await plane.topics.begin_migration(local.id)
+    await plane.topics.switch_to_blocks(local.id)
     for index in range(3):
-        assert await plane.epochs(part(local, index)) == [epoch(4, 2), epoch(5, 10)]
-    [topic] = await plane.topics()
+        assert await plane.log.epochs(part(local, index)) == [epoch(4, 2), epoch(5, 10)]
+    [topic] = await plane.topics.all()
     assert topic.leader_epochs == {0: 5, 1: 5, 2: 5}
 
 
 async def test_every_step_may_be_repeated(plane: ControlPlane, local: Topic) -> None:
     key = part(local)
     for _ in range(2):
-        await plane.begin_migration(local.id)
+        await plane.topics.begin_migration(local.id)
     for _ in range(2):
-        await plane.abort_migration(local.id)
+        await plane.topics.abort_migration(local.id)
         assert await migration_of(plane, key) is MigrationState.TIERED_ONLY
-    await plane.begin_migration(local.id)
-    await plane.switch_to_blocks(local.id)
+    await plane.topics.begin_migration(local.id)
+    await plane.topics.switch_to_blocks(local.id)
     await commit(plane, batch(key, 3))
     before = await state_of(plane, key)
-    await plane.switch_to_blocks(local.id)
+    await plane.topics.switch_to_blocks(local.id)
     assert await state_of(plane, key) == before
 
 
@@ -112,39 +114,39 @@ async def test_a_switch_wants_every_partition_to_have_begun(
     plane: ControlPlane, local: Topic, database: Database
 ) -> None:
     with pytest.raises(MigrationRefusedError, match="partition 0 has not begun"):
-        await plane.switch_to_blocks(local.id)
-    await plane.begin_migration(local.id)
+        await plane.topics.switch_to_blocks(local.id)
+    await plane.topics.begin_migration(local.id)
     await change(database, "UPDATE partitions SET migrating_since_ms = NULL WHERE partition = 2")
     with pytest.raises(MigrationRefusedError, match="partition 2 has not begun"):
-        await plane.switch_to_blocks(local.id)
+        await plane.topics.switch_to_blocks(local.id)
     for index in range(3):
         assert (await state_of(plane, part(local, index))).write_tier is WriteTier.LOCAL
 
 
 async def test_after_the_switch_there_is_no_way_back(plane: ControlPlane, local: Topic) -> None:
-    await plane.begin_migration(local.id)
-    await plane.switch_to_blocks(local.id)
+    await plane.topics.begin_migration(local.id)
+    await plane.topics.switch_to_blocks(local.id)
     with pytest.raises(MigrationRefusedError):
-        await plane.abort_migration(local.id)
+        await plane.topics.abort_migration(local.id)
     with pytest.raises(MigrationRefusedError):
-        await plane.begin_migration(local.id)
+        await plane.topics.begin_migration(local.id)
 
 
 async def test_a_diskless_topic_has_nothing_to_migrate(plane: ControlPlane, topic: Topic) -> None:
     assert await migration_of(plane, part(topic)) is MigrationState.DISKLESS_ONLY
     with pytest.raises(MigrationRefusedError):
-        await plane.begin_migration(topic.id)
-    await plane.switch_to_blocks(topic.id)
+        await plane.topics.begin_migration(topic.id)
+    await plane.topics.switch_to_blocks(topic.id)
     assert (await state_of(plane, part(topic))).leader_epoch == 0
 
 
 async def test_partitions_that_were_added_meanwhile_are_left_as_they_are(
     plane: ControlPlane, local: Topic
 ) -> None:
-    await plane.add_partitions(local.id, partition_count=4)
+    await plane.topics.add_partitions(local.id, partition_count=4)
     await commit(plane, batch(part(local, 3), 2))
-    await plane.begin_migration(local.id)
-    await plane.switch_to_blocks(local.id)
+    await plane.topics.begin_migration(local.id)
+    await plane.topics.switch_to_blocks(local.id)
     added = await state_of(plane, part(local, 3))
     assert (added.block_start, added.leader_epoch) == (0, 0)
     assert (await state_of(plane, part(local, 2))).write_tier is WriteTier.BLOCK
@@ -155,15 +157,19 @@ async def test_a_block_range_that_is_not_empty_refuses_the_migration(
 ) -> None:
     await change(database, "UPDATE partitions SET block_start = 8 WHERE partition = 1")
     with pytest.raises(MigrationRefusedError, match=r"partition 1 .*blocks serve 8 to 10"):
-        await plane.begin_migration(local.id)
+        await plane.topics.begin_migration(local.id)
 
 
 async def test_an_unknown_topic_is_not_migrated(plane: ControlPlane, local: Topic) -> None:
-    await plane.delete_topic(local.id)
-    for step in (plane.begin_migration, plane.abort_migration, plane.switch_to_blocks):
+    await plane.topics.delete(local.id)
+    for step in (
+        plane.topics.begin_migration,
+        plane.topics.abort_migration,
+        plane.topics.switch_to_blocks,
+    ):
         with pytest.raises(UnknownTopicError):
             await step(local.id)
-    assert await plane.epochs(part(local)) == []
+    assert await plane.log.epochs(part(local)) == []
 
 
 # The states themselves.

@@ -7,22 +7,26 @@ from uuid import uuid4
 import pytest
 from tests.contract.control.building import batch, block, change, held_up, part
 
-from stratalog.control.database import Database
-from stratalog.control.model import BlockToCommit, ObjectKind, Topic
-from stratalog.control.plane import BarredObjectError, ControlPlane, LeaseExpiredError
+from stratalog.control.log.model import BlockToCommit
+from stratalog.control.objects.errors import BarredObjectError
+from stratalog.control.objects.model import ObjectKind
+from stratalog.control.plane import ControlPlane
+from stratalog.control.scans.errors import LeaseExpiredError
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, ObjectId
 
 
 async def dead_block(plane: ControlPlane, topic: Topic) -> BlockToCommit:
     """A block that was committed, and then lost its rows."""
     made = block(batch(part(topic)))
-    await plane.commit_blocks([made])
-    await plane.delete_records({part(topic): NO_OFFSET})
+    await plane.log.commit_blocks([made])
+    await plane.log.delete_records({part(topic): NO_OFFSET})
     return made
 
 
 async def marked(plane: ControlPlane, grace_ms: int = 0, limit: int = 10) -> list[ObjectId]:
-    found = await plane.marked_objects(grace_ms=grace_ms, limit=limit)
+    found = await plane.objects.marked(grace_ms=grace_ms, limit=limit)
     return [each.object_id for each in found]
 
 
@@ -45,10 +49,10 @@ async def test_marked_objects_come_oldest_first_and_no_more_than_asked(
         made[2].object_id,
     )
     assert await marked(plane, limit=2) == [made[2].object_id, made[0].object_id]
-    page = await plane.marked_objects(grace_ms=0, limit=2)
-    rest = await plane.marked_objects(grace_ms=0, limit=2, after=page[-1])
+    page = await plane.objects.marked(grace_ms=0, limit=2)
+    rest = await plane.objects.marked(grace_ms=0, limit=2, after=page[-1])
     assert [each.object_id for each in rest] == [made[1].object_id]
-    assert await plane.marked_objects(grace_ms=0, limit=2, after=rest[-1]) == []
+    assert await plane.objects.marked(grace_ms=0, limit=2, after=rest[-1]) == []
 
 
 async def test_forgotten_objects_are_gone_and_live_ones_stay(
@@ -56,9 +60,9 @@ async def test_forgotten_objects_are_gone_and_live_ones_stay(
 ) -> None:
     dead = await dead_block(plane, topic)
     live = block(batch(part(topic)))
-    await plane.commit_blocks([live])
-    await plane.forget_objects([dead.object_id, live.object_id, ObjectId(uuid4())])
-    assert [each.object_id for each in await plane.objects(limit=10)] == [live.object_id]
+    await plane.log.commit_blocks([live])
+    await plane.objects.forget([dead.object_id, live.object_id, ObjectId(uuid4())])
+    assert [each.object_id for each in await plane.objects.all(limit=10)] == [live.object_id]
     assert await marked(plane) == []
 
 
@@ -67,12 +71,12 @@ async def test_objects_are_listed_in_pages_without_tombstones(
 ) -> None:
     made = [block(batch(part(topic), size=42)) for _ in range(3)]
     for each in made:
-        await plane.commit_blocks([each])
+        await plane.log.commit_blocks([each])
     barred = block()
-    await plane.bar_objects({barred.object_id: barred.key})
+    await plane.objects.bar({barred.object_id: barred.key})
     made.sort(key=lambda each: each.object_id)
-    first = await plane.objects(limit=2)
-    rest = await plane.objects(after=first[-1].object_id, limit=10)
+    first = await plane.objects.all(limit=2)
+    rest = await plane.objects.all(after=first[-1].object_id, limit=10)
     assert [each.object_id for each in first + rest] == [each.object_id for each in made]
     assert (first[0].key, first[0].size_bytes) == (made[0].key, 42)
     assert (first[0].kind, first[0].marked_ms) == (ObjectKind.BLOCK, None)
@@ -83,35 +87,35 @@ async def test_sizes_are_told_of_objects_that_are_in_the_store(
 ) -> None:
     dead, live = await dead_block(plane, topic), block(batch(part(topic), size=42))
     forgotten, barred = await dead_block(plane, topic), block()
-    await plane.commit_blocks([live])
-    await plane.forget_objects([forgotten.object_id])
-    await plane.bar_objects({barred.object_id: barred.key})
+    await plane.log.commit_blocks([live])
+    await plane.objects.forget([forgotten.object_id])
+    await plane.objects.bar({barred.object_id: barred.key})
     wanted = [each.object_id for each in (dead, live, forgotten, barred)]
-    assert await plane.object_sizes([*wanted, ObjectId(uuid4())]) == {
+    assert await plane.objects.sizes([*wanted, ObjectId(uuid4())]) == {
         dead.object_id: dead.size_bytes,
         live.object_id: 42,
     }
-    assert await plane.object_sizes([]) == {}
+    assert await plane.objects.sizes([]) == {}
 
 
 async def test_only_objects_without_a_commit_are_barred(plane: ControlPlane, topic: Topic) -> None:
     dead = await dead_block(plane, topic)
     live, lost = block(batch(part(topic))), block(batch(part(topic)))
-    await plane.commit_blocks([live])
+    await plane.log.commit_blocks([live])
     wanted = {each.object_id: each.key for each in (dead, live, lost)}
-    assert await plane.bar_objects(wanted) == {lost.object_id}
-    assert await plane.bar_objects(wanted) == {lost.object_id}
-    assert await plane.bar_objects({}) == set()
+    assert await plane.objects.bar(wanted) == {lost.object_id}
+    assert await plane.objects.bar(wanted) == {lost.object_id}
+    assert await plane.objects.bar({}) == set()
     with pytest.raises(BarredObjectError):
-        await plane.commit_blocks([lost])
+        await plane.log.commit_blocks([lost])
 
 
 async def test_an_object_that_came_back_after_its_deletion_may_be_deleted_again(
     plane: ControlPlane, topic: Topic
 ) -> None:
     dead = await dead_block(plane, topic)
-    await plane.forget_objects([dead.object_id])
-    assert await plane.bar_objects({dead.object_id: dead.key}) == {dead.object_id}
+    await plane.objects.forget([dead.object_id])
+    assert await plane.objects.bar({dead.object_id: dead.key}) == {dead.object_id}
 
 
 async def test_a_lease_protects_what_was_marked_after_it_began(
@@ -119,31 +123,31 @@ async def test_a_lease_protects_what_was_marked_after_it_began(
 ) -> None:
     before = await dead_block(plane, topic)
     await change(database, "UPDATE objects SET marked_ms = marked_ms - 10")
-    lease = await plane.take_lease("scan", duration_ms=60_000)
+    lease = await plane.scans.take_lease("scan", duration_ms=60_000)
     after = await dead_block(plane, topic)
     assert await marked(plane) == [before.object_id]
-    await plane.release_lease(lease.lease_id)
+    await plane.scans.release_lease(lease.lease_id)
     assert await marked(plane) == [before.object_id, after.object_id]
 
 
 async def test_a_lease_protects_what_was_marked_after_the_clock_was_set_back(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
-    lease = await plane.take_lease("scan", duration_ms=60_000)
+    lease = await plane.scans.take_lease("scan", duration_ms=60_000)
     await change(database, "UPDATE leases SET started_ms = started_ms + 5000")
     made = await dead_block(plane, topic)
-    assert await plane.marked_objects(grace_ms=-60_000, limit=100) == []
-    await plane.release_lease(lease.lease_id)
-    [dead] = await plane.marked_objects(grace_ms=-60_000, limit=100)
+    assert await plane.objects.marked(grace_ms=-60_000, limit=100) == []
+    await plane.scans.release_lease(lease.lease_id)
+    [dead] = await plane.objects.marked(grace_ms=-60_000, limit=100)
     assert dead.object_id == made.object_id
 
 
 async def test_the_oldest_live_lease_counts_and_expired_ones_do_not(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
-    old = await plane.take_lease("old", duration_ms=60_000)
+    old = await plane.scans.take_lease("old", duration_ms=60_000)
     made = await dead_block(plane, topic)
-    await plane.take_lease("young", duration_ms=60_000)
+    await plane.scans.take_lease("young", duration_ms=60_000)
     await change(database, "UPDATE objects SET marked_ms = marked_ms - 5")
     await change(database, "UPDATE leases SET started_ms = started_ms - 10 WHERE holder = 'old'")
     assert await marked(plane) == []
@@ -154,17 +158,17 @@ async def test_the_oldest_live_lease_counts_and_expired_ones_do_not(
 async def test_a_lease_is_renewed_until_it_has_ended(
     plane: ControlPlane, database: Database
 ) -> None:
-    lease = await plane.take_lease("scan", duration_ms=60_000)
+    lease = await plane.scans.take_lease("scan", duration_ms=60_000)
     assert lease.expires_ms == lease.started_ms + 60_000
-    renewed = await plane.renew_lease(lease.lease_id, duration_ms=600_000)
+    renewed = await plane.scans.renew_lease(lease.lease_id, duration_ms=600_000)
     assert renewed.started_ms == lease.started_ms
     assert renewed.expires_ms > lease.expires_ms
     await change(database, "UPDATE leases SET expires_ms = 0")
     with pytest.raises(LeaseExpiredError):
-        await plane.renew_lease(lease.lease_id, duration_ms=60_000)
+        await plane.scans.renew_lease(lease.lease_id, duration_ms=60_000)
     with pytest.raises(LeaseExpiredError):
-        await plane.renew_lease(uuid4(), duration_ms=60_000)
-    await plane.release_lease(lease.lease_id)
+        await plane.scans.renew_lease(uuid4(), duration_ms=60_000)
+    await plane.scans.release_lease(lease.lease_id)
 
 
 async def test_a_lease_waits_for_a_marking_under_way(
@@ -182,7 +186,7 @@ async def test_a_lease_waits_for_a_marking_under_way(
 
     marker = asyncio.create_task(mark())
     await held_up(marking)
-    taking = asyncio.create_task(plane.take_lease("scan", duration_ms=60_000))
+    taking = asyncio.create_task(plane.scans.take_lease("scan", duration_ms=60_000))
     done, _ = await asyncio.wait([taking], timeout=0.1)
     assert not done
     finish.set()

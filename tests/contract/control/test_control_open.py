@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from tests.contract.control.building import batch, change, commit, held_up, part
 
-from stratalog.control.database import Connection, Database
-from stratalog.control.migrate import Migration, known_migrations, migrate
-from stratalog.control.model import Topic
-from stratalog.control.open import open_control_plane, open_database, open_existing
-from stratalog.control.plane import (
+from stratalog.control.errors import (
     ControlAccessError,
     ControlDamagedError,
-    ControlPlane,
     ControlUnavailableError,
     NoControlPlaneError,
 )
+from stratalog.control.open import open_control_plane, open_database, open_existing
+from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Connection, Database
+from stratalog.control.sql.migrate import Migration, known_migrations, migrate
+from stratalog.control.topics.model import Topic
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -38,7 +38,7 @@ async def applied(database: Database) -> list[int]:
 
 async def test_concurrent_starters_migrate_once_and_agree(control_url: str) -> None:
     planes = await asyncio.gather(*(open_control_plane(control_url) for _ in range(5)))
-    clusters = [await plane.cluster() for plane in planes]
+    clusters = [await plane.identity.cluster() for plane in planes]
     assert len({cluster.cluster_id for cluster in clusters}) == 1
     database = await open_database(control_url)
     assert await applied(database) == [m.number for m in known_migrations("sqlite")]
@@ -59,7 +59,7 @@ async def test_a_newer_schema_is_accepted(
     await database.write(work)
     await migrate(database)
     later = await open_control_plane(control_url)
-    topic = await later.create_topic("events", partition_count=1, configs={})
+    topic = await later.topics.create("events", partition_count=1, configs={})
     assert len(await commit(later, batch(part(topic)))) == 1
     await later.close()
 
@@ -101,7 +101,7 @@ async def test_migrations_of_a_database_in_use_hold_no_locks_of_each_other(
         Migration(9000, "mood", ("CREATE TABLE IF NOT EXISTS moods (x text)",)),
         Migration(9001, "bad", ("CREATE TABLE",)),
     ]
-    monkeypatch.setattr("stratalog.control.migrate.known_migrations", lambda _: [*known, *bad])
+    monkeypatch.setattr("stratalog.control.sql.migrate.known_migrations", lambda _: [*known, *bad])
     with pytest.raises(Exception, match=r"syntax|incomplete"):
         await migrate(database)
     assert await applied(database) == [*(one.number for one in known), 9000]
@@ -132,7 +132,7 @@ async def test_what_a_broker_has_made_is_opened_and_its_schema_is_left_alone(
 
     monkeypatch.setattr("stratalog.control.open.migrate", refuse)
     opened = await open_existing(control_url)
-    assert await opened.cluster() == await made.cluster()
+    assert await opened.identity.cluster() == await made.identity.cluster()
     await opened.close()
     await database.close()
     await made.close()
@@ -146,7 +146,7 @@ async def outdated(control_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
         *known_migrations("sqlite"),
         Migration(9000, "moods", ("CREATE TABLE moods (x text)",)),
     ]
-    monkeypatch.setattr("stratalog.control.migrate.known_migrations", lambda _: known)
+    monkeypatch.setattr("stratalog.control.sql.migrate.known_migrations", lambda _: known)
     return control_url
 
 
@@ -171,12 +171,12 @@ async def test_a_user_who_may_not_change_an_older_schema_is_told_who_may(
 
 async def test_what_was_written_is_there_after_reopening(control_url: str) -> None:
     first = await open_control_plane(control_url)
-    topic = await first.create_topic("events", partition_count=1, configs={"a": "ö"})
+    topic = await first.topics.create("events", partition_count=1, configs={"a": "ö"})
     await commit(first, batch(part(topic), 3))
     await first.close()
     second = await open_control_plane(control_url)
-    assert await second.topics() == [topic]
-    assert (await second.high_watermarks([part(topic)]))[part(topic)] == 3
+    assert await second.topics.all() == [topic]
+    assert (await second.log.high_watermarks([part(topic)]))[part(topic)] == 3
     await second.close()
 
 
@@ -189,7 +189,7 @@ async def test_failed_work_leaves_no_trace(
 
     with pytest.raises(RuntimeError):
         await database.write(work)
-    assert await plane.topics() == [topic]
+    assert await plane.topics.all() == [topic]
 
 
 async def test_cancelled_work_leaves_no_trace_and_no_lock(
@@ -208,8 +208,8 @@ async def test_cancelled_work_leaves_no_trace_and_no_lock(
     with pytest.raises(asyncio.CancelledError):
         await task
     cancelled.set()
-    assert await plane.topics() == [topic]
-    await plane.delete_topic(topic.id)
+    assert await plane.topics.all() == [topic]
+    await plane.topics.delete(topic.id)
     assert (
         await database.read(lambda c: c.fetch("SELECT 1 FROM topics WHERE deleted_ms IS NULL"))
         == []
@@ -242,7 +242,7 @@ async def test_a_reader_keeps_its_snapshot(plane: ControlPlane, database: Databa
 
     reading = asyncio.create_task(database.read(work))
     await held_up(looked)
-    await plane.create_topic("late", partition_count=1, configs={})
+    await plane.topics.create("late", partition_count=1, configs={})
     changed.set()
     assert await reading == (0, 0)
 

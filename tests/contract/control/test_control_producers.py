@@ -14,9 +14,10 @@ from tests.contract.control.building import (
     state_of,
 )
 
-from stratalog.control.database import Database
-from stratalog.control.model import CommitAnswer, CommitOutcome, Topic
+from stratalog.control.log.model import CommitAnswer, CommitOutcome
 from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.model import Topic
 
 ACCEPTED = CommitOutcome.ACCEPTED
 DUPLICATE = CommitOutcome.DUPLICATE
@@ -125,8 +126,8 @@ async def test_an_expired_producer_may_start_anywhere(
     await produce(plane, topic, 0)
     await commit(plane, batch(part(topic), producer=8, sequence=0))
     await change(database, "UPDATE producers SET last_ms = last_ms - 100000 WHERE producer_id = 7")
-    assert await plane.expire_producers(idle_ms=200_000, max_rows=10) == 0
-    assert await plane.expire_producers(idle_ms=50_000, max_rows=10) == 1
+    assert await plane.log.expire_producers(idle_ms=200_000, max_rows=10) == 0
+    assert await plane.log.expire_producers(idle_ms=50_000, max_rows=10) == 1
     assert (await produce(plane, topic, 500)).outcome is ACCEPTED
     answers = await commit(plane, batch(part(topic), producer=8, sequence=500))
     assert outcomes(answers) == [OUT_OF_ORDER]
@@ -137,14 +138,14 @@ async def test_expiry_takes_no_more_than_asked(
 ) -> None:
     await commit(plane, *(batch(part(topic), producer=i, sequence=0) for i in range(5)))
     await change(database, "UPDATE producers SET last_ms = 0")
-    assert await plane.expire_producers(idle_ms=1000, max_rows=3) == 3
-    assert await plane.expire_producers(idle_ms=1000, max_rows=3) == 2
+    assert await plane.log.expire_producers(idle_ms=1000, max_rows=3) == 3
+    assert await plane.log.expire_producers(idle_ms=1000, max_rows=3) == 2
 
 
 async def test_producer_ids_are_given_once(plane: ControlPlane, other: ControlPlane) -> None:
-    first = await plane.allocate_producer_ids(10)
-    assert await other.allocate_producer_ids(1) == first + 10
-    assert await plane.allocate_producer_ids(5) == first + 11
+    first = await plane.log.allocate_producer_ids(10)
+    assert await other.log.allocate_producer_ids(1) == first + 10
+    assert await plane.log.allocate_producer_ids(5) == first + 11
 
 
 async def test_the_producers_of_a_partition_are_told_with_their_last_sequence(
@@ -154,7 +155,7 @@ async def test_the_producers_of_a_partition_are_told_with_their_last_sequence(
     last = await produce(plane, topic, 3, 4, epoch=0)
     await commit(plane, batch(part(topic), producer=3, epoch=9, sequence=LAST))
     await commit(plane, batch(part(topic, 1), producer=8, sequence=0))
-    found = await plane.active_producers([part(topic), part(topic, 2)])
+    found = await plane.log.active_producers([part(topic), part(topic, 2)])
     assert [tuple(one)[:3] for one in found[part(topic)]] == [(3, 9, LAST), (7, 0, 6)]
     assert found[part(topic)][1].last_ms == last.append_time_ms
     assert found[part(topic, 2)] == []
@@ -165,10 +166,10 @@ async def test_a_producer_that_has_expired_is_no_longer_told_and_may_go_on(
 ) -> None:
     await produce(plane, topic, 0, 3)
     await change(database, "UPDATE producers SET last_ms = last_ms - 100000")
-    assert await plane.expire_producers(idle_ms=60_000, max_rows=10) == 1
-    assert await plane.active_producers([part(topic)]) == {part(topic): []}
+    assert await plane.log.expire_producers(idle_ms=60_000, max_rows=10) == 1
+    assert await plane.log.active_producers([part(topic)]) == {part(topic): []}
     assert (await produce(plane, topic, 3)).outcome is ACCEPTED
-    [again] = (await plane.active_producers([part(topic)]))[part(topic)]
+    [again] = (await plane.log.active_producers([part(topic)]))[part(topic)]
     assert again.last_sequence == 3
 
 

@@ -3,10 +3,11 @@
 from tests.contract.control.building import batch, block, change, commit, part, span
 
 from stratalog.batch.header import TimestampType
-from stratalog.control.database import Database
-from stratalog.control.model import Coordinates, TimeQuery, Topic
+from stratalog.control.log.model import Coordinates, TimeQuery
+from stratalog.control.log.reads import FIRST_LOOK_ROWS, MAX_SPAN_ROWS
 from stratalog.control.plane import ControlPlane
-from stratalog.control.reads import FIRST_LOOK_ROWS, MAX_SPAN_ROWS
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset, PartitionIndex, TopicPartition, new_topic_id
 
 
@@ -19,7 +20,7 @@ async def test_rows_begin_with_the_one_that_holds_the_offset(
 ) -> None:
     key = part(topic)
     await commit(plane, *(batch(key, 10, gap=1) for _ in range(4)))
-    found = await plane.find_batches([span(key, offset) for offset in (0, 9, 10, 39)])
+    found = await plane.log.find_batches([span(key, offset) for offset in (0, 9, 10, 39)])
     assert [bases(each.rows) for each in found] == [
         [0, 10, 20, 30],
         [0, 10, 20, 30],
@@ -33,8 +34,8 @@ async def test_outside_the_partition_there_are_no_rows_but_the_boundaries(
 ) -> None:
     key = part(topic)
     await commit(plane, *(batch(key, 10, gap=1) for _ in range(2)))
-    await plane.delete_records({key: Offset(5)})
-    found = await plane.find_batches([span(key, offset) for offset in (-1, 4, 5, 19, 20, 21)])
+    await plane.log.delete_records({key: Offset(5)})
+    found = await plane.log.find_batches([span(key, offset) for offset in (-1, 4, 5, 19, 20, 21)])
     assert [bases(each.rows) for each in found] == [[], [], [0, 10], [10], [], []]
     for each in found:
         assert each.state is not None
@@ -44,13 +45,15 @@ async def test_outside_the_partition_there_are_no_rows_but_the_boundaries(
 async def test_unknown_and_deleted_partitions_have_no_state(
     plane: ControlPlane, topic: Topic
 ) -> None:
-    gone = await plane.create_topic("gone", partition_count=1, configs={})
+    gone = await plane.topics.create("gone", partition_count=1, configs={})
     await commit(plane, batch(part(gone)))
-    await plane.delete_topic(gone.id)
+    await plane.topics.delete(gone.id)
     stranger = TopicPartition(new_topic_id(), PartitionIndex(0))
-    found = await plane.find_batches([span(k, 0) for k in (part(gone), stranger, part(topic, 7))])
+    found = await plane.log.find_batches(
+        [span(k, 0) for k in (part(gone), stranger, part(topic, 7))]
+    )
     assert [(each.state, list(each.rows)) for each in found] == [(None, [])] * 3
-    assert await plane.find_batches([]) == []
+    assert await plane.log.find_batches([]) == []
 
 
 async def test_the_row_that_crosses_the_budget_is_the_last(
@@ -59,7 +62,7 @@ async def test_the_row_that_crosses_the_budget_is_the_last(
     key = part(topic)
     await commit(plane, *(batch(key, size=100, gap=1) for _ in range(5)))
     budgets = (0, 1, 100, 101, 200, 500, 501)
-    found = await plane.find_batches([span(key, 0, max_bytes) for max_bytes in budgets])
+    found = await plane.log.find_batches([span(key, 0, max_bytes) for max_bytes in budgets])
     assert [len(each.rows) for each in found] == [1, 1, 1, 2, 2, 5, 5]
 
 
@@ -68,7 +71,7 @@ async def test_spans_of_one_call_are_answered_in_their_order(
 ) -> None:
     await commit(plane, batch(part(topic, 0)), batch(part(topic, 1), 2), batch(part(topic, 2), 3))
     wanted = [span(part(topic, i), 0) for i in (2, 0, 1, 2)]
-    found = await plane.find_batches(wanted)
+    found = await plane.log.find_batches(wanted)
     assert [each.rows[0].last_offset for each in found] == [2, 0, 1, 2]
 
 
@@ -77,7 +80,7 @@ async def test_hungry_spans_get_more_than_the_first_look(plane: ControlPlane, to
     count = FIRST_LOOK_ROWS * 2 + 1
     await commit(plane, *(batch(key, size=10, gap=1) for _ in range(count)))
     spans = [span(key, 0), span(key, 0, 10 * FIRST_LOOK_ROWS), span(key, 5, 10 * 10), span(key, 15)]
-    found = await plane.find_batches(spans)
+    found = await plane.log.find_batches(spans)
     assert bases(found[0].rows) == list(range(count))
     assert bases(found[1].rows) == list(range(FIRST_LOOK_ROWS))
     assert bases(found[2].rows) == list(range(5, 15))
@@ -87,15 +90,15 @@ async def test_hungry_spans_get_more_than_the_first_look(plane: ControlPlane, to
 async def test_an_answer_about_tiny_rows_is_bounded(plane: ControlPlane, topic: Topic) -> None:
     key = part(topic)
     await commit(plane, *(batch(key, size=1, gap=1) for _ in range(MAX_SPAN_ROWS + 5)))
-    [found] = await plane.find_batches([span(key, 0)])
+    [found] = await plane.log.find_batches([span(key, 0)])
     assert bases(found.rows) == list(range(MAX_SPAN_ROWS))
 
 
 async def test_rows_tell_everything_about_themselves(plane: ControlPlane, topic: Topic) -> None:
     key = part(topic, 1)
     made = block(batch(part(topic), size=77), batch(key, 3, size=50, timestamp=99))
-    [[_, answer]] = await plane.commit_blocks([made])
-    [found] = await plane.find_batches([span(key, 0)])
+    [[_, answer]] = await plane.log.commit_blocks([made])
+    [found] = await plane.log.find_batches([span(key, 0)])
     assert list(found.rows) == [
         Coordinates(
             topic_id=topic.id,
@@ -121,7 +124,7 @@ async def test_a_hole_is_never_skipped(
     key = part(topic)
     await commit(plane, *(batch(key, gap=1) for _ in range(3)))
     await change(database, "DELETE FROM batches WHERE last_offset = 1")
-    found = await plane.find_batches([span(key, 1), span(key, 2)])
+    found = await plane.log.find_batches([span(key, 1), span(key, 2)])
     assert [bases(each.rows) for each in found] == [[], [2]]
 
 
@@ -135,7 +138,7 @@ async def test_offsets_outside_the_block_range_have_no_rows(
         "UPDATE partitions SET block_start = 1, remote_end = 1, block_end = 3, write_tier = 'local'"
         " WHERE partition = 0",
     )
-    found = await plane.find_batches([span(key, offset, 1) for offset in range(4)])
+    found = await plane.log.find_batches([span(key, offset, 1) for offset in range(4)])
     assert [bases(each.rows) for each in found] == [[], [1], [2], []]
 
 
@@ -148,32 +151,35 @@ async def test_find_by_time_gives_the_first_row_that_is_not_older(
 ) -> None:
     key = part(topic)
     await commit(plane, *(batch(key, gap=1, timestamp=t) for t in (10, 30, 20, 40)))
-    found = await plane.find_by_time([at(key, t) for t in (0, 10, 11, 30, 31, 40, 41)])
+    found = await plane.log.find_by_time([at(key, t) for t in (0, 10, 11, 30, 31, 40, 41)])
     assert [row and row.base_offset for row in found] == [0, 0, 1, 1, 3, 3, None]
-    assert await plane.find_by_time([at(part(topic, 1), 0), at(part(topic, 8), 0)]) == [None, None]
+    assert await plane.log.find_by_time([at(part(topic, 1), 0), at(part(topic, 8), 0)]) == [
+        None,
+        None,
+    ]
 
 
 async def test_find_newest_gives_the_first_row_with_the_greatest_time(
     plane: ControlPlane, topic: Topic
 ) -> None:
     await commit(plane, *(batch(part(topic), gap=1, timestamp=t) for t in (10, 40, 20, 40)))
-    found = await plane.find_newest([part(topic, 1), part(topic), part(topic, 8)])
+    found = await plane.log.find_newest([part(topic, 1), part(topic), part(topic, 8)])
     assert [row and row.base_offset for row in found] == [None, 1, None]
 
 
 async def test_deleted_records_are_not_found_by_time(plane: ControlPlane, topic: Topic) -> None:
     key = part(topic)
     await commit(plane, *(batch(key, gap=1, timestamp=t) for t in (50, 10, 20)))
-    await plane.delete_records({key: Offset(1)})
-    found = await plane.find_by_time([at(key, 5), at(key, 30)])
+    await plane.log.delete_records({key: Offset(1)})
+    found = await plane.log.find_by_time([at(key, 5), at(key, 30)])
     assert [row and row.base_offset for row in found] == [1, None]
-    assert [row and row.base_offset for row in await plane.find_newest([key])] == [2]
+    assert [row and row.base_offset for row in await plane.log.find_newest([key])] == [2]
 
 
 async def test_all_coordinates_come_in_pages(plane: ControlPlane, topic: Topic) -> None:
     key = part(topic)
     await commit(plane, *(batch(key, 2, gap=1) for _ in range(5)))
-    first = await plane.all_coordinates(key, limit=2)
-    rest = await plane.all_coordinates(key, after=first[-1].last_offset, limit=10)
+    first = await plane.log.all_coordinates(key, limit=2)
+    rest = await plane.log.all_coordinates(key, after=first[-1].last_offset, limit=10)
     assert bases(first) == [0, 2]
     assert bases(rest) == [4, 6, 8]

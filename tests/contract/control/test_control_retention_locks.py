@@ -12,7 +12,7 @@ from tests.contract.control.tiers import assert_consistent, chained, finished, t
 
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
-from stratalog.control.segment_model import ChainOutcome
+from stratalog.control.segments.model import ChainOutcome
 from stratalog.ids import Offset
 
 PATIENCE_S = 30.0
@@ -83,7 +83,7 @@ async def test_a_commit_is_not_blocked_by_a_retention_that_is_removing_rows(
 ) -> None:
     """Retention is held up in the middle of its work, by a lock on one of the objects whose
     last row it has removed. The commit goes through while it stands there."""
-    topic = await server.create_topic("orders", partition_count=1, configs={})
+    topic = await server.topics.create("orders", partition_count=1, configs={})
     key = part(topic)
     for _ in range(20):
         await commit(server, batch(key, 10, timestamp=1_000))
@@ -91,7 +91,7 @@ async def test_a_commit_is_not_blocked_by_a_retention_that_is_removing_rows(
         locked = await holder.fetch("SELECT object_id FROM objects FOR UPDATE")
         assert len(locked) == 20
         retention = asyncio.create_task(
-            server.enforce_retention(key, retention_ms=0, retention_bytes=None, max_rows=100)
+            server.log.enforce_retention(key, retention_ms=0, retention_bytes=None, max_rows=100)
         )
         pid = await waiting_backend(holder)
         tables = await tables_locked_by(holder, pid)
@@ -114,13 +114,13 @@ async def test_a_retention_that_waits_for_a_commit_lets_other_partitions_commit(
 ) -> None:
     """Moving the start takes the head for a moment, so it waits for a commit that has it. It
     must hold nothing meanwhile that others need."""
-    topic = await server.create_topic("orders", partition_count=2, configs={})
+    topic = await server.topics.create("orders", partition_count=2, configs={})
     for index in range(2):
         await commit(server, batch(part(topic, index), 10, timestamp=1_000))
     async with transaction(control_dsn) as committing:
         await committing.fetch("SELECT 1 FROM heads WHERE partition = 0 FOR UPDATE")
         retention = asyncio.create_task(
-            server.enforce_retention(
+            server.log.enforce_retention(
                 part(topic), retention_ms=0, retention_bytes=None, max_rows=100
             )
         )
@@ -136,7 +136,7 @@ async def test_a_retention_of_segments_that_waits_for_a_lease_holds_no_head(
 ) -> None:
     """A lease waits for removals of many rows, and whoever marks something waits for the lease.
     Commits do not."""
-    topic = await server.create_topic("orders", partition_count=1, configs={})
+    topic = await server.topics.create("orders", partition_count=1, configs={})
     key = part(topic)
     await two_tiers(server, key)
     async with transaction(control_dsn) as leasing:
@@ -144,7 +144,7 @@ async def test_a_retention_of_segments_that_waits_for_a_lease_holds_no_head(
             "SELECT pg_advisory_xact_lock(hashtextextended('stratalog:leases', 0))"
         )
         retention = asyncio.create_task(
-            server.enforce_retention(key, retention_ms=None, retention_bytes=400, max_rows=100)
+            server.log.enforce_retention(key, retention_ms=None, retention_bytes=400, max_rows=100)
         )
         pid = await waiting_backend(leasing)
         assert not await tables_locked_by(leasing, pid) & {"heads", "partitions", "segments"}
@@ -160,16 +160,16 @@ async def test_a_purge_that_waits_for_a_lease_holds_no_segment(
     server: ControlPlane, control_dsn: str
 ) -> None:
     """A trim of the same topic has its place in front of the lease, and then wants segments."""
-    topic = await server.create_topic("orders", partition_count=1, configs={})
+    topic = await server.topics.create("orders", partition_count=1, configs={})
     await two_tiers(server, part(topic))
-    await server.delete_topic(topic.id)
+    await server.topics.delete(topic.id)
     async with transaction(control_dsn) as leasing:
         await leasing.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended('stratalog:leases', 0))"
         )
         # Rows go first, and stand there with their objects.
         await leasing.execute("DELETE FROM batches")
-        purging = asyncio.create_task(server.purge_deleted_topics(max_rows=100))
+        purging = asyncio.create_task(server.topics.purge_deleted(max_rows=100))
         pid = await waiting_backend(leasing)
         assert "segments" not in await tables_locked_by(leasing, pid)
     assert await asyncio.wait_for(purging, PATIENCE_S)
@@ -179,15 +179,15 @@ async def test_a_delete_that_was_planned_before_a_segment_was_chained_is_planned
     server: ControlPlane, control_dsn: str
 ) -> None:
     """The segment overtakes a delete that waits for the head with a plan to keep its rows."""
-    topic = await server.create_topic("orders", partition_count=1, configs={})
+    topic = await server.topics.create("orders", partition_count=1, configs={})
     key = part(topic)
     await two_tiers(server, key)
     segment_id = await finished(server, key, 60, 80)
     async with transaction(control_dsn) as committing:
         await committing.fetch("SELECT 1 FROM heads FOR UPDATE")
-        chaining = asyncio.create_task(server.chain_segment(segment_id))
+        chaining = asyncio.create_task(server.segments.chain(segment_id))
         await backends_wait(committing, 1)
-        deleting = asyncio.create_task(server.delete_records({key: Offset(80)}))
+        deleting = asyncio.create_task(server.log.delete_records({key: Offset(80)}))
         await backends_wait(committing, 2)
     assert await asyncio.wait_for(chaining, PATIENCE_S) is ChainOutcome.CHAINED
     [deleted] = await asyncio.wait_for(deleting, PATIENCE_S)

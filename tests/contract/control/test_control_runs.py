@@ -5,13 +5,14 @@ from tests.contract.control.building import batch, block, change, commit, part
 from tests.contract.control.pipeline_building import claim, expire, new_run, rows_in, split
 from tests.contract.control.segment_building import finished
 
-from stratalog.control import pending, runs
-from stratalog.control.aged import CHUNK_ROWS
-from stratalog.control.database import Database
-from stratalog.control.model import Topic
-from stratalog.control.pipeline_model import AgedPartition, SplitOutcome, TierStatus
-from stratalog.control.plane import ControlPlane, UnknownTopicError
-from stratalog.control.runs import UnknownRunError
+from stratalog.control.pipeline import pending, runs
+from stratalog.control.pipeline.aged import CHUNK_ROWS
+from stratalog.control.pipeline.errors import UnknownRunError
+from stratalog.control.pipeline.model import AgedPartition, SplitOutcome, TierStatus
+from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset, TopicPartition, new_topic_id
 
 HOUR_MS = 3_600_000
@@ -32,11 +33,11 @@ async def age(
 
 
 async def aged(plane: ControlPlane, topic: Topic, age_ms: int = HOUR_MS) -> list[AgedPartition]:
-    return await plane.aged_partitions({topic.id: age_ms})
+    return await plane.pipeline.aged_partitions({topic.id: age_ms})
 
 
 async def status(plane: ControlPlane, topic: Topic, age_ms: int = HOUR_MS) -> TierStatus:
-    [answer] = await plane.tier_status({topic.id: age_ms})
+    [answer] = await plane.pipeline.tier_status({topic.id: age_ms})
     return answer
 
 
@@ -82,7 +83,7 @@ async def join_young_and_old(plane: ControlPlane, database: Database, key: Topic
     await age(database, key, before=10)
     await age(database, key, before=5)
     file = split((await claim(plane, key), await rows_in(plane, key)))
-    assert await plane.commit_split(file) == [SplitOutcome.SWAPPED]
+    assert await plane.pipeline.commit_split(file) == [SplitOutcome.SWAPPED]
 
 
 async def test_what_was_tiered_or_deleted_has_not_aged(
@@ -92,13 +93,13 @@ async def test_what_was_tiered_or_deleted_has_not_aged(
     for _ in range(4):
         await commit(plane, batch(key, 5))
     await age(database, key, before=20)
-    await plane.chain_segment(await finished(plane, key, 0, 4))
+    await plane.segments.chain(await finished(plane, key, 0, 4))
     [found] = await aged(plane, topic)
     assert (found.first_offset, found.remote_end, found.rows) == (5, 5, 3)
-    await plane.delete_records({key: Offset(12)})
+    await plane.log.delete_records({key: Offset(12)})
     [found] = await aged(plane, topic)
     assert (found.first_offset, found.remote_end, found.rows) == (10, 10, 2)
-    await plane.delete_records({key: Offset(20)})
+    await plane.log.delete_records({key: Offset(20)})
     assert await aged(plane, topic) == []
 
 
@@ -126,20 +127,20 @@ async def test_only_partitions_that_write_to_blocks_and_topics_that_exist_age(
         database, "UPDATE partitions SET write_tier = 'local', block_end = 5 WHERE partition = 0"
     )
     assert [each.partition for each in await aged(plane, topic)] == [1]
-    assert await plane.aged_partitions({}) == []
-    assert await plane.aged_partitions({new_topic_id(): 0}) == []
-    await plane.delete_topic(topic.id)
+    assert await plane.pipeline.aged_partitions({}) == []
+    assert await plane.pipeline.aged_partitions({new_topic_id(): 0}) == []
+    await plane.topics.delete(topic.id)
     assert await aged(plane, topic) == []
 
 
 async def test_each_topic_has_its_own_age(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
-    other = await plane.create_topic("other", partition_count=1, configs={})
+    other = await plane.topics.create("other", partition_count=1, configs={})
     for key in (part(topic), part(other)):
         await commit(plane, batch(key, 5))
         await age(database, key, before=5)
-    found = await plane.aged_partitions({topic.id: HOUR_MS, other.id: 2 * HOUR_MS})
+    found = await plane.pipeline.aged_partitions({topic.id: HOUR_MS, other.id: 2 * HOUR_MS})
     assert [each.topic_id for each in found] == [topic.id]
 
 
@@ -149,12 +150,12 @@ async def test_what_failed_before_is_told_and_claims_hide_nothing(
     key = part(topic)
     await commit(plane, batch(key, 5))
     await age(database, key, before=5)
-    await plane.fail_claims({await claim(plane, key): "bad"}, max_attempts=2)
+    await plane.pipeline.fail_claims({await claim(plane, key): "bad"}, max_attempts=2)
     token = await claim(plane, key)
     [found] = await aged(plane, topic)
     assert (found.attempts, found.parked) == (1, False)
     assert found.has_failed
-    await plane.fail_claims({token: "bad"}, max_attempts=2)
+    await plane.pipeline.fail_claims({token: "bad"}, max_attempts=2)
     [found] = await aged(plane, topic)
     assert (found.attempts, found.parked) == (2, True)
 
@@ -165,7 +166,9 @@ async def test_a_walk_counts_rows_and_objects_once_across_its_chunks(
 ) -> None:
     key, count = part(topic), CHUNK_ROWS + more
     # Dead bytes between the batches keep them from becoming one row.
-    await plane.commit_blocks([block(*(batch(key, 1, size=10, gap=1) for _ in range(count - 1)))])
+    await plane.log.commit_blocks(
+        [block(*(batch(key, 1, size=10, gap=1) for _ in range(count - 1)))]
+    )
     await commit(plane, batch(key, 1, size=10))
     await commit(plane, batch(key, 1, size=10))
     await age(database, key, before=count)
@@ -184,7 +187,7 @@ async def test_what_is_claimed_is_said_to_be_as_long_as_it_is(
     await expire(database)
     assert [each.claimed for each in await aged(plane, topic, age_ms=0)] == [False, False]
     token = await claim(plane, keys[0])
-    await plane.release_claims([token])
+    await plane.pipeline.release_claims([token])
     assert [each.claimed for each in await aged(plane, topic, age_ms=0)] == [False, False]
 
 
@@ -196,20 +199,20 @@ async def test_partitions_of_a_paused_topic_are_said_to_be_until_it_is_resumed(
 ) -> None:
     await commit(plane, batch(part(topic), 5))
     await age(database, part(topic), before=5)
-    await plane.pause_pipeline(topic.id)
+    await plane.pipeline.pause(topic.id)
     paused_ms = (await status(plane, topic)).paused_since_ms
     await change(database, "UPDATE pipeline_topics SET paused_ms = paused_ms - 1000")
-    await plane.pause_pipeline(topic.id)
-    assert not await plane.trigger_pipeline(topic.id)
+    await plane.pipeline.pause(topic.id)
+    assert not await plane.pipeline.trigger(topic.id)
     [found] = await aged(plane, topic)
     assert (found.partition, found.paused, found.rows) == (0, True, 0)
     answer = await status(plane, topic)
     assert answer.paused_since_ms == (paused_ms or 0) - 1_000
     assert answer.eligible_rows == 1
-    await plane.resume_pipeline(topic.id)
+    await plane.pipeline.resume(topic.id)
     [found] = await aged(plane, topic)
     assert (found.paused, found.rows) == (False, 1)
-    assert await plane.trigger_pipeline(topic.id)
+    assert await plane.pipeline.trigger(topic.id)
     assert (await status(plane, topic)).paused_since_ms is None
 
 
@@ -218,7 +221,7 @@ async def test_a_trigger_makes_old_what_was_there_before_it_and_nothing_else(
 ) -> None:
     key = part(topic)
     await commit(plane, batch(key, 5))
-    await plane.trigger_pipeline(topic.id)
+    await plane.pipeline.trigger(topic.id)
     await commit(plane, batch(key, 5))
     # Both happened within the same few milliseconds.
     await change(database, "UPDATE batches SET committed_ms = committed_ms + 1000")
@@ -229,7 +232,7 @@ async def test_a_trigger_makes_old_what_was_there_before_it_and_nothing_else(
     answer = await status(plane, topic)
     assert answer.triggered_ms == found.triggered_ms
     assert (answer.eligible_rows, answer.pending_rows) == (1, 2)
-    await plane.chain_segment(await finished(plane, key, 0, 4))
+    await plane.segments.chain(await finished(plane, key, 0, 4))
     assert await aged(plane, topic) == []
     assert (await status(plane, topic)).triggered_ms is None
 
@@ -241,7 +244,7 @@ async def test_a_trigger_stands_for_a_joined_row_of_which_a_batch_was_there_befo
     key = part(topic)
     await join_young_and_old(plane, database, key)
     [row] = await rows_in(plane, key)
-    await plane.trigger_pipeline(topic.id)
+    await plane.pipeline.trigger(topic.id)
     for triggered_ms, stands in ((row.oldest_commit_ms, True), (row.oldest_commit_ms - 1, False)):
         await change(database, "UPDATE pipeline_topics SET triggered_ms = $1", triggered_ms)
         [found] = await aged(plane, topic)
@@ -250,8 +253,8 @@ async def test_a_trigger_stands_for_a_joined_row_of_which_a_batch_was_there_befo
 
 
 async def test_orders_about_unknown_topics_are_refused(plane: ControlPlane, topic: Topic) -> None:
-    await plane.delete_topic(topic.id)
-    for order in (plane.pause_pipeline, plane.resume_pipeline, plane.trigger_pipeline):
+    await plane.topics.delete(topic.id)
+    for order in (plane.pipeline.pause, plane.pipeline.resume, plane.pipeline.trigger):
         with pytest.raises(UnknownTopicError):
             await order(topic.id)
 
@@ -265,9 +268,9 @@ async def test_the_status_of_a_topic_counts_all_that_is_not_converted(
     keys = [part(topic, index) for index in range(3)]
     for _ in range(4):
         await commit(plane, *(batch(key, 5) for key in keys[:2]))
-    await plane.chain_segment(await finished(plane, keys[0], 0, 4))
+    await plane.segments.chain(await finished(plane, keys[0], 0, 4))
     rows = await rows_in(plane, keys[1])
-    await plane.commit_split(split((await claim(plane, keys[1]), rows[:2])))
+    await plane.pipeline.commit_split(split((await claim(plane, keys[1]), rows[:2])))
     await age(database, keys[1], before=15)
     answer = await status(plane, topic)
     assert answer.topic_id == topic.id
@@ -292,10 +295,10 @@ async def test_a_split_does_not_make_the_lag_any_shorter(
     for first in (1, 0):
         assert (await status(plane, topic)).oldest_ms == 100
         parts = [(token, (await rows_in(plane, key))[first:]) for key, token in tokens.items()]
-        assert await plane.commit_split(split(*parts)) == [SplitOutcome.SWAPPED] * 2
+        assert await plane.pipeline.commit_split(split(*parts)) == [SplitOutcome.SWAPPED] * 2
     assert (await status(plane, topic)).oldest_ms == 100
     assert {row.committed_ms for row in await rows_in(plane, keys[0])} == {110}
-    await plane.delete_records({keys[0]: Offset(15)})
+    await plane.log.delete_records({keys[0]: Offset(15)})
     assert (await status(plane, topic)).oldest_ms == 200
 
 
@@ -316,7 +319,7 @@ async def test_the_status_counts_rows_and_split_files_once_however_they_are_walk
     rows = [await rows_in(plane, key) for key in keys]
     for i, j in ((1, 2), (3, 5)):
         file = split(*((token, each[i:j]) for token, each in zip(tokens, rows, strict=True)))
-        await plane.commit_split(file)
+        await plane.pipeline.commit_split(file)
     await age(database, keys[2], before=15)
     answer = await status(plane, topic)
     assert (answer.pending_rows, answer.pending_bytes) == (3 * 5, 3 * 600)
@@ -329,7 +332,9 @@ async def test_the_status_names_parked_partitions_with_their_error(
     plane: ControlPlane, topic: Topic
 ) -> None:
     key = part(topic, 2)
-    await plane.fail_claims({await claim(plane, key): "object x is corrupt"}, max_attempts=1)
+    await plane.pipeline.fail_claims(
+        {await claim(plane, key): "object x is corrupt"}, max_attempts=1
+    )
     [parked] = (await status(plane, topic)).parked
     assert parked[:3] == (key, 1, "object x is corrupt")
     assert parked.since_ms > 0
@@ -339,16 +344,16 @@ async def test_the_status_of_an_empty_topic_is_all_zero_and_of_a_deleted_one_non
     plane: ControlPlane, topic: Topic
 ) -> None:
     others = [
-        await plane.create_topic(f"t{number}", partition_count=1, configs={})
+        await plane.topics.create(f"t{number}", partition_count=1, configs={})
         for number in range(20)
     ]
-    answers = await plane.tier_status({each.id: 0 for each in (topic, *others)})
+    answers = await plane.pipeline.tier_status({each.id: 0 for each in (topic, *others)})
     assert [each.topic_id for each in answers] == sorted(each.id for each in (topic, *others))
     assert {(each.pending_rows, each.pending_bytes, each.oldest_ms) for each in answers} == {
         (0, 0, None)
     }
-    await plane.delete_topic(topic.id)
-    assert await plane.tier_status({topic.id: 0}) == []
+    await plane.topics.delete(topic.id)
+    assert await plane.pipeline.tier_status({topic.id: 0}) == []
 
 
 # The history.
@@ -357,26 +362,29 @@ async def test_the_status_of_an_empty_topic_is_all_zero_and_of_a_deleted_one_non
 async def test_runs_are_remembered_with_their_reports_the_newest_first(
     plane: ControlPlane, database: Database
 ) -> None:
-    first = await plane.begin_run("host-1")
+    first = await plane.pipeline.begin_run("host-1")
     await change(database, "UPDATE runs SET started_ms = started_ms - 1000")
-    second = await plane.begin_run("host-2")
+    second = await plane.pipeline.begin_run("host-2")
     assert (first.holder, first.finished_ms, first.report) == ("host-1", None, {})
-    await plane.save_run(first.run_id, {"bytes": 7, "stages": ["merge"]}, finished=False)
-    assert [each.run_id for each in await plane.runs(limit=9)] == [second.run_id, first.run_id]
-    [_, running] = await plane.runs(limit=9)
+    await plane.pipeline.save_run(first.run_id, {"bytes": 7, "stages": ["merge"]}, finished=False)
+    assert [each.run_id for each in await plane.pipeline.runs(limit=9)] == [
+        second.run_id,
+        first.run_id,
+    ]
+    [_, running] = await plane.pipeline.runs(limit=9)
     assert (running.finished_ms, running.report) == (None, {"bytes": 7, "stages": ["merge"]})
     for _ in range(2):
-        await plane.save_run(first.run_id, {"bytes": 8}, finished=True)
-    [newest] = await plane.runs(limit=1)
+        await plane.pipeline.save_run(first.run_id, {"bytes": 8}, finished=True)
+    [newest] = await plane.pipeline.runs(limit=1)
     assert newest == second
-    [_, done] = await plane.runs(limit=9)
+    [_, done] = await plane.pipeline.runs(limit=9)
     assert done.finished_ms is not None
     assert (done.finished_ms > done.started_ms, done.report) == (True, {"bytes": 8})
 
 
 async def test_an_unknown_run_cannot_be_saved(plane: ControlPlane) -> None:
     with pytest.raises(UnknownRunError):
-        await plane.save_run(new_run(), {}, finished=True)
+        await plane.pipeline.save_run(new_run(), {}, finished=True)
 
 
 async def test_the_oldest_runs_are_forgotten(
@@ -386,8 +394,8 @@ async def test_the_oldest_runs_are_forgotten(
     begun = []
     for _ in range(4):
         await change(database, "UPDATE runs SET started_ms = started_ms - 1000")
-        begun.append(await plane.begin_run("host"))
-    assert [each.run_id for each in await plane.runs(limit=9)] == [
+        begun.append(await plane.pipeline.begin_run("host"))
+    assert [each.run_id for each in await plane.pipeline.runs(limit=9)] == [
         begun[3].run_id,
         begun[2].run_id,
     ]

@@ -10,22 +10,11 @@ from tests.contract.control.building import batch, change, commit, part
 from tests.contract.control.segment_building import UPLOADED, segment
 from tests.contract.control.tiers import end_of, only_segments, two_tiers
 
-from stratalog.control.database import Connection, Database, Work
-from stratalog.control.model import Topic
-from stratalog.control.plane import ControlPlane, ControlUnavailableError
-from stratalog.control.scan_model import (
-    EARLIEST,
-    LATEST,
-    ScannedPartition,
-    ScanSnapshot,
-    ScanWish,
-)
-from stratalog.control.segment_model import (
-    AdoptedSegment,
-    PartitionToAdopt,
-    TopicToAdopt,
-)
-from stratalog.control.sql import SqlControlPlane
+from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.plane import ControlPlane
+from stratalog.control.scans.model import EARLIEST, LATEST, ScannedPartition, ScanSnapshot, ScanWish
+from stratalog.control.sql.database import Connection, Database, Work
+from stratalog.control.topics.model import AdoptedSegment, PartitionToAdopt, Topic, TopicToAdopt
 from stratalog.ids import Offset, PartitionIndex, TopicId, TopicPartition, new_topic_id
 
 
@@ -34,7 +23,7 @@ def wish(key: TopicPartition, start: int = EARLIEST, end: int = LATEST) -> ScanW
 
 
 async def snapshot(plane: ControlPlane, *wishes: ScanWish) -> ScanSnapshot:
-    return await plane.take_snapshot(wishes, holder="scan", duration_ms=60_000)
+    return await plane.scans.take_snapshot(wishes, holder="scan", duration_ms=60_000)
 
 
 async def scan(plane: ControlPlane, *wishes: ScanWish) -> list[ScannedPartition]:
@@ -103,12 +92,12 @@ async def test_an_empty_range_has_its_state_and_nothing_to_read(
 
 async def test_what_was_deleted_is_not_in_the_range(plane: ControlPlane, topic: Topic) -> None:
     await two_tiers(plane, part(topic))
-    await plane.delete_records({part(topic): Offset(25)})
+    await plane.log.delete_records({part(topic): Offset(25)})
     for start in (EARLIEST, 0, 24, 25):
         [found] = await scan(plane, wish(part(topic), start, 900))
         assert pieces(found) == ([20, 40], [60, 70, 80, 90])
         assert found.state.log_start == 25
-    await plane.delete_records({part(topic): Offset(75)})
+    await plane.log.delete_records({part(topic): Offset(75)})
     [found] = await scan(plane, wish(part(topic), 0))
     assert pieces(found) == ([], [70, 80, 90])
 
@@ -140,9 +129,9 @@ async def test_a_topic_without_blocks_is_scanned_from_its_segments(
 async def test_each_wish_is_answered_in_its_place(plane: ControlPlane, topic: Topic) -> None:
     await two_tiers(plane, part(topic))
     await commit(plane, batch(part(topic, 1), 5))
-    gone = await plane.create_topic("gone", partition_count=1, configs={})
+    gone = await plane.topics.create("gone", partition_count=1, configs={})
     await commit(plane, batch(part(gone)))
-    await plane.delete_topic(gone.id)
+    await plane.topics.delete(gone.id)
     stranger = TopicPartition(new_topic_id(), PartitionIndex(0))
     wishes = [
         wish(part(topic), 90),
@@ -186,7 +175,7 @@ async def adopt(plane: ControlPlane, ranges: Sequence[tuple[int, int, bool]]) ->
         epochs=(),
         producers=(),
     )
-    await plane.adopt_topic(
+    await plane.topics.adopt(
         TopicToAdopt(topic_id=topic_id, name="kafka", configs={}, partitions=[partition])
     )
     return TopicPartition(topic_id, PartitionIndex(0))
@@ -227,18 +216,18 @@ async def test_aborted_transactions_are_noted_from_the_start_of_the_range_on(
 async def test_a_snapshot_comes_with_a_lease_that_can_be_renewed(
     plane: ControlPlane, topic: Topic
 ) -> None:
-    lease = (await plane.take_snapshot([], holder="a job", duration_ms=5_000)).lease
+    lease = (await plane.scans.take_snapshot([], holder="a job", duration_ms=5_000)).lease
     assert (lease.holder, lease.expires_ms - lease.started_ms) == ("a job", 5_000)
-    assert await plane.oldest_lease_ms() == lease.started_ms
-    await plane.renew_lease(lease.lease_id, duration_ms=60_000)
-    await plane.release_lease(lease.lease_id)
-    assert await plane.oldest_lease_ms() is None
+    assert await plane.scans.oldest_lease_ms() == lease.started_ms
+    await plane.scans.renew_lease(lease.lease_id, duration_ms=60_000)
+    await plane.scans.release_lease(lease.lease_id)
+    assert await plane.scans.oldest_lease_ms() is None
 
 
 async def test_the_oldest_lease_is_one_that_lives(plane: ControlPlane, database: Database) -> None:
-    assert await plane.oldest_lease_ms() is None
+    assert await plane.scans.oldest_lease_ms() is None
     for started_ms, expires_ms in ((500, 9_000_000_000_000), (700, 9_000_000_000_000), (100, 900)):
-        lease = await plane.take_lease("scan", duration_ms=60_000)
+        lease = await plane.scans.take_lease("scan", duration_ms=60_000)
         await change(
             database,
             "UPDATE leases SET started_ms = $1, expires_ms = $2 WHERE lease_id = $3",
@@ -246,7 +235,7 @@ async def test_the_oldest_lease_is_one_that_lives(plane: ControlPlane, database:
             expires_ms,
             lease.lease_id,
         )
-    assert await plane.oldest_lease_ms() == 500
+    assert await plane.scans.oldest_lease_ms() == 500
 
 
 class Watched:
@@ -271,7 +260,7 @@ class Watched:
 
     @property
     def plane(self) -> ControlPlane:
-        return SqlControlPlane(cast(Database, self), os.urandom)
+        return ControlPlane(cast(Database, self), os.urandom)
 
 
 class Counting:
@@ -291,14 +280,14 @@ async def test_a_snapshot_that_cannot_be_read_gives_its_lease_back(
     watched = Watched(database)
     watched.failure = failure
     with pytest.raises(type(failure)):
-        await watched.plane.take_snapshot([], holder="scan", duration_ms=60_000)
-    assert await plane.oldest_lease_ms() is None
+        await watched.plane.scans.take_snapshot([], holder="scan", duration_ms=60_000)
+    assert await plane.scans.oldest_lease_ms() is None
 
 
 async def test_many_partitions_take_as_many_statements_as_one(
     plane: ControlPlane, database: Database
 ) -> None:
-    topic = await plane.create_topic("wide", partition_count=40, configs={})
+    topic = await plane.topics.create("wide", partition_count=40, configs={})
     keys = [part(topic, index) for index in range(40)]
     await commit(plane, *(batch(key) for key in keys[:-1]))
     await two_tiers(plane, keys[-1])
@@ -316,14 +305,14 @@ async def test_a_snapshot_is_taken_after_its_lease_has_begun(
 
     class DeletesFirst(Watched):
         async def read(self, work: Work[Any]) -> Any:
-            assert await plane.oldest_lease_ms() is not None
+            assert await plane.scans.oldest_lease_ms() is not None
             answer = await super().read(work)
-            await plane.delete_records({key: Offset(-1)})
+            await plane.log.delete_records({key: Offset(-1)})
             return answer
 
     [found] = await scan(DeletesFirst(database).plane, wish(key))
     assert pieces(found) == ([0, 20, 40], [60, 70, 80, 90])
     # The blocks of the segments were marked before the lease began, if not in its millisecond.
-    marked = {each.object_id for each in await plane.marked_objects(grace_ms=0, limit=100)}
+    marked = {each.object_id for each in await plane.objects.marked(grace_ms=0, limit=100)}
     assert not marked & {row.object_id for row in found.rows}
-    assert await plane.doomed_segments(grace_ms=0, limit=100) == []
+    assert await plane.segments.doomed(grace_ms=0, limit=100) == []

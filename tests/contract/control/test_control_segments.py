@@ -16,16 +16,13 @@ from tests.contract.control.segment_building import (
     segment,
 )
 
-from stratalog.control import replaced_rows
-from stratalog.control.database import Database
-from stratalog.control.model import Topic
-from stratalog.control.plane import (
-    BoundaryMovedError,
-    ControlPlane,
-    SegmentStateError,
-    UnknownTopicError,
-)
-from stratalog.control.segment_model import ChainOutcome, SegmentState
+from stratalog.control.log import replaced_rows
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segments.errors import BoundaryMovedError, SegmentStateError
+from stratalog.control.segments.model import ChainOutcome, SegmentState
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.ids import LeaderEpoch, Offset, SegmentId, TopicId, TopicPartition, uuid7
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -58,7 +55,7 @@ async def age(database: Database, segment_id: SegmentId) -> None:
 async def test_a_segment_is_what_was_said_about_it(plane: ControlPlane, topic: Topic) -> None:
     epochs = (epoch(2, 5), epoch(7, 8))
     added = segment(part(topic, 1), 5, 9, leader_epochs=epochs, broker_id=3, min_timestamp=-5)
-    await plane.add_segment(added)
+    await plane.segments.add(added)
     started = await known(plane, added.segment_id)
     assert started is not None
     assert (started.state, started.uploaded) == (SegmentState.COPY_STARTED, None)
@@ -68,7 +65,7 @@ async def test_a_segment_is_what_was_said_about_it(plane: ControlPlane, topic: T
     assert (started.key_base, started.store_url, started.broker_id) == (added.key_base, "", 3)
     assert (started.base_offset, started.end_offset, started.size_bytes) == (5, 10, 1_000)
     uploaded = replace(UPLOADED, has_aborted=True, custom_metadata=b"\x00\xff")
-    await plane.finish_segment(added.segment_id, uploaded)
+    await plane.segments.finish(added.segment_id, uploaded)
     done = await known(plane, added.segment_id)
     assert done is not None
     assert (done.state, done.uploaded) == (SegmentState.COPY_FINISHED, uploaded)
@@ -77,11 +74,11 @@ async def test_a_segment_is_what_was_said_about_it(plane: ControlPlane, topic: T
 
 async def test_adding_and_finishing_may_be_repeated(plane: ControlPlane, topic: Topic) -> None:
     added = segment(part(topic), 0, 9)
-    await plane.add_segment(added)
-    await plane.add_segment(replace(added, leader_epochs=list(added.leader_epochs)))
-    await plane.finish_segment(added.segment_id, UPLOADED)
-    await plane.add_segment(added)
-    await plane.finish_segment(added.segment_id, UPLOADED)
+    await plane.segments.add(added)
+    await plane.segments.add(replace(added, leader_epochs=list(added.leader_epochs)))
+    await plane.segments.finish(added.segment_id, UPLOADED)
+    await plane.segments.add(added)
+    await plane.segments.finish(added.segment_id, UPLOADED)
     done = await known(plane, added.segment_id)
     assert done is not None
     assert done.state is SegmentState.COPY_FINISHED
@@ -89,21 +86,21 @@ async def test_adding_and_finishing_may_be_repeated(plane: ControlPlane, topic: 
 
 async def test_another_segment_cannot_take_the_same_id(plane: ControlPlane, topic: Topic) -> None:
     added = segment(part(topic), 0, 9)
-    await plane.add_segment(added)
+    await plane.segments.add(added)
     with pytest.raises(SegmentStateError, match="0 to 9"):
-        await plane.add_segment(replace(added, last_offset=Offset(10)))
+        await plane.segments.add(replace(added, last_offset=Offset(10)))
 
 
 async def test_a_segment_whose_deletion_began_is_neither_added_nor_finished_again(
     plane: ControlPlane, topic: Topic
 ) -> None:
     added = segment(part(topic), 0, 9)
-    await plane.add_segment(added)
-    await plane.delete_segments([added.segment_id])
+    await plane.segments.add(added)
+    await plane.segments.delete([added.segment_id])
     with pytest.raises(SegmentStateError):
-        await plane.add_segment(added)
+        await plane.segments.add(added)
     with pytest.raises(SegmentStateError):
-        await plane.finish_segment(added.segment_id, UPLOADED)
+        await plane.segments.finish(added.segment_id, UPLOADED)
 
 
 async def test_a_late_worker_does_not_change_what_is_read_of_a_chained_segment(
@@ -113,12 +110,12 @@ async def test_a_late_worker_does_not_change_what_is_read_of_a_chained_segment(
     key = part(topic)
     await write(plane, key, 5, 5)
     added = segment(key, 0, 4)
-    await plane.add_segment(added)
-    await plane.finish_segment(added.segment_id, UPLOADED)
-    await plane.chain_segment(added.segment_id)
-    await plane.finish_segment(added.segment_id, UPLOADED)
+    await plane.segments.add(added)
+    await plane.segments.finish(added.segment_id, UPLOADED)
+    await plane.segments.chain(added.segment_id)
+    await plane.segments.finish(added.segment_id, UPLOADED)
     with pytest.raises(SegmentStateError, match="another manifest"):
-        await plane.finish_segment(added.segment_id, replace(UPLOADED, manifest='{"other":1}'))
+        await plane.segments.finish(added.segment_id, replace(UPLOADED, manifest='{"other":1}'))
     chained = await known(plane, added.segment_id)
     assert chained is not None
     assert (chained.chained, chained.uploaded) == (True, UPLOADED)
@@ -126,7 +123,7 @@ async def test_a_late_worker_does_not_change_what_is_read_of_a_chained_segment(
 
 async def test_an_unknown_segment_cannot_be_finished(plane: ControlPlane) -> None:
     with pytest.raises(SegmentStateError):
-        await plane.finish_segment(SegmentId(uuid7(1)), UPLOADED)
+        await plane.segments.finish(SegmentId(uuid7(1)), UPLOADED)
 
 
 # Chaining.
@@ -140,12 +137,12 @@ async def test_a_chained_segment_takes_the_place_of_its_rows(
     segment_id = await finished(plane, key, 0, 9)
     assert await boundaries(plane, key) == (0, 0, 0, 15)
     assert await chain_of(plane, key) == []
-    assert await plane.chain_segment(segment_id) is ChainOutcome.CHAINED
+    assert await plane.segments.chain(segment_id) is ChainOutcome.CHAINED
     assert await boundaries(plane, key) == (0, 10, 10, 15)
     assert await chain_of(plane, key) == [(0, 9)]
     assert await rows_of(plane, key) == [(10, 14)]
     assert (await state_of(plane, key)).size_bytes == 1_000 + 100
-    assert len(await plane.marked_objects(grace_ms=0, limit=10)) == 2
+    assert len(await plane.objects.marked(grace_ms=0, limit=10)) == 2
 
 
 async def test_segments_follow_one_another_up_to_the_high_watermark(
@@ -153,8 +150,8 @@ async def test_segments_follow_one_another_up_to_the_high_watermark(
 ) -> None:
     key = part(topic)
     await write(plane, key, 5, 5)
-    await plane.chain_segment(await finished(plane, key, 0, 4))
-    await plane.chain_segment(await finished(plane, key, 5, 9))
+    await plane.segments.chain(await finished(plane, key, 0, 4))
+    await plane.segments.chain(await finished(plane, key, 5, 9))
     assert await boundaries(plane, key) == (0, 10, 10, 10)
     assert await chain_of(plane, key) == [(0, 4), (5, 9)]
     assert (await state_of(plane, key)).size_bytes == 2_000
@@ -170,10 +167,10 @@ async def test_chaining_again_is_answered_in_the_same_way(
     await write(plane, key, 5, 5)
     first = await finished(plane, key, 0, 4)
     second = await finished(plane, key, 5, 9)
-    await plane.chain_segment(first)
-    await plane.chain_segment(second)
+    await plane.segments.chain(first)
+    await plane.segments.chain(second)
     for segment_id in (first, second):
-        assert await plane.chain_segment(segment_id) is ChainOutcome.CHAINED
+        assert await plane.segments.chain(segment_id) is ChainOutcome.CHAINED
     assert (await state_of(plane, key)).size_bytes == 2_000
 
 
@@ -184,7 +181,7 @@ async def test_of_two_chainers_at_once_both_succeed_and_one_chains(
     await write(plane, key, 5, 5)
     segment_id = await finished(plane, key, 0, 4)
     outcomes = await asyncio.gather(
-        *(each.chain_segment(segment_id) for each in (plane, other, plane, other))
+        *(each.segments.chain(segment_id) for each in (plane, other, plane, other))
     )
     assert set(outcomes) == {ChainOutcome.CHAINED}
     assert (await state_of(plane, key)).size_bytes == 1_000 + 100
@@ -198,7 +195,7 @@ async def test_of_two_segments_for_the_same_offsets_one_is_chained(
     await write(plane, key, 5, 5)
     rivals = [await finished(plane, key, 0, 4), await finished(plane, key, 0, 9)]
     results = await asyncio.gather(
-        *(p.chain_segment(each) for p, each in zip((plane, other), rivals, strict=True)),
+        *(p.segments.chain(each) for p, each in zip((plane, other), rivals, strict=True)),
         return_exceptions=True,
     )
     assert sorted(type(each).__name__ for each in results) == ["BoundaryMovedError", "ChainOutcome"]
@@ -213,11 +210,11 @@ async def test_only_a_finished_segment_is_chained(
     await write(plane, key, 5)
     added = segment(key, 0, 4)
     if state != "unknown":
-        await plane.add_segment(added)
+        await plane.segments.add(added)
     if state == "deleted":
-        await plane.delete_segments([added.segment_id])
+        await plane.segments.delete([added.segment_id])
     with pytest.raises(SegmentStateError):
-        await plane.chain_segment(added.segment_id)
+        await plane.segments.chain(added.segment_id)
     assert await boundaries(plane, key) == (0, 0, 0, 5)
 
 
@@ -237,10 +234,10 @@ async def test_a_segment_that_does_not_fit_is_refused_with_the_offsets_named(
 ) -> None:
     key = part(topic)
     await write(plane, key, 5, 5, 5)
-    await plane.chain_segment(await finished(plane, key, 0, 4))
+    await plane.segments.chain(await finished(plane, key, 0, 4))
     segment_id = await finished(plane, key, base, last)
     with pytest.raises(BoundaryMovedError, match=f"offsets {base} to {last}.*{named}"):
-        await plane.chain_segment(segment_id)
+        await plane.segments.chain(segment_id)
     assert await boundaries(plane, key) == (0, 5, 5, 15)
     assert (await state_of(plane, key)).size_bytes == 1_200
 
@@ -259,10 +256,10 @@ async def test_a_segment_does_not_reach_into_an_open_transaction(
     )
     segment_id = await finished(plane, key, 0, 9)
     if chained:
-        assert await plane.chain_segment(segment_id) is ChainOutcome.CHAINED
+        assert await plane.segments.chain(segment_id) is ChainOutcome.CHAINED
     else:
         with pytest.raises(BoundaryMovedError, match="transaction is open at 9"):
-            await plane.chain_segment(segment_id)
+            await plane.segments.chain(segment_id)
 
 
 @pytest.mark.parametrize(
@@ -274,8 +271,8 @@ async def test_a_segment_whose_records_were_all_deleted_is_deleted_too(
     key = part(topic)
     await write(plane, key, 5, 5, 5)
     segment_id = await finished(plane, key, 0, 9)
-    await plane.delete_records({key: Offset(log_start)})
-    assert await plane.chain_segment(segment_id) is outcome
+    await plane.log.delete_records({key: Offset(log_start)})
+    assert await plane.segments.chain(segment_id) is outcome
     left = await known(plane, segment_id)
     assert left is not None
     assert left.chained is (outcome is ChainOutcome.CHAINED)
@@ -291,9 +288,9 @@ async def test_a_segment_fits_although_the_rows_at_its_beginning_were_deleted(
     key = part(topic)
     await write(plane, key, 5, 5, 5)
     segment_id = await finished(plane, key, 0, 9)
-    await plane.delete_records({key: Offset(7)})
+    await plane.log.delete_records({key: Offset(7)})
     assert await boundaries(plane, key) == (7, 5, 5, 15)
-    assert await plane.chain_segment(segment_id) is ChainOutcome.CHAINED
+    assert await plane.segments.chain(segment_id) is ChainOutcome.CHAINED
     assert await boundaries(plane, key) == (7, 10, 10, 15)
     assert (await state_of(plane, key)).size_bytes == 1_000 + 100
 
@@ -302,8 +299,8 @@ async def test_a_segment_of_a_deleted_topic_is_overtaken(plane: ControlPlane, to
     key = part(topic)
     await write(plane, key, 5)
     segment_id = await finished(plane, key, 0, 4)
-    await plane.delete_topic(topic.id)
-    assert await plane.chain_segment(segment_id) is ChainOutcome.OVERTAKEN
+    await plane.topics.delete(topic.id)
+    assert await plane.segments.chain(segment_id) is ChainOutcome.OVERTAKEN
     left = await known(plane, segment_id)
     assert left is not None
     assert left.state is SegmentState.DELETE_STARTED
@@ -317,11 +314,11 @@ async def test_the_local_remainder_is_chained_up_to_where_blocks_begin(
     await change(database, "UPDATE partitions SET block_start = 10 WHERE topic_id = $1", topic.id)
     beyond = await finished(plane, key, 0, 14)
     with pytest.raises(BoundaryMovedError, match="begins at 10"):
-        await plane.chain_segment(beyond)
+        await plane.segments.chain(beyond)
     # Edges of rows do not matter there, and the size of what was local was never counted.
-    await plane.chain_segment(await finished(plane, key, 0, 6))
+    await plane.segments.chain(await finished(plane, key, 0, 6))
     assert await boundaries(plane, key) == (0, 7, 10, 15)
-    await plane.chain_segment(await finished(plane, key, 7, 9))
+    await plane.segments.chain(await finished(plane, key, 7, 9))
     assert await boundaries(plane, key) == (0, 10, 10, 15)
     assert (await state_of(plane, key)).size_bytes == 300 + 2_000
 
@@ -338,11 +335,11 @@ async def test_rows_that_a_crash_left_behind_are_taken_by_the_next_retention(
     with monkeypatch.context() as patched:
         patched.setattr(replaced_rows, "remove_rows_below_starts", crash)
         with pytest.raises(asyncio.CancelledError):
-            await plane.chain_segment(await finished(plane, key, 0, 9))
+            await plane.segments.chain(await finished(plane, key, 0, 9))
     assert await boundaries(plane, key) == (0, 10, 10, 15)
     assert (await state_of(plane, key)).size_bytes == 1_000 + 100
     assert len(await rows_of(plane, key)) == 3
-    await plane.enforce_retention(key, retention_ms=None, retention_bytes=None, max_rows=100)
+    await plane.log.enforce_retention(key, retention_ms=None, retention_bytes=None, max_rows=100)
     assert await rows_of(plane, key) == [(10, 14)]
     assert (await state_of(plane, key)).size_bytes == 1_000 + 100
 
@@ -353,7 +350,7 @@ async def test_all_rows_leave_when_they_are_more_than_a_chunk(
     monkeypatch.setattr(replaced_rows, "_CHUNK_ROWS", 2)
     key = part(topic)
     await write(plane, key, 1, 1, 1, 1, 1, 1)
-    await plane.chain_segment(await finished(plane, key, 0, 4))
+    await plane.segments.chain(await finished(plane, key, 0, 4))
     assert await rows_of(plane, key) == [(5, 5)]
 
 
@@ -365,7 +362,7 @@ async def test_partitions_that_are_chained_together_lose_all_their_rows(
     for key in keys:
         await write(plane, key, 1, 1, 1, 1)
     segments = [await finished(plane, key, 0, 2) for key in keys]
-    await asyncio.gather(*(plane.chain_segment(segment_id) for segment_id in segments))
+    await asyncio.gather(*(plane.segments.chain(segment_id) for segment_id in segments))
     assert [await rows_of(plane, key) for key in keys] == [[(3, 3)]] * 3
 
 
@@ -376,9 +373,9 @@ async def test_chained_segments_are_not_deleted_by_id(plane: ControlPlane, topic
     key = part(topic)
     await write(plane, key, 5)
     segment_id = await finished(plane, key, 0, 4)
-    await plane.chain_segment(segment_id)
-    await plane.delete_segments([segment_id])
-    await plane.forget_segments([segment_id])
+    await plane.segments.chain(segment_id)
+    await plane.segments.delete([segment_id])
+    await plane.segments.forget([segment_id])
     assert await chain_of(plane, key) == [(0, 4)]
 
 
@@ -386,12 +383,12 @@ async def test_a_deletion_waits_for_the_grace_period_and_is_then_finished(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     segment_id = await finished(plane, part(topic), 0, 4)
-    await plane.delete_segments([segment_id])
-    assert await plane.doomed_segments(grace_ms=DAY_MS, limit=10) == []
+    await plane.segments.delete([segment_id])
+    assert await plane.segments.doomed(grace_ms=DAY_MS, limit=10) == []
     await age(database, segment_id)
-    [doomed] = await plane.doomed_segments(grace_ms=DAY_MS, limit=10)
+    [doomed] = await plane.segments.doomed(grace_ms=DAY_MS, limit=10)
     assert (doomed.segment_id, doomed.uploaded) == (segment_id, UPLOADED)
-    await plane.forget_segments([segment_id])
+    await plane.segments.forget([segment_id])
     assert await known(plane, segment_id) is None
 
 
@@ -399,19 +396,19 @@ async def test_a_deletion_that_is_begun_again_keeps_its_time(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     segment_id = await finished(plane, part(topic), 0, 4)
-    await plane.delete_segments([segment_id])
+    await plane.segments.delete([segment_id])
     await age(database, segment_id)
-    await plane.delete_segments([segment_id])
-    assert len(await plane.doomed_segments(grace_ms=DAY_MS, limit=10)) == 1
+    await plane.segments.delete([segment_id])
+    assert len(await plane.segments.doomed(grace_ms=DAY_MS, limit=10)) == 1
 
 
 async def test_segments_that_are_not_being_deleted_are_not_forgotten(
     plane: ControlPlane, topic: Topic
 ) -> None:
     segment_id = await finished(plane, part(topic), 0, 4)
-    await plane.forget_segments([segment_id])
+    await plane.segments.forget([segment_id])
     assert await known(plane, segment_id) is not None
-    assert await plane.doomed_segments(grace_ms=0, limit=10) == []
+    assert await plane.segments.doomed(grace_ms=0, limit=10) == []
 
 
 async def test_a_lease_holds_up_deletions_that_began_after_it(
@@ -419,22 +416,22 @@ async def test_a_lease_holds_up_deletions_that_began_after_it(
 ) -> None:
     before = await finished(plane, part(topic), 0, 4)
     after = await finished(plane, part(topic), 0, 4)
-    await plane.delete_segments([before])
+    await plane.segments.delete([before])
     await age(database, before)
-    lease = await plane.take_lease("scan", duration_ms=DAY_MS)
-    await plane.delete_segments([after])
-    doomed = await plane.doomed_segments(grace_ms=0, limit=10)
+    lease = await plane.scans.take_lease("scan", duration_ms=DAY_MS)
+    await plane.segments.delete([after])
+    doomed = await plane.segments.doomed(grace_ms=0, limit=10)
     assert [each.segment_id for each in doomed] == [before]
-    await plane.release_lease(lease.lease_id)
-    assert len(await plane.doomed_segments(grace_ms=0, limit=10)) == 2
+    await plane.scans.release_lease(lease.lease_id)
+    assert len(await plane.segments.doomed(grace_ms=0, limit=10)) == 2
 
 
 async def test_doomed_segments_are_handed_out_in_pages(plane: ControlPlane, topic: Topic) -> None:
     ids = [await finished(plane, part(topic), 0, 4) for _ in range(5)]
     # Together, so that they have the same time.
-    await plane.delete_segments(ids)
+    await plane.segments.delete(ids)
     handed, after = [], None
-    while page := await plane.doomed_segments(grace_ms=0, limit=2, after=after):
+    while page := await plane.segments.doomed(grace_ms=0, limit=2, after=after):
         handed += [each.segment_id for each in page]
         after = page[-1]
     assert handed == sorted(ids)
@@ -446,7 +443,7 @@ async def test_segments_of_somebody_else_are_forgotten_at_once(
     owned = await finished(plane, part(topic), 0, 4)
     foreign = await finished(plane, part(topic), 0, 4)
     await change(database, "UPDATE segments SET owned = false WHERE segment_id = $1", foreign)
-    await plane.delete_segments([owned, foreign])
+    await plane.segments.delete([owned, foreign])
     assert await known(plane, foreign) is None
     left = await known(plane, owned)
     assert left is not None
@@ -459,19 +456,19 @@ async def test_unchained_segments_are_those_that_somebody_forgot(
     key = part(topic)
     await write(plane, key, 5)
     started = segment(key, 0, 4)
-    await plane.add_segment(started)
+    await plane.segments.add(started)
     done, chained, deleted = [await finished(plane, key, 0, 4) for _ in range(3)]
-    await plane.chain_segment(chained)
-    await plane.delete_segments([deleted])
+    await plane.segments.chain(chained)
+    await plane.segments.delete([deleted])
     for each in (started.segment_id, done, chained, deleted):
         await age(database, each)
     young = await finished(plane, key, 0, 4)
-    found = await plane.unchained_segments(older_than_ms=DAY_MS // 2, limit=10)
+    found = await plane.segments.unchained(older_than_ms=DAY_MS // 2, limit=10)
     assert {each.segment_id for each in found} == {started.segment_id, done}
-    assert len(await plane.unchained_segments(older_than_ms=0, limit=10)) == 3
-    assert len(await plane.unchained_segments(older_than_ms=0, limit=1)) == 1
+    assert len(await plane.segments.unchained(older_than_ms=0, limit=10)) == 3
+    assert len(await plane.segments.unchained(older_than_ms=0, limit=1)) == 1
     assert young in {
-        each.segment_id for each in await plane.unchained_segments(older_than_ms=0, limit=10)
+        each.segment_id for each in await plane.segments.unchained(older_than_ms=0, limit=10)
     }
 
 
@@ -482,19 +479,19 @@ async def test_segments_of_a_partition_come_in_pages(plane: ControlPlane, topic:
     key = part(topic)
     await write(plane, key, 5, 5, 5)
     for base in (0, 5, 10):
-        await plane.chain_segment(await finished(plane, key, base, base + 4))
+        await plane.segments.chain(await finished(plane, key, base, base + 4))
     await write(plane, part(topic, 1), 5)
-    await plane.chain_segment(await finished(plane, part(topic, 1), 0, 4))
-    first = await plane.segments(key, limit=2)
+    await plane.segments.chain(await finished(plane, part(topic, 1), 0, 4))
+    first = await plane.segments.chained(key, limit=2)
     assert [each.base_offset for each in first] == [0, 5]
-    rest = await plane.segments(key, after=first[-1].last_offset, limit=2)
+    rest = await plane.segments.chained(key, after=first[-1].last_offset, limit=2)
     assert [each.base_offset for each in rest] == [10]
-    assert len(await plane.segments(key, after=Offset(8), limit=9)) == 2
-    ids = [each.segment_id for each in await plane.all_segments(limit=3)]
-    more = await plane.all_segments(after=ids[-1], limit=3)
+    assert len(await plane.segments.chained(key, after=Offset(8), limit=9)) == 2
+    ids = [each.segment_id for each in await plane.segments.all(limit=3)]
+    more = await plane.segments.all(after=ids[-1], limit=3)
     assert len({*ids, *(each.segment_id for each in more)}) == 4
-    await plane.delete_topic(topic.id)
-    assert await plane.segments(key, limit=9) == []
+    await plane.topics.delete(topic.id)
+    assert await plane.segments.chained(key, limit=9) == []
 
 
 async def test_a_segment_is_found_by_an_offset_and_the_epoch_it_was_written_in(
@@ -506,31 +503,31 @@ async def test_a_segment_is_found_by_an_offset_and_the_epoch_it_was_written_in(
     segment_id = await finish(plane, segment(key, 0, 9, leader_epochs=epochs))
 
     async def found(number: int, offset: int) -> bool:
-        answer = await plane.find_segment(key, LeaderEpoch(number), Offset(offset))
+        answer = await plane.segments.find(key, LeaderEpoch(number), Offset(offset))
         return answer is not None
 
     assert not await found(2, 0)
-    await plane.chain_segment(segment_id)
+    await plane.segments.chain(segment_id)
     asked = [(2, 0), (2, 3), (6, 4), (6, 8), (8, 9)]
     assert all([await found(*each) for each in asked])
     refused = [(3, 0), (2, 4), (5, 4), (6, 9), (8, 8), (8, 10), (9, 9), (2, -1)]
     assert not any([await found(*each) for each in refused])
-    assert await plane.find_segment(part(topic, 1), LeaderEpoch(2), Offset(0)) is None
+    assert await plane.segments.find(part(topic, 1), LeaderEpoch(2), Offset(0)) is None
 
 
 async def test_ownership_is_taken_of_one_topic_only(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
-    second = await plane.create_topic("second", partition_count=1, configs={})
+    second = await plane.topics.create("second", partition_count=1, configs={})
     for each in (topic, topic, second):
         await finished(plane, part(each), 0, 4)
     await change(database, "UPDATE segments SET owned = false")
-    assert await plane.own_segments(topic.id) == 2
-    assert await plane.own_segments(topic.id) == 0
-    owned = {each.topic_id: each.owned for each in await plane.all_segments(limit=10)}
+    assert await plane.segments.own(topic.id) == 2
+    assert await plane.segments.own(topic.id) == 0
+    owned = {each.topic_id: each.owned for each in await plane.segments.all(limit=10)}
     assert owned == {topic.id: True, second.id: False}
     with pytest.raises(UnknownTopicError):
-        await plane.own_segments(TopicId(uuid7(1, os.urandom)))
+        await plane.segments.own(TopicId(uuid7(1, os.urandom)))
 
 
 async def test_of_many_ids_those_that_have_a_row_are_known_whatever_their_state(
@@ -538,17 +535,17 @@ async def test_of_many_ids_those_that_have_a_row_are_known_whatever_their_state(
 ) -> None:
     await write(plane, part(topic), 5)
     chained = await finished(plane, part(topic), 0, 4)
-    await plane.chain_segment(chained)
+    await plane.segments.chain(chained)
     started = segment(part(topic, 1), 0, 4)
-    await plane.add_segment(started)
+    await plane.segments.add(started)
     doomed = await finished(plane, part(topic, 2), 0, 4)
-    await plane.delete_segments([doomed])
+    await plane.segments.delete([doomed])
     strange = segment(part(topic), 5, 9).segment_id
     ids = [strange, doomed, chained, chained, started.segment_id]
-    assert await plane.known_segments(ids) == {doomed, chained, started.segment_id}
-    await plane.forget_segments([doomed])
-    assert await plane.known_segments([doomed, strange]) == set()
-    assert await plane.known_segments([]) == set()
+    assert await plane.segments.known(ids) == {doomed, chained, started.segment_id}
+    await plane.segments.forget([doomed])
+    assert await plane.segments.known([doomed, strange]) == set()
+    assert await plane.segments.known([]) == set()
 
 
 # Repairing.
@@ -559,11 +556,11 @@ async def test_the_upload_of_a_finished_segment_is_replaced(
 ) -> None:
     await write(plane, part(topic), 5)
     segment_id = await finished(plane, part(topic), 0, 4)
-    await plane.chain_segment(segment_id)
+    await plane.segments.chain(segment_id)
     before = await known(plane, segment_id)
     assert before is not None
     anew = replace(UPLOADED, manifest="{}", stored_bytes=7, has_aborted=True)
-    await plane.replace_segment_upload(segment_id, anew)
+    await plane.segments.replace_upload(segment_id, anew)
     assert await known(plane, segment_id) == replace(before, uploaded=anew)
 
 
@@ -571,12 +568,12 @@ async def test_only_a_finished_segment_of_ours_is_uploaded_anew(
     plane: ControlPlane, database: Database, topic: Topic
 ) -> None:
     started = segment(part(topic), 0, 4)
-    await plane.add_segment(started)
+    await plane.segments.add(started)
     doomed = await finished(plane, part(topic, 1), 0, 4)
-    await plane.delete_segments([doomed])
+    await plane.segments.delete([doomed])
     adopted = await finished(plane, part(topic, 2), 0, 4)
     await change(database, "UPDATE segments SET owned = false WHERE segment_id = $1", adopted)
     strange = segment(part(topic), 5, 9).segment_id
     for segment_id in (started.segment_id, doomed, adopted, strange):
         with pytest.raises(SegmentStateError, match=str(segment_id)):
-            await plane.replace_segment_upload(segment_id, UPLOADED)
+            await plane.segments.replace_upload(segment_id, UPLOADED)

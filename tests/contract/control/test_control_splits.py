@@ -28,18 +28,16 @@ from tests.contract.control.pipeline_building import (
 from tests.contract.control.segment_building import finished
 from tests.contract.control.tiers import assert_consistent
 
-from stratalog.control.batch_rows import ROW
-from stratalog.control.database import Database, Work
-from stratalog.control.model import Coordinates, ObjectKind, Topic
-from stratalog.control.pipeline_model import (
-    ClaimToken,
-    SplitOutcome,
-    SplitPart,
-    SplitToCommit,
-)
-from stratalog.control.plane import BarredObjectError, ControlPlane
-from stratalog.control.splits import Pace, SplitRefusedError
-from stratalog.control.sql import SqlControlPlane
+from stratalog.control.log.model import Coordinates
+from stratalog.control.log.rows import ROW
+from stratalog.control.objects.errors import BarredObjectError
+from stratalog.control.objects.model import ObjectKind
+from stratalog.control.pipeline.errors import SplitRefusedError
+from stratalog.control.pipeline.model import ClaimToken, SplitOutcome, SplitPart, SplitToCommit
+from stratalog.control.pipeline.splits import Pace
+from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database, Work
+from stratalog.control.topics.model import Topic
 from stratalog.ids import ObjectId, Offset, TopicPartition
 
 T = TypeVar("T")
@@ -55,13 +53,13 @@ async def write(plane: ControlPlane, *keys: TopicPartition, blocks: int = 3) -> 
 async def live(plane: ControlPlane) -> dict[ObjectId, ObjectKind]:
     return {
         each.object_id: each.kind
-        for each in await plane.objects(limit=1_000)
+        for each in await plane.objects.all(limit=1_000)
         if each.marked_ms is None
     }
 
 
 async def marked(plane: ControlPlane) -> set[ObjectId]:
-    return {each.object_id for each in await plane.marked_objects(grace_ms=0, limit=1_000)}
+    return {each.object_id for each in await plane.objects.marked(grace_ms=0, limit=1_000)}
 
 
 # What a swap does.
@@ -72,8 +70,8 @@ async def test_swapped_rows_are_read_from_the_split_file(plane: ControlPlane, to
     await write(plane, key)
     before, rows = await state_of(plane, key), await rows_in(plane, key)
     file = split((await claim(plane, key), rows[:2]))
-    assert await plane.commit_split(file) == [SWAPPED]
-    [found] = await plane.find_batches([span(key, 3)])
+    assert await plane.pipeline.commit_split(file) == [SWAPPED]
+    [found] = await plane.log.find_batches([span(key, 3)])
     assert list(found.rows) == [*file.parts[0].new_rows, rows[2]]
     assert found.rows[0].stamped
     assert await state_of(plane, key) == before
@@ -93,7 +91,7 @@ async def test_a_block_is_marked_with_the_last_of_its_partitions(
     blocks = {row.object_id for row in await rows_in(plane, keys[0])}
     for key, expected in zip(keys, (set(), blocks), strict=True):
         file = split((await claim(plane, key), await rows_in(plane, key)))
-        assert await plane.commit_split(file) == [SWAPPED]
+        assert await plane.pipeline.commit_split(file) == [SWAPPED]
         assert await marked(plane) == expected
 
 
@@ -103,10 +101,10 @@ async def test_a_part_that_does_not_fit_costs_only_itself(
     keys = [part(topic, index) for index in range(3)]
     await write(plane, *keys)
     parts = [(await claim(plane, key), await rows_in(plane, key)) for key in keys]
-    await plane.delete_records({keys[0]: Offset(5)})
-    await plane.release_claims([parts[1][0]])
+    await plane.log.delete_records({keys[0]: Offset(5)})
+    await plane.pipeline.release_claims([parts[1][0]])
     file = split(*parts)
-    assert await plane.commit_split(file) == [ROWS_CHANGED, CLAIM_LOST, SWAPPED]
+    assert await plane.pipeline.commit_split(file) == [ROWS_CHANGED, CLAIM_LOST, SWAPPED]
     assert [len(await rows_in(plane, key)) for key in keys] == [2, 3, 1]
     assert (await live(plane))[file.object_id] is ObjectKind.SPLIT
     for key in keys:
@@ -116,16 +114,16 @@ async def test_a_part_that_does_not_fit_costs_only_itself(
 async def test_many_parts_share_few_transactions(
     plane: ControlPlane, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = await plane.create_topic("thin", partition_count=40, configs={})
+    topic = await plane.topics.create("thin", partition_count=40, configs={})
     keys = [part(topic, index) for index in range(40)]
     await write(plane, *keys)
     claims = {each.partition: each.token for each in await claim_all(plane, new_run(), *keys)}
     file = split(*[(claims[key], await rows_in(plane, key)) for key in reversed(keys)])
-    monkeypatch.setattr("stratalog.control.splits._MOST_ROWS", 40)
-    monkeypatch.setattr("stratalog.control.splits._LONG_S", 60)
+    monkeypatch.setattr("stratalog.control.pipeline.splits._MOST_ROWS", 40)
+    monkeypatch.setattr("stratalog.control.pipeline.splits._LONG_S", 60)
     counted = Counted(database)
-    await plane.delete_records({keys[7]: Offset(5)})
-    outcomes = await SqlControlPlane(counted, os.urandom).commit_split(file)
+    await plane.log.delete_records({keys[7]: Offset(5)})
+    outcomes = await ControlPlane(counted, os.urandom).pipeline.commit_split(file)
     assert outcomes == [SWAPPED] * 32 + [ROWS_CHANGED] + [SWAPPED] * 7
     assert counted.writes == 4, "with ten parts of four rows each"
     assert [len(await rows_in(plane, key)) for key in keys] == [1] * 7 + [2] + [1] * 32
@@ -152,20 +150,20 @@ async def test_files_with_the_same_partitions_are_committed_at_once(
     plane: ControlPlane, other: ControlPlane
 ) -> None:
     """Whatever the order of their parts, nobody waits for ever, and one of each pair fits."""
-    topic = await plane.create_topic("busy", partition_count=12, configs={})
+    topic = await plane.topics.create("busy", partition_count=12, configs={})
     keys = [part(topic, index) for index in range(12)]
     for _ in range(5):
         await write(plane, *keys, blocks=2)
         claims = {each.partition: each.token for each in await claim_all(plane, new_run(), *keys)}
         planned = [(claims[key], (await rows_in(plane, key))[-2:]) for key in keys]
         ones, others, _ = await asyncio.gather(
-            plane.commit_split(split(*planned)),
-            other.commit_split(split(*reversed(planned))),
+            plane.pipeline.commit_split(split(*planned)),
+            other.pipeline.commit_split(split(*reversed(planned))),
             commit(plane, *(batch(key, 5) for key in keys)),
         )
         pairs = zip(ones, reversed(others), strict=True)
         assert all(sorted(pair) == [SWAPPED, ROWS_CHANGED] for pair in pairs)
-        await plane.release_claims(list(claims.values()))
+        await plane.pipeline.release_claims(list(claims.values()))
     for key in keys:
         await assert_consistent(plane, key)
 
@@ -219,8 +217,8 @@ async def test_split_files_are_split_again(plane: ControlPlane, topic: Topic) ->
     token = await claim(plane, key)
     rows = await rows_in(plane, key)
     first = split((token, rows[:2]))
-    assert await plane.commit_split(first) == [SWAPPED]
-    assert await plane.commit_split(split((token, await rows_in(plane, key)))) == [SWAPPED]
+    assert await plane.pipeline.commit_split(first) == [SWAPPED]
+    assert await plane.pipeline.commit_split(split((token, await rows_in(plane, key)))) == [SWAPPED]
     assert await rows_of(plane, key) == [(0, 19)]
     assert first.object_id in await marked(plane)
 
@@ -235,13 +233,13 @@ async def test_a_split_of_splits_keeps_the_commit_time_of_the_oldest_batch(
     assert [(row.oldest_ms, row.oldest_commit_ms) for row in rows] == [
         (None, 0), (None, 5), (None, 10), (None, 15),
     ]  # fmt: skip
-    assert await plane.commit_split(split((token, rows[1:3]))) == [SWAPPED]
+    assert await plane.pipeline.commit_split(split((token, rows[1:3]))) == [SWAPPED]
     rows = await rows_in(plane, key)
     assert [(row.oldest_commit_ms, row.committed_ms) for row in rows] == [(0, 0), (5, 10), (15, 15)]
-    [found] = await plane.find_batches([span(key, 0)])
+    [found] = await plane.log.find_batches([span(key, 0)])
     assert list(found.rows) == rows
-    assert await plane.coordinates_in([rows[1].object_id]) == rows[1:2]
-    assert await plane.commit_split(split((token, rows[1:]))) == [SWAPPED]
+    assert await plane.pipeline.coordinates_in([rows[1].object_id]) == rows[1:2]
+    assert await plane.pipeline.commit_split(split((token, rows[1:]))) == [SWAPPED]
     rows = await rows_in(plane, key)
     assert [(row.oldest_commit_ms, row.committed_ms) for row in rows] == [(0, 0), (5, 15)]
 
@@ -254,15 +252,17 @@ async def test_rows_that_an_older_version_joins_are_swapped_as_any_other(
     await write(plane, key, blocks=4)
     await change(database, "UPDATE batches SET committed_ms = base_offset")
     token = await claim(plane, key)
-    assert await plane.commit_split(split((token, (await rows_in(plane, key))[:2]))) == [SWAPPED]
+    assert await plane.pipeline.commit_split(split((token, (await rows_in(plane, key))[:2]))) == [
+        SWAPPED
+    ]
     with monkeypatch.context() as older:
-        older.setattr("stratalog.control.splits.JOINED_ROW", ROW)
+        older.setattr("stratalog.control.pipeline.splits.JOINED_ROW", ROW)
         file = split((token, (await rows_in(plane, key))[:2]))
         for _ in range(2):
-            assert await plane.commit_split(file) == [SWAPPED]
+            assert await plane.pipeline.commit_split(file) == [SWAPPED]
     rows = await rows_in(plane, key)
     assert [(row.oldest_ms, row.oldest_commit_ms) for row in rows] == [(None, 10), (None, 15)]
-    assert await plane.commit_split(split((token, rows))) == [SWAPPED]
+    assert await plane.pipeline.commit_split(split((token, rows))) == [SWAPPED]
     [row] = await rows_in(plane, key)
     assert (row.oldest_commit_ms, row.committed_ms) == (10, 15)
 
@@ -274,7 +274,7 @@ async def test_records_that_are_written_meanwhile_do_not_disturb(
     await write(plane, key)
     file = split((await claim(plane, key), await rows_in(plane, key)))
     await write(plane, key, blocks=1)
-    assert await plane.commit_split(file) == [SWAPPED]
+    assert await plane.pipeline.commit_split(file) == [SWAPPED]
     assert await rows_of(plane, key) == [(0, 14), (15, 19)]
     await assert_consistent(plane, key)
 
@@ -285,10 +285,10 @@ async def test_a_lease_keeps_the_objects_that_its_holder_may_be_reading(
     key = part(topic)
     await write(plane, key)
     rows = await rows_in(plane, key)
-    lease = await plane.take_lease("scan", duration_ms=60_000)
-    assert await plane.commit_split(split((await claim(plane, key), rows))) == [SWAPPED]
+    lease = await plane.scans.take_lease("scan", duration_ms=60_000)
+    assert await plane.pipeline.commit_split(split((await claim(plane, key), rows))) == [SWAPPED]
     assert await marked(plane) == set()
-    await plane.release_lease(lease.lease_id)
+    await plane.scans.release_lease(lease.lease_id)
     assert await marked(plane) == {row.object_id for row in rows}
 
 
@@ -315,7 +315,7 @@ async def test_rows_that_are_not_exactly_the_planned_ones_stay(
     [column] = changed
     sql = f"UPDATE batches SET {column} = $1 WHERE base_offset = 5"
     await change(database, sql, changed[column])
-    assert await plane.commit_split(file) == [ROWS_CHANGED]
+    assert await plane.pipeline.commit_split(file) == [ROWS_CHANGED]
     assert file.object_id not in await live(plane)
     rows = await database.read(lambda c: c.fetch("SELECT base_offset FROM batches WHERE stamped"))
     assert rows == []
@@ -330,8 +330,8 @@ async def test_rows_that_were_deleted_meanwhile_do_not_come_back(
     key = part(topic)
     await write(plane, key)
     file = split((await claim(plane, key), await rows_in(plane, key)))
-    await plane.delete_records({key: Offset(start)})
-    assert await plane.commit_split(file) == [outcome]
+    await plane.log.delete_records({key: Offset(start)})
+    assert await plane.pipeline.commit_split(file) == [outcome]
     assert (await state_of(plane, key)).log_start == start
     await assert_consistent(plane, key)
 
@@ -343,7 +343,7 @@ async def test_rows_that_wait_for_their_deletion_are_not_swapped(
     await write(plane, key)
     file = split((await claim(plane, key), await rows_in(plane, key)))
     await change(database, "UPDATE partitions SET log_start = 1, block_start = 1")
-    assert await plane.commit_split(file) == [ROWS_CHANGED]
+    assert await plane.pipeline.commit_split(file) == [ROWS_CHANGED]
     assert len(await rows_of(plane, key)) == 3
 
 
@@ -353,8 +353,8 @@ async def test_rows_that_a_segment_replaced_are_not_swapped(
     key = part(topic)
     await write(plane, key)
     file = split((await claim(plane, key), await rows_in(plane, key)))
-    await plane.chain_segment(await finished(plane, key, 0, 4))
-    assert await plane.commit_split(file) == [ROWS_CHANGED]
+    await plane.segments.chain(await finished(plane, key, 0, 4))
+    assert await plane.pipeline.commit_split(file) == [ROWS_CHANGED]
     await assert_consistent(plane, key)
 
 
@@ -369,13 +369,13 @@ async def test_a_repeated_commit_is_answered_in_the_same_way(
     tokens = [await claim(plane, key) for key in keys]
     file = split(*[(t, await rows_in(plane, k)) for t, k in zip(tokens, keys, strict=True)])
     # The first call was interrupted after its first part.
-    await plane.commit_split(replace(file, parts=file.parts[:1]))
-    await plane.delete_records({keys[1]: Offset(15)})
+    await plane.pipeline.commit_split(replace(file, parts=file.parts[:1]))
+    await plane.log.delete_records({keys[1]: Offset(15)})
     for _ in range(2):
-        assert await plane.commit_split(file) == [SWAPPED, ROWS_CHANGED, SWAPPED]
+        assert await plane.pipeline.commit_split(file) == [SWAPPED, ROWS_CHANGED, SWAPPED]
         assert await rows_of(plane, keys[0]) == await rows_of(plane, keys[2]) == [(0, 14)]
     await expire(database)
-    assert await plane.commit_split(file) == [SWAPPED, CLAIM_LOST, SWAPPED]
+    assert await plane.pipeline.commit_split(file) == [SWAPPED, CLAIM_LOST, SWAPPED]
     for key in keys:
         await assert_consistent(plane, key)
 
@@ -386,9 +386,9 @@ async def test_a_file_that_the_sweeper_gave_up_is_refused(
     key = part(topic)
     await write(plane, key)
     file = split((await claim(plane, key), await rows_in(plane, key)))
-    assert await plane.bar_objects({file.object_id: file.key}) == {file.object_id}
+    assert await plane.objects.bar({file.object_id: file.key}) == {file.object_id}
     with pytest.raises(BarredObjectError, match=file.key):
-        await plane.commit_split(file)
+        await plane.pipeline.commit_split(file)
     assert len(await rows_of(plane, key)) == 3
     assert await marked(plane) == set()
 
@@ -403,8 +403,8 @@ async def test_of_a_commit_and_the_sweeper_one_gets_the_file(
         rows = await rows_in(plane, key)
         file = split((token, rows))
         outcome, barred = await asyncio.gather(
-            plane.commit_split(file),
-            other.bar_objects({file.object_id: file.key}),
+            plane.pipeline.commit_split(file),
+            other.objects.bar({file.object_id: file.key}),
             return_exceptions=True,
         )
         if isinstance(outcome, BarredObjectError):
@@ -423,13 +423,13 @@ async def test_a_file_that_lost_its_rows_is_never_referred_to_again(
     keys = [part(topic, 0), part(topic, 1)]
     await write(plane, *keys)
     file = split(*[(await claim(plane, key), await rows_in(plane, key)) for key in keys])
-    assert await plane.commit_split(replace(file, parts=file.parts[:1])) == [SWAPPED]
-    await plane.delete_records({keys[0]: Offset(15)})
+    assert await plane.pipeline.commit_split(replace(file, parts=file.parts[:1])) == [SWAPPED]
+    await plane.log.delete_records({keys[0]: Offset(15)})
     assert file.object_id in await marked(plane)
     if forgotten:
-        await plane.forget_objects([file.object_id])
-        await plane.forget_answers(older_than_ms=60_000)
-    assert await plane.commit_split(file) == [ROWS_CHANGED, ROWS_CHANGED]
+        await plane.objects.forget([file.object_id])
+        await plane.log.forget_answers(older_than_ms=60_000)
+    assert await plane.pipeline.commit_split(file) == [ROWS_CHANGED, ROWS_CHANGED]
     assert len(await rows_of(plane, keys[1])) == 3
 
 
@@ -470,10 +470,10 @@ async def test_parts_that_do_not_fit_together_are_refused_as_a_whole(
     }
     for named, file in broken.items():
         with pytest.raises(SplitRefusedError, match=named):
-            await plane.commit_split(file)
+            await plane.pipeline.commit_split(file)
     assert await rows_in(plane, key) == rows
     assert good.object_id not in await live(plane)
-    assert await plane.commit_split(good) == [SWAPPED]
+    assert await plane.pipeline.commit_split(good) == [SWAPPED]
 
 
 # Partitions that nobody converts.
@@ -487,8 +487,8 @@ async def write_split(plane: ControlPlane, *keys: TopicPartition, size: int = 10
         token = await claim(plane, key, also_parked=True, max_attempts=1_000)
         parts.append((token, (await rows_in(plane, key))[-1:]))
     file = split(*parts)
-    assert await plane.commit_split(file) == [SWAPPED] * len(keys)
-    await plane.release_claims([token for token, _ in parts], succeeded=False)
+    assert await plane.pipeline.commit_split(file) == [SWAPPED] * len(keys)
+    await plane.pipeline.release_claims([token for token, _ in parts], succeeded=False)
     return file
 
 
@@ -496,8 +496,8 @@ async def write_split(plane: ControlPlane, *keys: TopicPartition, size: int = 10
 async def test_what_paused_topics_and_parked_partitions_have_in_split_files_is_found(
     plane: ControlPlane, topic: Topic, monkeypatch: pytest.MonkeyPatch, chunk_files: int
 ) -> None:
-    monkeypatch.setattr("stratalog.control.resting._CHUNK_FILES", chunk_files)
-    other = await plane.create_topic("other", partition_count=2, configs={})
+    monkeypatch.setattr("stratalog.control.pipeline.held_back._CHUNK_FILES", chunk_files)
+    other = await plane.topics.create("other", partition_count=2, configs={})
     keys = [part(topic), part(other, 0), part(other, 1)]
     for _ in range(2):
         await write_split(plane, *keys)
@@ -505,22 +505,22 @@ async def test_what_paused_topics_and_parked_partitions_have_in_split_files_is_f
 
     async def resting(**changes: int) -> list[tuple[TopicPartition, int]]:
         asked = {"max_file_bytes": 300, "more_than": 1, "stuck_for_ms": 60_000, "limit": 100}
-        rows = await plane.resting_rows(**asked | changes)
+        rows = await plane.pipeline.held_back_rows(**asked | changes)
         return [(TopicPartition(row.topic_id, row.partition), row.base_offset) for row in rows]
 
     assert await resting() == []
-    await plane.pause_pipeline(topic.id)
+    await plane.pipeline.pause(topic.id)
     assert await resting() == [(keys[0], 0), (keys[0], 10)]
-    await plane.fail_claims({await claim(plane, keys[2]): "bad"}, max_attempts=1)
+    await plane.pipeline.fail_claims({await claim(plane, keys[2]): "bad"}, max_attempts=1)
     both = sorted((key, offset) for key in (keys[0], keys[2]) for offset in (0, 10))
     assert await resting() == both
     assert await resting(limit=3) == both[:3]
     assert await resting(more_than=2) == []
     assert await resting(max_file_bytes=299) == []
-    await plane.resume_pipeline(topic.id)
-    await plane.delete_records({keys[2]: Offset(10)})
+    await plane.pipeline.resume(topic.id)
+    await plane.log.delete_records({keys[2]: Offset(10)})
     assert await resting(more_than=0) == [(keys[2], 10)]
-    await plane.delete_topic(other.id)
+    await plane.topics.delete(other.id)
     assert await resting(more_than=0) == []
 
 
@@ -528,15 +528,15 @@ async def test_many_files_with_few_rows_of_each_partition_are_found_unless_they_
     plane: ControlPlane, topic: Topic
 ) -> None:
     files = [await write_split(plane, part(topic, index)) for index in range(3)]
-    await plane.pause_pipeline(topic.id)
+    await plane.pipeline.pause(topic.id)
 
     async def resting(stuck_for_ms: int = 60_000) -> list[ObjectId]:
-        rows = await plane.resting_rows(
+        rows = await plane.pipeline.held_back_rows(
             max_file_bytes=100, more_than=2, stuck_for_ms=stuck_for_ms, limit=100
         )
         return [row.object_id for row in rows]
 
     assert await resting() == [file.object_id for file in files]
-    await plane.note_stuck([files[1].object_id])
+    await plane.pipeline.note_stuck([files[1].object_id])
     assert await resting() == []
     assert await resting(stuck_for_ms=-1) == [file.object_id for file in files]

@@ -17,13 +17,15 @@ from tests.contract.control.tiers import (
     two_tiers,
 )
 
-from stratalog.control.database import Database
-from stratalog.control.model import Topic
-from stratalog.control.plane import BoundaryMovedError, ControlPlane, OffsetOutOfRangeError
-from stratalog.control.purge import _forget
-from stratalog.control.removal import Trim
-from stratalog.control.retention import RetentionOperations
-from stratalog.control.segment_model import SegmentState
+from stratalog.control.log.errors import OffsetOutOfRangeError
+from stratalog.control.log.retention import RetentionOperations
+from stratalog.control.log.trims import Trim
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segments.errors import BoundaryMovedError
+from stratalog.control.segments.model import SegmentState
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.model import Topic
+from stratalog.control.topics.purge import _forget
 from stratalog.ids import NO_OFFSET, Offset, TopicPartition
 
 # DeleteRecords.
@@ -49,7 +51,7 @@ async def test_deleting_records_unchains_the_segments_below(
 ) -> None:
     key = part(topic)
     await two_tiers(plane, key)
-    [deleted] = await plane.delete_records({key: Offset(target)})
+    [deleted] = await plane.log.delete_records({key: Offset(target)})
     log_start = 100 if target == NO_OFFSET else target
     state = await state_of(plane, key)
     assert deleted.log_start == state.log_start == log_start
@@ -68,10 +70,10 @@ async def test_deleting_from_several_partitions_frees_what_each_of_them_had(
 ) -> None:
     for index in range(3):
         await two_tiers(plane, part(topic, index))
-    await plane.delete_records(
+    await plane.log.delete_records(
         {part(topic, 2): Offset(45), part(topic, 0): Offset(5), part(topic, 1): Offset(80)}
     )
-    sizes = [state.size_bytes for state in await plane.topic_partitions(topic.id)]
+    sizes = [state.size_bytes for state in await plane.log.topic_partitions(topic.id)]
     assert sizes == [1150, 200, 650]
     for index in range(3):
         await assert_consistent(plane, part(topic, index))
@@ -80,7 +82,7 @@ async def test_deleting_from_several_partitions_frees_what_each_of_them_had(
 async def test_a_refused_delete_keeps_the_segments(plane: ControlPlane, topic: Topic) -> None:
     await two_tiers(plane, part(topic))
     with pytest.raises(OffsetOutOfRangeError):
-        await plane.delete_records({part(topic): Offset(50), part(topic, 1): Offset(1)})
+        await plane.log.delete_records({part(topic): Offset(50), part(topic, 1): Offset(1)})
     assert await chained(plane, part(topic)) == [0, 20, 40]
     assert await doomed(plane) == []
 
@@ -89,9 +91,9 @@ async def test_segments_of_somebody_else_are_forgotten_and_not_deleted(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     await only_segments(plane, database, part(topic))
-    await plane.delete_records({part(topic): Offset(45)})
+    await plane.log.delete_records({part(topic): Offset(45)})
     assert await doomed(plane) == []
-    assert [each.base_offset for each in await plane.all_segments(limit=10)] == [40]
+    assert [each.base_offset for each in await plane.segments.all(limit=10)] == [40]
     await assert_consistent(plane, part(topic))
 
 
@@ -100,7 +102,7 @@ async def test_a_partition_of_segments_alone_can_be_emptied(
     plane: ControlPlane, topic: Topic, database: Database, target: int
 ) -> None:
     await only_segments(plane, database, part(topic))
-    await plane.delete_records({part(topic): Offset(target)})
+    await plane.log.delete_records({part(topic): Offset(target)})
     state = await state_of(plane, part(topic))
     assert (state.log_start, state.remote_end, state.block_start) == (60, 60, 60)
     assert (state.size_bytes, state.high_watermark) == (0, 60)
@@ -111,12 +113,12 @@ async def test_a_lease_keeps_the_segments_that_go_after_it_began(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     await two_tiers(plane, part(topic))
-    await plane.delete_records({part(topic): Offset(20)})
+    await plane.log.delete_records({part(topic): Offset(20)})
     await change(database, "UPDATE segments SET changed_ms = changed_ms - 1000")
-    lease = await plane.take_lease("scan", duration_ms=60_000)
-    await plane.delete_records({part(topic): Offset(40)})
+    lease = await plane.scans.take_lease("scan", duration_ms=60_000)
+    await plane.log.delete_records({part(topic): Offset(40)})
     assert [each.base_offset for each in await doomed(plane)] == [0]
-    await plane.release_lease(lease.lease_id)
+    await plane.scans.release_lease(lease.lease_id)
     assert [each.base_offset for each in await doomed(plane)] == [0, 20]
 
 
@@ -124,12 +126,12 @@ async def test_a_lease_keeps_the_segments_that_go_after_the_clock_was_set_back(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     await two_tiers(plane, part(topic))
-    lease = await plane.take_lease("scan", duration_ms=60_000)
+    lease = await plane.scans.take_lease("scan", duration_ms=60_000)
     await change(database, "UPDATE leases SET started_ms = started_ms + 5000")
-    await plane.delete_records({part(topic): Offset(20)})
-    assert await plane.doomed_segments(grace_ms=-60_000, limit=10) == []
-    await plane.release_lease(lease.lease_id)
-    assert len(await plane.doomed_segments(grace_ms=-60_000, limit=10)) == 1
+    await plane.log.delete_records({part(topic): Offset(20)})
+    assert await plane.segments.doomed(grace_ms=-60_000, limit=10) == []
+    await plane.scans.release_lease(lease.lease_id)
+    assert len(await plane.segments.doomed(grace_ms=-60_000, limit=10)) == 1
 
 
 async def test_deleters_writers_and_mergers_keep_a_partition_whole(
@@ -154,11 +156,13 @@ async def test_deleters_writers_and_mergers_keep_a_partition_whole(
         for _ in range(8):
             state = await state_of(control, key)
             target = (state.log_start + state.high_watermark) // 2
-            await control.delete_records({key: Offset(target)})
+            await control.log.delete_records({key: Offset(target)})
 
     async def retain() -> None:
         for _ in range(8):
-            await other.enforce_retention(key, retention_ms=None, retention_bytes=900, max_rows=2)
+            await other.log.enforce_retention(
+                key, retention_ms=None, retention_bytes=900, max_rows=2
+            )
 
     await asyncio.gather(write(), merge(), delete(plane), delete(other), retain())
     assert (await state_of(plane, key)).high_watermark == 30
@@ -176,7 +180,7 @@ async def retain(
     size: int | None = None,
     max_rows: int = 100,
 ) -> int:
-    return await plane.enforce_retention(
+    return await plane.log.enforce_retention(
         key, retention_ms=ms, retention_bytes=size, max_rows=max_rows
     )
 
@@ -265,10 +269,10 @@ async def test_when_the_last_segment_expires_nothing_special_happens(
     assert await retain(plane, key, size=400) == 3
     state = await state_of(plane, key)
     assert (state.log_start, state.remote_end, state.block_start) == (60, 60, 60)
-    [found] = await plane.find_batches([span(key, 60, 1)])
+    [found] = await plane.log.find_batches([span(key, 60, 1)])
     assert bases(found) == ([], [60])
     await chain(plane, key, 60, 80)
-    [found] = await plane.find_batches([span(key, 60, 1)])
+    [found] = await plane.log.find_batches([span(key, 60, 1)])
     assert bases(found) == ([60], [80])
     await assert_consistent(plane, key)
 
@@ -281,7 +285,7 @@ async def test_a_partition_of_segments_alone_expires_to_its_end(
     assert await retain(plane, key, ms=0) == 3
     state = await state_of(plane, key)
     assert (state.log_start, state.high_watermark, state.size_bytes) == (60, 60, 0)
-    assert await plane.all_segments(limit=10) == []
+    assert await plane.segments.all(limit=10) == []
     await assert_consistent(plane, key)
 
 
@@ -323,7 +327,7 @@ async def test_a_retention_that_was_planned_before_a_segment_was_chained_changes
     apply = RetentionOperations._apply
 
     async def overtaken(self: RetentionOperations, trim: Trim, max_rows: int) -> int:
-        await plane.chain_segment(segment_id)
+        await plane.segments.chain(segment_id)
         return await apply(self, trim, max_rows)
 
     with monkeypatch.context() as patched:
@@ -347,16 +351,16 @@ async def test_a_retention_that_was_planned_before_a_segment_was_chained_changes
 async def test_purging_takes_the_segments_of_a_deleted_topic_in_chunks(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
-    kept = await plane.create_topic("kept", partition_count=1, configs={})
+    kept = await plane.topics.create("kept", partition_count=1, configs={})
     await two_tiers(plane, part(kept))
     await two_tiers(plane, part(topic))
     await change(database, "UPDATE segments SET owned = false WHERE base_offset = 20")
     await finished(plane, part(topic), 60, 80)
-    await plane.delete_topic(topic.id)
-    assert [await plane.purge_deleted_topics(max_rows=3) for _ in range(4)] == [3, 3, 2, 0]
+    await plane.topics.delete(topic.id)
+    assert [await plane.topics.purge_deleted(max_rows=3) for _ in range(4)] == [3, 3, 2, 0]
     assert [each.base_offset for each in await doomed(plane)] == [0, 40, 60]
     assert {each.topic_id for each in await doomed(plane)} == {topic.id}
-    assert len(await plane.all_segments(limit=10)) == 6
+    assert len(await plane.segments.all(limit=10)) == 6
     assert await topic_rows(database, topic) == 0
     assert await chained(plane, part(kept)) == [0, 20, 40]
     await assert_consistent(plane, part(kept))
@@ -367,11 +371,11 @@ async def test_a_topic_outlives_its_chained_segments(
 ) -> None:
     """As if one had been chained by a transaction that began before the topic was deleted."""
     await two_tiers(plane, part(topic))
-    await plane.delete_topic(topic.id)
+    await plane.topics.delete(topic.id)
     await change(database, "DELETE FROM batches")
     await database.write(lambda connection: _forget(connection, topic.id))
     assert await topic_rows(database, topic) == 1
-    assert await plane.purge_deleted_topics(max_rows=100) == 3
+    assert await plane.topics.purge_deleted(max_rows=100) == 3
     assert await topic_rows(database, topic) == 0
 
 

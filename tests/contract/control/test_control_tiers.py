@@ -13,11 +13,12 @@ from tests.contract.control.tiers import (
     two_tiers,
 )
 
-from stratalog.control.database import Connection, Database, Row, Rows
-from stratalog.control.model import TimeQuery, Topic
+from stratalog.control.log.model import TimeQuery
+from stratalog.control.log.reads import MAX_SPAN_SEGMENTS, _find
 from stratalog.control.plane import ControlPlane
-from stratalog.control.reads import MAX_SPAN_SEGMENTS, _find
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
+from stratalog.control.sql.database import Connection, Database, Row, Rows
+from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset, TopicPartition
 
 # Reading by offset.
@@ -40,7 +41,7 @@ async def test_an_answer_crosses_from_segments_to_rows(
     plane: ControlPlane, topic: Topic, offset: int, segments: list[int], rows: list[int]
 ) -> None:
     await two_tiers(plane, part(topic))
-    [found] = await plane.find_batches([span(part(topic), offset)])
+    [found] = await plane.log.find_batches([span(part(topic), offset)])
     assert bases(found) == (segments, rows)
 
 
@@ -67,7 +68,7 @@ async def test_what_comes_after_the_first_segment_is_within_the_budget(
     rows: list[int],
 ) -> None:
     await two_tiers(plane, part(topic))
-    [found] = await plane.find_batches([span(part(topic), offset, max_bytes)])
+    [found] = await plane.log.find_batches([span(part(topic), offset, max_bytes)])
     assert bases(found) == (segments, rows)
 
 
@@ -83,7 +84,7 @@ async def test_spans_of_both_tiers_are_answered_in_their_order(
         span(part(topic), 60, 1),
         span(part(topic), 5, 1),
     ]
-    found = await plane.find_batches(wanted)
+    found = await plane.log.find_batches(wanted)
     assert [bases(each) for each in found] == [
         ([], [0]),
         ([40], [60]),
@@ -98,7 +99,7 @@ async def test_an_answer_about_tiny_segments_is_bounded(plane: ControlPlane, top
     await commit(plane, *(batch(key, gap=1) for _ in range(count + 1)))
     for base in range(count):
         await chain(plane, key, base, base + 1)
-    found = await plane.find_batches([span(key, offset) for offset in (0, 1, 2)])
+    found = await plane.log.find_batches([span(key, offset) for offset in (0, 1, 2)])
     assert [bases(each) for each in found] == [
         (list(range(MAX_SPAN_SEGMENTS)), []),
         (list(range(1, MAX_SPAN_SEGMENTS + 1)), []),
@@ -111,7 +112,7 @@ async def test_a_hole_between_segments_is_never_skipped(
 ) -> None:
     await two_tiers(plane, part(topic))
     await change(database, "DELETE FROM segments WHERE base_offset = 20")
-    found = await plane.find_batches([span(part(topic), offset) for offset in (5, 25, 45)])
+    found = await plane.log.find_batches([span(part(topic), offset) for offset in (5, 25, 45)])
     assert [bases(each) for each in found] == [
         ([0], []),
         ([], []),
@@ -124,7 +125,7 @@ async def test_a_hole_at_the_end_of_the_segments_is_never_skipped(
 ) -> None:
     await two_tiers(plane, part(topic))
     await change(database, "DELETE FROM segments WHERE base_offset = 40")
-    found = await plane.find_batches([span(part(topic), offset) for offset in (5, 45)])
+    found = await plane.log.find_batches([span(part(topic), offset) for offset in (5, 45)])
     assert [bases(each) for each in found] == [([0, 20], []), ([], [])]
 
 
@@ -135,7 +136,7 @@ async def test_rows_do_not_follow_segments_that_end_before_them(
     await two_tiers(plane, part(topic))
     await change(database, "DELETE FROM segments WHERE base_offset = 40")
     await change(database, "UPDATE partitions SET remote_end = 40 WHERE partition = 0")
-    found = await plane.find_batches([span(part(topic), offset) for offset in (5, 40, 59, 60)])
+    found = await plane.log.find_batches([span(part(topic), offset) for offset in (5, 40, 59, 60)])
     assert [bases(each) for each in found] == [
         ([0, 20], []),
         ([], []),
@@ -149,9 +150,9 @@ async def test_segments_that_are_not_chained_are_not_found(
 ) -> None:
     await two_tiers(plane, part(topic))
     await finished(plane, part(topic), 60, 80, timestamp=9_000)
-    [found] = await plane.find_batches([span(part(topic), 65)])
+    [found] = await plane.log.find_batches([span(part(topic), 65)])
     assert bases(found) == ([], [60, 70, 80, 90])
-    [newest] = await plane.find_newest([part(topic)])
+    [newest] = await plane.log.find_newest([part(topic)])
     assert newest is not None
     assert newest.max_timestamp == 1_000
 
@@ -160,8 +161,10 @@ async def test_a_found_segment_tells_everything_about_itself(
     plane: ControlPlane, topic: Topic
 ) -> None:
     await two_tiers(plane, part(topic))
-    [found] = await plane.find_batches([span(part(topic), 25)])
-    assert list(found.segments) == await plane.segments(part(topic), after=Offset(24), limit=10)
+    [found] = await plane.log.find_batches([span(part(topic), 25)])
+    assert list(found.segments) == await plane.segments.chained(
+        part(topic), after=Offset(24), limit=10
+    )
 
 
 async def test_readers_see_every_offset_while_segments_replace_rows(
@@ -180,7 +183,7 @@ async def test_readers_see_every_offset_while_segments_replace_rows(
     async def read() -> int:
         answers = 0
         while not done.is_set():
-            [found] = await plane.find_batches([span(key, 3)])
+            [found] = await plane.log.find_batches([span(key, 3)])
             assert end_of([*found.segments, *found.rows], 3) == 30
             answers += 1
         return answers
@@ -240,10 +243,10 @@ async def test_find_by_time_looks_at_segments_before_rows(
     await two_tiers(plane, key, (500, 800, 700))
     await commit(plane, batch(key, timestamp=2_000))
     times = (0, 500, 501, 800, 801, 1_000, 1_001, 2_001)
-    found = await plane.find_by_time([at(key, time) for time in times])
+    found = await plane.log.find_by_time([at(key, time) for time in times])
     assert [each and each.base_offset for each in found] == [0, 0, 20, 20, 60, 60, 100, None]
     assert [isinstance(each, Segment) for each in found[:5]] == [True] * 4 + [False]
-    both = await plane.find_by_time([at(part(topic, 1), 0), at(key, 0), at(part(topic, 8), 0)])
+    both = await plane.log.find_by_time([at(part(topic, 1), 0), at(key, 0), at(part(topic, 8), 0)])
     assert [each and each.base_offset for each in both] == [None, 0, None]
 
 
@@ -259,7 +262,7 @@ async def test_find_newest_gives_the_first_of_both_tiers(
     plane: ControlPlane, topic: Topic, timestamps: tuple[int, ...], newest: int
 ) -> None:
     await two_tiers(plane, part(topic), timestamps)
-    found = await plane.find_newest([part(topic, 1), part(topic)])
+    found = await plane.log.find_newest([part(topic, 1), part(topic)])
     assert [each and each.base_offset for each in found] == [None, newest]
 
 
@@ -270,8 +273,8 @@ async def test_deleted_segments_are_not_found_by_time(
     await two_tiers(plane, key, (9_000, 800, 700))
     # An older broker moves the start and knows nothing of segments.
     await change(database, "UPDATE partitions SET log_start = 20 WHERE partition = 0")
-    [newest] = await plane.find_newest([key])
-    found = await plane.find_by_time([at(key, 0), at(key, 8_000)])
+    [newest] = await plane.log.find_newest([key])
+    found = await plane.log.find_by_time([at(key, 0), at(key, 8_000)])
     assert newest is not None
     assert newest.base_offset == 60
     assert [each and each.base_offset for each in found] == [20, None]

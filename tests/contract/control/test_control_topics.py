@@ -7,26 +7,22 @@ from uuid import uuid4
 import pytest
 from tests.contract.control.building import batch, block, change, commit, part, rows_of, state_of
 
-from stratalog.control.database import Database
-from stratalog.control.model import Topic
-from stratalog.control.plane import (
-    BrokerIdTakenError,
-    ControlPlane,
-    PartitionCountError,
-    TopicExistsError,
-    UnknownTopicError,
-)
+from stratalog.control.brokers.errors import BrokerIdTakenError
+from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
+from stratalog.control.topics.errors import PartitionCountError, TopicExistsError, UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, new_topic_id
 
 
 async def test_a_created_topic_is_found_by_name_and_id(plane: ControlPlane) -> None:
-    made = await plane.create_topic("b", partition_count=2, configs={"retention.ms": "5"})
-    await plane.create_topic("a", partition_count=1, configs={})
-    await plane.create_topic("Z", partition_count=1, configs={})
-    assert [topic.name for topic in await plane.topics()] == ["Z", "a", "b"]
-    assert await plane.topics_named(["b", "nothing"]) == [made]
-    assert await plane.topics_with_ids([made.id, new_topic_id()]) == [made]
-    assert await plane.topics_named([]) == []
+    made = await plane.topics.create("b", partition_count=2, configs={"retention.ms": "5"})
+    await plane.topics.create("a", partition_count=1, configs={})
+    await plane.topics.create("Z", partition_count=1, configs={})
+    assert [topic.name for topic in await plane.topics.all()] == ["Z", "a", "b"]
+    assert await plane.topics.named(["b", "nothing"]) == [made]
+    assert await plane.topics.with_ids([made.id, new_topic_id()]) == [made]
+    assert await plane.topics.named([]) == []
     assert made.configs == {"retention.ms": "5"}
     assert made.created_ms > 0
 
@@ -34,42 +30,42 @@ async def test_a_created_topic_is_found_by_name_and_id(plane: ControlPlane) -> N
 async def test_a_name_is_taken_once(plane: ControlPlane, other: ControlPlane) -> None:
     results = await asyncio.gather(
         *(
-            control.create_topic("same", partition_count=1, configs={})
+            control.topics.create("same", partition_count=1, configs={})
             for control in (plane, other, plane, other)
         ),
         return_exceptions=True,
     )
     assert sum(isinstance(each, TopicExistsError) for each in results) == 3
-    assert len(await plane.topics()) == 1
+    assert len(await plane.topics.all()) == 1
 
 
 @pytest.mark.parametrize("count", [0, -1])
 async def test_a_topic_needs_a_partition(plane: ControlPlane, count: int) -> None:
     with pytest.raises(PartitionCountError):
-        await plane.create_topic("none", partition_count=count, configs={})
+        await plane.topics.create("none", partition_count=count, configs={})
 
 
 async def test_partitions_are_added_and_never_taken_away(plane: ControlPlane, topic: Topic) -> None:
     await commit(plane, batch(part(topic), 2))
-    grown = await plane.add_partitions(topic.id, partition_count=5)
+    grown = await plane.topics.add_partitions(topic.id, partition_count=5)
     assert grown.partition_count == 5
-    states = await plane.topic_partitions(topic.id)
+    states = await plane.log.topic_partitions(topic.id)
     assert [state.partition for state in states] == [0, 1, 2, 3, 4]
     assert [state.high_watermark for state in states] == [2, 0, 0, 0, 0]
     for count in (5, 4):
         with pytest.raises(PartitionCountError):
-            await plane.add_partitions(topic.id, partition_count=count)
+            await plane.topics.add_partitions(topic.id, partition_count=count)
     with pytest.raises(UnknownTopicError):
-        await plane.add_partitions(new_topic_id(), partition_count=2)
+        await plane.topics.add_partitions(new_topic_id(), partition_count=2)
 
 
 async def test_configs_are_set_and_unset(plane: ControlPlane, topic: Topic) -> None:
-    await plane.set_configs(topic.id, {"a": "1", "b": "2"})
-    changed = await plane.set_configs(topic.id, {"a": None, "b": "3", "c": None})
+    await plane.topics.set_configs(topic.id, {"a": "1", "b": "2"})
+    changed = await plane.topics.set_configs(topic.id, {"a": None, "b": "3", "c": None})
     assert changed.configs == {"b": "3"}
-    assert (await plane.topics_named(["events"]))[0].configs == {"b": "3"}
+    assert (await plane.topics.named(["events"]))[0].configs == {"b": "3"}
     with pytest.raises(UnknownTopicError):
-        await plane.set_configs(new_topic_id(), {"a": "1"})
+        await plane.topics.set_configs(new_topic_id(), {"a": "1"})
 
 
 async def test_concurrent_config_changes_are_all_kept(
@@ -77,50 +73,50 @@ async def test_concurrent_config_changes_are_all_kept(
 ) -> None:
     await asyncio.gather(
         *(
-            control.set_configs(topic.id, {f"{name}{i}": "x"})
+            control.topics.set_configs(topic.id, {f"{name}{i}": "x"})
             for i in range(5)
             for name, control in (("a", plane), ("b", other))
         )
     )
-    [found] = await plane.topics()
+    [found] = await plane.topics.all()
     assert len(found.configs) == 10
 
 
 async def test_states_of_unknown_partitions_are_left_out(plane: ControlPlane, topic: Topic) -> None:
     wanted = [part(topic, 2), part(topic, 3), part(topic, 2)]
-    assert list(await plane.partitions(wanted)) == [part(topic, 2)]
-    assert await plane.high_watermarks(wanted) == {part(topic, 2): 0}
-    assert await plane.partitions([]) == {}
+    assert list(await plane.log.partitions(wanted)) == [part(topic, 2)]
+    assert await plane.log.high_watermarks(wanted) == {part(topic, 2): 0}
+    assert await plane.log.partitions([]) == {}
 
 
 async def test_a_deleted_topic_is_hidden_and_its_name_is_free(
     plane: ControlPlane, topic: Topic
 ) -> None:
     await commit(plane, batch(part(topic)))
-    await plane.delete_topic(topic.id)
-    assert await plane.topics() == []
-    assert await plane.topics_named(["events"]) == []
-    assert await plane.topics_with_ids([topic.id]) == []
-    assert await plane.partitions([part(topic)]) == {}
-    assert await plane.high_watermarks([part(topic)]) == {}
-    assert await plane.topic_partitions(topic.id) == []
+    await plane.topics.delete(topic.id)
+    assert await plane.topics.all() == []
+    assert await plane.topics.named(["events"]) == []
+    assert await plane.topics.with_ids([topic.id]) == []
+    assert await plane.log.partitions([part(topic)]) == {}
+    assert await plane.log.high_watermarks([part(topic)]) == {}
+    assert await plane.log.topic_partitions(topic.id) == []
     with pytest.raises(UnknownTopicError):
-        await plane.delete_topic(topic.id)
-    again = await plane.create_topic("events", partition_count=1, configs={})
+        await plane.topics.delete(topic.id)
+    again = await plane.topics.create("events", partition_count=1, configs={})
     assert (await state_of(plane, part(again))).high_watermark == 0
 
 
 async def test_purging_takes_a_deleted_topic_away_in_chunks(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
-    kept = await plane.create_topic("kept", partition_count=1, configs={})
+    kept = await plane.topics.create("kept", partition_count=1, configs={})
     shared = block(batch(part(topic), producer=1, sequence=0), batch(part(kept)))
-    await plane.commit_blocks([shared])
+    await plane.log.commit_blocks([shared])
     own = block(*(batch(part(topic, i), gap=1) for i in (0, 0, 1, 1)))
-    await plane.commit_blocks([own])
-    await plane.delete_topic(topic.id)
-    assert [await plane.purge_deleted_topics(max_rows=2) for _ in range(4)] == [2, 2, 1, 0]
-    marked = await plane.marked_objects(grace_ms=0, limit=10)
+    await plane.log.commit_blocks([own])
+    await plane.topics.delete(topic.id)
+    assert [await plane.topics.purge_deleted(max_rows=2) for _ in range(4)] == [2, 2, 1, 0]
+    marked = await plane.objects.marked(grace_ms=0, limit=10)
     assert [each.object_id for each in marked] == [own.object_id]
     assert await rows_of(plane, part(kept)) == [(0, 0)]
     for table in ("topics", "partitions", "heads", "epochs", "producers", "batches"):
@@ -135,12 +131,12 @@ async def test_purging_takes_a_deleted_topic_away_in_chunks(
 async def test_the_cluster_keeps_its_name_and_counts_generations(
     plane: ControlPlane, other: ControlPlane
 ) -> None:
-    first = await plane.cluster()
-    assert await other.cluster() == first
+    first = await plane.identity.cluster()
+    assert await other.identity.cluster() == first
     assert first.generation == 0
-    assert (await other.next_generation()).generation == 1
-    assert await plane.cluster() == await other.cluster()
-    assert (await plane.cluster()).cluster_id == first.cluster_id
+    assert (await other.identity.next_generation()).generation == 1
+    assert await plane.identity.cluster() == await other.identity.cluster()
+    assert (await plane.identity.cluster()).cluster_id == first.cluster_id
 
 
 _ports = itertools.count(9092)
@@ -153,7 +149,7 @@ async def register(
     port: int | None = None,
     lease_ms: int = 60_000,
 ) -> BrokerId:
-    info = await plane.register_broker(
+    info = await plane.brokers.register(
         None if broker_id is None else BrokerId(broker_id),
         host="here",
         port=next(_ports) if port is None else port,
@@ -178,24 +174,24 @@ async def test_an_id_is_free_again_when_its_lease_ends(
     with pytest.raises(BrokerIdTakenError):
         await register(plane, 1)
     await change(database, "UPDATE brokers SET expires_ms = 0 WHERE broker_id = 1")
-    assert [broker.alive for broker in await plane.brokers()] == [True, False, True]
+    assert [broker.alive for broker in await plane.brokers.all()] == [True, False, True]
     assert await register(plane) == 1
 
 
 async def test_a_broker_renews_only_what_is_its_own(plane: ControlPlane) -> None:
     mine, stranger = uuid4(), uuid4()
-    info = await plane.register_broker(
+    info = await plane.brokers.register(
         None, host="here", port=1, rack="a", incarnation=mine, lease_ms=0
     )
-    assert [broker.alive for broker in await plane.brokers()] == [False]
-    assert await plane.renew_broker(info.broker_id, mine, lease_ms=60_000)
-    assert not await plane.renew_broker(info.broker_id, stranger, lease_ms=60_000)
-    [broker] = await plane.brokers()
+    assert [broker.alive for broker in await plane.brokers.all()] == [False]
+    assert await plane.brokers.renew(info.broker_id, mine, lease_ms=60_000)
+    assert not await plane.brokers.renew(info.broker_id, stranger, lease_ms=60_000)
+    [broker] = await plane.brokers.all()
     assert broker == info
-    await plane.remove_broker(info.broker_id, stranger)
-    assert await plane.brokers() == [info]
-    await plane.remove_broker(info.broker_id, mine)
-    assert await plane.brokers() == []
+    await plane.brokers.remove(info.broker_id, stranger)
+    assert await plane.brokers.all() == [info]
+    await plane.brokers.remove(info.broker_id, mine)
+    assert await plane.brokers.all() == []
 
 
 async def test_registering_again_keeps_the_id(plane: ControlPlane) -> None:
@@ -203,12 +199,12 @@ async def test_registering_again_keeps_the_id(plane: ControlPlane) -> None:
     mine = uuid4()
     ids = []
     for port in (1, 2):
-        info = await plane.register_broker(
+        info = await plane.brokers.register(
             None, host="here", port=port, rack=None, incarnation=mine, lease_ms=60_000
         )
         ids.append(info.broker_id)
     assert ids == [1, 1]
-    assert [broker.port for broker in await plane.brokers()] == [9092, 2]
+    assert [broker.port for broker in await plane.brokers.all()] == [9092, 2]
 
 
 async def test_a_broker_at_an_address_ends_the_one_that_was_there_before(
@@ -217,5 +213,5 @@ async def test_a_broker_at_an_address_ends_the_one_that_was_there_before(
     assert await register(plane, port=1) == 0
     assert await register(plane, port=2) == 1
     assert await register(plane, port=1) == 0
-    assert [broker.port for broker in await plane.brokers()] == [1, 2]
+    assert [broker.port for broker in await plane.brokers.all()] == [1, 2]
     assert await register(plane, 0, port=1) == 0

@@ -7,16 +7,13 @@ import pytest
 from tests.contract.control.building import batch, commit, held_up, part
 from tests.contract.control.segment_building import UPLOADED, chain_of, segment
 
-from stratalog.control.database import Connection, Database, Work
-from stratalog.control.model import Topic
-from stratalog.control.plane import (
-    CommitInDoubtError,
-    ControlPlane,
-    ControlUnavailableError,
-    SegmentStateError,
-)
-from stratalog.control.segment_model import ChainOutcome
-from stratalog.control.shared_writes import SharedWrites
+from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segments.errors import SegmentStateError
+from stratalog.control.segments.model import ChainOutcome
+from stratalog.control.sql.database import Connection, Database, Work
+from stratalog.control.sql.shared_writes import SharedWrites
+from stratalog.control.topics.model import Topic
 
 T = TypeVar("T")
 
@@ -189,21 +186,21 @@ async def test_segments_that_come_together_are_refused_one_by_one(
     keys = [part(topic, index) for index in range(3)]
     await commit(plane, *(batch(key, 5) for key in keys))
     added = [segment(key, 0, 4) for key in keys]
-    await asyncio.gather(*(plane.add_segment(each) for each in added))
-    await plane.delete_segments([added[1].segment_id])
+    await asyncio.gather(*(plane.segments.add(each) for each in added))
+    await plane.segments.delete([added[1].segment_id])
     # The first goes alone, the others together.
     again = [added[0], added[1], added[2], added[0]]
     answers = await asyncio.gather(
-        *(plane.add_segment(each) for each in again), return_exceptions=True
+        *(plane.segments.add(each) for each in again), return_exceptions=True
     )
     assert [answer is None for answer in answers] == [True, False, True, True]
     finished = await asyncio.gather(
-        *(plane.finish_segment(each.segment_id, UPLOADED) for each in added),
+        *(plane.segments.finish(each.segment_id, UPLOADED) for each in added),
         return_exceptions=True,
     )
     assert [type(answer) for answer in finished] == [type(None), SegmentStateError, type(None)]
     chained = await asyncio.gather(
-        *(plane.chain_segment(each.segment_id) for each in added), return_exceptions=True
+        *(plane.segments.chain(each.segment_id) for each in added), return_exceptions=True
     )
     assert [type(answer) for answer in chained] == [ChainOutcome, SegmentStateError, ChainOutcome]
     assert [await chain_of(plane, key) for key in keys] == [[(0, 4)], [], [(0, 4)]]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from tests.contract.control.building import batch, change, commit, state_of
 
 from stratalog.checks.promises import boundaries_hold
-from stratalog.control.database import Database
-from stratalog.control.model import Coordinates, FoundBatches
+from stratalog.control.log.model import Coordinates, FoundBatches
 from stratalog.control.plane import ControlPlane
-from stratalog.control.segment_model import EpochStart, Segment, SegmentToAdd, SegmentUploaded
+from stratalog.control.segments.model import EpochStart, Segment, SegmentToAdd, SegmentUploaded
+from stratalog.control.sql.database import Database
 from stratalog.ids import LeaderEpoch, Offset, SegmentId, TopicPartition, new_topic_id
 
 UPLOADED = SegmentUploaded(manifest="{}", stored_bytes=200, has_aborted=False)
@@ -32,8 +32,8 @@ async def finished(
         leader_epochs=[EpochStart(LeaderEpoch(0), Offset(base))],
         key_base=f"segments/{base}",
     )
-    await plane.add_segment(segment)
-    await plane.finish_segment(segment.segment_id, UPLOADED)
+    await plane.segments.add(segment)
+    await plane.segments.finish(segment.segment_id, UPLOADED)
     return segment.segment_id
 
 
@@ -41,7 +41,7 @@ async def chain(
     plane: ControlPlane, key: TopicPartition, base: int, end: int, *, timestamp: int = 1_000
 ) -> SegmentId:
     segment_id = await finished(plane, key, base, end, timestamp=timestamp)
-    await plane.chain_segment(segment_id)
+    await plane.segments.chain(segment_id)
     return segment_id
 
 
@@ -74,11 +74,11 @@ async def only_segments(plane: ControlPlane, database: Database, key: TopicParti
 
 async def chained(plane: ControlPlane, key: TopicPartition) -> list[int]:
     """The first offsets of the chained segments."""
-    return [each.base_offset for each in await plane.segments(key, limit=1_000)]
+    return [each.base_offset for each in await plane.segments.chained(key, limit=1_000)]
 
 
 async def doomed(plane: ControlPlane) -> list[Segment]:
-    found = await plane.doomed_segments(grace_ms=0, limit=1_000)
+    found = await plane.segments.doomed(grace_ms=0, limit=1_000)
     return sorted(found, key=lambda segment: segment.base_offset)
 
 
@@ -86,10 +86,10 @@ async def assert_consistent(plane: ControlPlane, key: TopicPartition) -> None:
     """Boundaries, sizes and the offsets of both tiers agree with each other."""
     state = await state_of(plane, key)
     assert boundaries_hold(state) == []
-    segments = await plane.segments(key, limit=1_000)
+    segments = await plane.segments.chained(key, limit=1_000)
     rows = [
         row
-        for row in await plane.all_coordinates(key, limit=1_000)
+        for row in await plane.log.all_coordinates(key, limit=1_000)
         if row.last_offset >= state.block_start
     ]
     sizes = [each.size_bytes for each in segments] + [row.byte_size for row in rows]

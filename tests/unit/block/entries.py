@@ -3,9 +3,9 @@
 from uuid import UUID
 
 from stratalog.batch.build import build_batch
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import Record
-from stratalog.block.block import EntryBatch
 from stratalog.ids import PartitionIndex, TopicId
 
 TOPIC = TopicId(UUID(int=0xA))

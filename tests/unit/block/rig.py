@@ -10,14 +10,15 @@ from typing import TypeVar
 from tests.faults.controls import TroubledControl
 
 from stratalog.batch.build import build_batch
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import Record
-from stratalog.block.block import EntryBatch
-from stratalog.block.cache import FreshBlocks
+from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.writer import Advanced, BlockWriter
 from stratalog.clock import SystemClock
-from stratalog.control.model import CommitAnswer, CommitOutcome, Topic
+from stratalog.control.log.model import CommitAnswer, CommitOutcome
 from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, Offset, PartitionIndex, TopicPartition
 from stratalog.metrics import Metrics
 from stratalog.objects.faulty import FaultyStore, ScriptedFaults
@@ -116,13 +117,13 @@ class Rig:
 
     @classmethod
     async def on(cls, control: ControlPlane, *, partitions: int = 3) -> "Rig":
-        topic = await control.create_topic("events", partition_count=partitions, configs={})
+        topic = await control.topics.create("events", partition_count=partitions, configs={})
         return cls(TroubledControl(control), topic)
 
     def writer(self, **settings: int) -> BlockWriter:
         writer = BlockWriter(
             store=self.store,
-            control=self.control.plane,
+            control=self.control,
             cache=self.cache,
             broker_id=lambda: BrokerId(7),
             settings=BlockSettings(**settings),
@@ -174,7 +175,7 @@ class Rig:
         return TopicPartition(self.topic.id, PartitionIndex(partition))
 
     async def high_watermark(self, partition: int = 0) -> Offset:
-        found = await self.control.inner.high_watermarks([self.part(partition)])
+        found = await self.control.inner.log.high_watermarks([self.part(partition)])
         return found[self.part(partition)]
 
 

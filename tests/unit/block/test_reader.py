@@ -3,16 +3,18 @@ from uuid import UUID
 import pytest
 from tests.unit.block.entries import entry
 
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import Record, iter_records
-from stratalog.block.block import EntryBatch, OpenBlock, seal
-from stratalog.block.cache import FreshBlocks
-from stratalog.block.reader import BlockReader, RowDamagedError, RowsRead, RowsWanted
+from stratalog.block.block import OpenBlock, seal
+from stratalog.block.fresh_blocks import FreshBlocks
+from stratalog.block.reader import BlockReader, RowDamagedError
 from stratalog.clock import SystemClock
-from stratalog.control.model import Coordinates
+from stratalog.control.log.model import Coordinates
 from stratalog.ids import BrokerId, LeaderEpoch, ObjectId, Offset
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectNotFoundError, ObjectStore
+from stratalog.pieces import PiecesRead, PiecesWanted
 
 
 @pytest.fixture
@@ -60,12 +62,12 @@ async def stored_row(
 
 async def read(
     reader: BlockReader, *rows: Coordinates, offset: int = 0, max_bytes: int = 1 << 20
-) -> RowsRead:
-    want = RowsWanted(offset=Offset(offset), max_bytes=max_bytes, rows=rows)
+) -> PiecesRead:
+    want = PiecesWanted(offset=Offset(offset), max_bytes=max_bytes, pieces=rows)
     return (await reader.read([want]))[0]
 
 
-def records(answer: RowsRead) -> list[Record]:
+def records(answer: PiecesRead) -> list[Record]:
     return list(iter_records(b"".join(answer.parts)))
 
 
@@ -137,7 +139,7 @@ async def test_one_partitions_trouble_is_not_the_others(
     good = await stored_row(store, entry(1), number=1)
     gone = await stored_row(store, entry(2), number=2)
     await store.delete([gone.object_key])
-    wanted = [RowsWanted(offset=Offset(0), max_bytes=1000, rows=[row]) for row in (gone, good)]
+    wanted = [PiecesWanted(offset=Offset(0), max_bytes=1000, pieces=[row]) for row in (gone, good)]
     lost, found = await reader.read(wanted)
     assert isinstance(lost.error, ObjectNotFoundError)
     assert len(records(found)) == 1

@@ -6,14 +6,9 @@ from stratalog.batch.build import build_batch
 from stratalog.batch.header import TimestampType
 from stratalog.batch.records import Record
 from stratalog.block.keys import block_key
-from stratalog.control.model import (
-    BrokerInfo,
-    Coordinates,
-    ObjectKind,
-    PartitionState,
-    StoredObjectRow,
-    WriteTier,
-)
+from stratalog.control.brokers.model import BrokerInfo
+from stratalog.control.log.model import Coordinates, PartitionState, WriteTier
+from stratalog.control.objects.model import ObjectKind, StoredObjectRow
 from stratalog.ids import BrokerId, LeaderEpoch, ObjectId, Offset, PartitionIndex, TopicId, uuid7
 from stratalog.objects.store import ObjectInfo
 

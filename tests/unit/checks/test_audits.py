@@ -12,7 +12,7 @@ from stratalog.batch.frames import iter_batches
 from stratalog.batch.stamp import stamp_run
 from stratalog.checks.index_audit import IndexAudit
 from stratalog.checks.log_audit import LogAudit
-from stratalog.control.segment_model import Segment, SegmentState
+from stratalog.control.segments.model import Segment, SegmentState
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.segment.build import BuiltLog
 from stratalog.segment.epoch_checkpoint import encode_checkpoint

@@ -28,7 +28,7 @@ from stratalog.checks.promises import (
 )
 from stratalog.checks.report import Problem, Promise, Severity
 from stratalog.checks.rows import RowWalk
-from stratalog.control.model import Coordinates, PartitionState, WriteTier
+from stratalog.control.log.model import Coordinates, PartitionState, WriteTier
 from stratalog.ids import LeaderEpoch, Offset
 
 

@@ -17,8 +17,8 @@ from stratalog.checks.segment_promises import (
     sizes_add_up,
 )
 from stratalog.checks.segment_walk import SegmentWalk
-from stratalog.control.model import Coordinates, PartitionState
-from stratalog.control.segment_model import EpochStart, Segment, SegmentState, SegmentUploaded
+from stratalog.control.log.model import Coordinates, PartitionState
+from stratalog.control.segments.model import EpochStart, Segment, SegmentState, SegmentUploaded
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.objects.store import ObjectInfo
 from stratalog.segment.chunks import FixedChunks, VariableChunks

@@ -5,10 +5,11 @@ import pytest
 from typer.testing import CliRunner
 
 from stratalog.cli import topic
-from stratalog.cli.inspect import NoSuchFileError, split_place
+from stratalog.cli.errors import NoSuchFileError, PortTakenError
+from stratalog.cli.inspect import split_place
 from stratalog.cli.main import app
 from stratalog.cli.options import settings_from
-from stratalog.cli.up import PortTakenError, explain, without_password
+from stratalog.cli.up import explain, without_password
 
 COMMANDS = [
     "up",

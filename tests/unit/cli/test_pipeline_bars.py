@@ -10,9 +10,9 @@ from rich.console import Console
 
 from stratalog.cli import pipeline_bars
 from stratalog.cli.pipeline_bars import Bars
-from stratalog.pipeline.bins import Begin, Bin, BinOutcome, unnoticed
-from stratalog.pipeline.progress import TaskCounts
-from stratalog.pipeline.tasks import MergeTask
+from stratalog.pipeline.hosting.job_progress import TaskCounts
+from stratalog.pipeline.jobs import Begin, Bin, BinOutcome, unnoticed
+from stratalog.pipeline.plan.tasks import MergeTask
 
 _BAR = re.compile(r"(\w+) [^\w\n]*(\d+/\d+) tasks")
 

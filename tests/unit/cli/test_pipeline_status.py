@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from stratalog.cli.pipeline_status import print_runs, print_statuses, run_json, status_json
-from stratalog.control.pipeline_model import ParkedUnit, Run, RunId, TierStatus
+from stratalog.control.pipeline.model import ParkedUnit, Run, RunId, TierStatus
 from stratalog.ids import Offset, PartitionIndex, TopicId, TopicPartition
 from stratalog.pipeline.report import Report
 

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from stratalog.cli.record_json import Record, RecordJsonError, record_from_json, record_to_json
+from stratalog.cli.errors import RecordJsonError
+from stratalog.cli.record_json import Record, record_from_json, record_to_json
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ from tests.golden_topic import ADDED, metadata_values, write_dump
 from tests.unit.segment.layout_golden import TOPIC
 from typer.testing import CliRunner, Result
 
+from stratalog.cli.errors import BadOptionError, DumpError
 from stratalog.cli.kafka_cluster import KafkaCluster, parse_client_uuid
 from stratalog.cli.main import app
-from stratalog.cli.metadata_dump import DumpError, dump_line, read_dump
+from stratalog.cli.metadata_dump import dump_line, read_dump
 from stratalog.cli.record_json import record_from_json
-from stratalog.cli.segments_import import BadOptionError, open_foreign, parse_starts
+from stratalog.cli.segments_import import open_foreign, parse_starts
 from stratalog.control.open import open_control_plane
-from stratalog.control.segment_model import ADOPTED_OFFSETS_END
+from stratalog.control.topics.model import ADOPTED_OFFSETS_END
 from stratalog.errors import CallError
 from stratalog.ids import PartitionIndex, kafka_base64
 from stratalog.settings import Settings, StorageSettings
@@ -57,13 +58,31 @@ def test_every_option_says_what_it_is_for(command: str) -> None:
     "arguments",
     [
         ["import", "t"],
-        ["import", "t", "--objects", "file:x"],
-        ["import", "t", "--objects", "file:x", "--dump", "d", "--kafka-bootstrap", "h:1"],
-        ["import", "t", "--objects", "file:x", "--kafka-bootstrap", "h:1", "--partitions", "3"],
-        ["import", "t", "--objects", "file:x", "--kafka-bootstrap", "h:1", "--log-start", "0=3"],
-        ["import", "t", "--objects", "file:x", "--kafka-bootstrap", "h:1", "--topic-id", "x"],
-        ["import", "t", "--objects", "file:x", "--kafka-bootstrap", "h:1", "--sealed"],
-        ["import", "t", "--objects", "file:x", "--dump", "d", "--partitions", "0"],
+        ["import", "t", "--kafka-objects", "file:x"],
+        ["import", "t", "--kafka-objects", "file:x", "--dump", "d", "--kafka-bootstrap", "h:1"],
+        [
+            "import",
+            "t",
+            "--kafka-objects",
+            "file:x",
+            "--kafka-bootstrap",
+            "h:1",
+            "--partitions",
+            "3",
+        ],
+        [
+            "import",
+            "t",
+            "--kafka-objects",
+            "file:x",
+            "--kafka-bootstrap",
+            "h:1",
+            "--log-start",
+            "0=3",
+        ],
+        ["import", "t", "--kafka-objects", "file:x", "--kafka-bootstrap", "h:1", "--topic-id", "x"],
+        ["import", "t", "--kafka-objects", "file:x", "--kafka-bootstrap", "h:1", "--sealed"],
+        ["import", "t", "--kafka-objects", "file:x", "--dump", "d", "--partitions", "0"],
         ["export", "t", "--output", "x", "--kafka-bootstrap", "h:1"],
         ["list"],
         ["list", "t", "--partition", "-1"],
@@ -77,7 +96,7 @@ def test_wrong_usage_ends_with_exit_code_2(arguments: list[str]) -> None:
 
 
 def test_a_word_that_a_running_source_is_sealed_is_refused() -> None:
-    where = ["--objects", "file:x", "--kafka-bootstrap", "h:1"]
+    where = ["--kafka-objects", "file:x", "--kafka-bootstrap", "h:1"]
     said = invoke("segments", "import", "t", *where, "--sealed").stderr
     assert "--sealed goes with --dump: the cluster tells it itself" in said
 
@@ -89,7 +108,7 @@ def test_a_word_that_a_running_source_is_sealed_is_refused() -> None:
         ["segments", "export", "t"],
         ["segments", "find", "t", "0", "5"],
         ["segments", "own", "t", "--yes"],
-        ["segments", "import", "t", "--objects", "file:x", "--dump", "d", "--sealed"],
+        ["segments", "import", "t", "--kafka-objects", "file:x", "--dump", "d", "--sealed"],
         ["topic", "migrate", "t"],
     ],
 )
@@ -109,7 +128,7 @@ def test_no_control_plane_is_made_where_there_is_none(arguments: list[str], tmp_
     ],
 )
 def test_options_are_judged_before_anything_is_read(more: list[str], said: str) -> None:
-    result = invoke("segments", "import", "t", "--objects", "file:x", "--dump", "none", *more)
+    result = invoke("segments", "import", "t", "--kafka-objects", "file:x", "--dump", "none", *more)
     assert result.exit_code == 1
     assert said in result.stderr
 
@@ -147,7 +166,7 @@ def test_more_partitions_than_a_topic_has_are_refused_before_they_are_made(
     where = ADDED.partition._replace(partition=PartitionIndex(spoken_of))
     dump = write_dump(tmp_path / "dump", metadata_values(replace(ADDED, partition=where)))
     arguments = ["--dump", str(dump), "--data", str(tmp_path), "--sealed", *more]
-    result = invoke("segments", "import", TOPIC, "--objects", f"file:{tmp_path}", *arguments)
+    result = invoke("segments", "import", TOPIC, "--kafka-objects", f"file:{tmp_path}", *arguments)
     assert result.exit_code == 1
     assert said in " ".join(result.stderr.split())
 
@@ -217,7 +236,7 @@ async def make_control_plane(url: str) -> None:
 def test_a_dump_that_is_not_there_is_told(tmp_path: Path) -> None:
     asyncio.run(make_control_plane(f"sqlite:{tmp_path / 'control.db'}"))
     arguments = ["--dump", str(tmp_path / "none"), "--data", str(tmp_path), "--sealed"]
-    result = invoke("segments", "import", TOPIC, "--objects", "file:x", *arguments)
+    result = invoke("segments", "import", TOPIC, "--kafka-objects", "file:x", *arguments)
     assert result.exit_code == 1
     assert str(tmp_path / "none") in result.stderr
 

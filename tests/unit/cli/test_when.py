@@ -1,6 +1,7 @@
 import pytest
 
-from stratalog.cli.when import TimeError, iso, parse_when
+from stratalog.cli.errors import TimeError
+from stratalog.cli.when import iso, parse_when
 
 NOW_MS = 1_700_000_000_000
 

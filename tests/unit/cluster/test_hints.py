@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.cluster.hints import Hints, decode_hints, encode_hints
-from stratalog.control.model import BrokerInfo
+from stratalog.control.brokers.model import BrokerInfo
 from stratalog.ids import BrokerId, Offset, PartitionIndex, TopicId, TopicPartition
 
 CLUSTER = UUID(int=7)

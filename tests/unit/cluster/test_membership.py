@@ -6,13 +6,15 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.faults.controls import ControlWrapper
+from tests.support.ledgers import ControlWrapper
 from tests.unit.block.rig import PATIENCE_S, TellingClock
 
 from stratalog.cluster.membership import Membership
-from stratalog.control.model import BrokerInfo
+from stratalog.control.brokers.errors import BrokerIdTakenError
+from stratalog.control.brokers.model import BrokerInfo
+from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.open import open_control_plane
-from stratalog.control.plane import BrokerIdTakenError, ControlPlane, ControlUnavailableError
+from stratalog.control.plane import ControlPlane
 from stratalog.ids import BrokerId, PartitionIndex, TopicId, TopicPartition
 
 LEASE_MS = 600_000
@@ -27,13 +29,13 @@ class FailingControl(ControlWrapper):
         self.failures: list[Exception] = []
         self.refreshed = asyncio.Event()
 
-    async def renew_broker(self, *args: Any, **more: Any) -> bool:
+    async def brokers_renew(self, *args: Any, **more: Any) -> bool:
         if self.failures:
             raise self.failures.pop(0)
-        return await self.inner.renew_broker(*args, **more)
+        return await self.inner.brokers.renew(*args, **more)
 
-    async def brokers(self) -> list[BrokerInfo]:
-        found = await self.inner.brokers()
+    async def brokers_all(self) -> list[BrokerInfo]:
+        found = await self.inner.brokers.all()
         self.refreshed.set()
         return found
 
@@ -65,7 +67,7 @@ async def join(
     lease_ms: int = LEASE_MS,
 ) -> Membership:
     return await Membership.join(
-        control=control.plane,
+        control=control,
         clock=clock,
         broker_id=None if broker_id is None else BrokerId(broker_id),
         host="here",
@@ -96,7 +98,7 @@ async def test_brokers_get_the_lowest_ids_and_see_each_other(
     assert [broker.port for broker in first.others()] == [2]
     for membership in (first, second):
         await membership.leave()
-    assert await control.inner.brokers() == []
+    assert await control.inner.brokers.all() == []
 
 
 async def test_an_id_that_a_live_broker_has_is_refused(
@@ -119,7 +121,7 @@ async def test_a_broker_that_was_killed_has_its_id_back_when_it_starts_again(
     assert (again.broker_id, len(again.live())) == (5, 1)
     for one in (killed, again):
         await one.leave()
-    assert await control.inner.brokers() == []
+    assert await control.inner.brokers.all() == []
 
 
 async def test_the_lease_is_renewed_three_times_before_it_ends(
@@ -134,7 +136,7 @@ async def test_a_broker_that_lost_its_id_registers_anew(
     control: FailingControl, clock: TellingClock
 ) -> None:
     membership = await join(control, clock, 3, port=1)
-    await control.inner.remove_broker(BrokerId(3), membership.live()[0].incarnation)
+    await control.inner.brokers.remove(BrokerId(3), membership.live()[0].incarnation)
     usurper = await join(control, TellingClock(), 3, port=2)
     await renewed(control, clock)
     await clock.next_nap()
@@ -142,7 +144,7 @@ async def test_a_broker_that_lost_its_id_registers_anew(
     assert {broker.broker_id: broker.port for broker in membership.live()} == {0: 1, 3: 2}
     for one in (membership, usurper):
         await one.leave()
-    assert await control.inner.brokers() == []
+    assert await control.inner.brokers.all() == []
 
 
 @pytest.mark.parametrize("failure", [ControlUnavailableError("away"), ZeroDivisionError("ours")])
@@ -162,13 +164,13 @@ async def test_a_renewal_that_fails_is_not_the_last(
 
 async def test_leaving_without_a_control_plane_is_no_failure(tmp_path: Path) -> None:
     class Unreachable(FailingControl):
-        async def remove_broker(self, *args: Any) -> None:
+        async def brokers_remove(self, *args: Any) -> None:
             raise ControlUnavailableError("away")
 
     plane = await open_control_plane(f"sqlite:{tmp_path / 'control.db'}")
     membership = await join(Unreachable(plane), TellingClock())
     await membership.leave()
-    assert [broker.broker_id for broker in await plane.brokers()] == [0], "its lease ends it"
+    assert [broker.broker_id for broker in await plane.brokers.all()] == [0], "its lease ends it"
     await plane.close()
 
 

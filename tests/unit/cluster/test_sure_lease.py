@@ -6,11 +6,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.faults.controls import ControlWrapper
+from tests.support.ledgers import ControlWrapper
 
 from stratalog.cluster.membership import Membership
+from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.open import open_control_plane
-from stratalog.control.plane import ControlPlane, ControlUnavailableError
+from stratalog.control.plane import ControlPlane
 from stratalog.ids import BrokerId
 from stratalog.testing.clock import ManualClock
 
@@ -27,15 +28,15 @@ class SlowControl(ControlWrapper):
         self.takes_s = 0.0
         self.is_away = False
 
-    async def register_broker(self, *args: Any, **more: Any) -> Any:
+    async def brokers_register(self, *args: Any, **more: Any) -> Any:
         await self.clock.advance(self.takes_s)
-        return await self.inner.register_broker(*args, **more)
+        return await self.inner.brokers.register(*args, **more)
 
-    async def renew_broker(self, *args: Any, **more: Any) -> bool:
+    async def brokers_renew(self, *args: Any, **more: Any) -> bool:
         if self.is_away:
             raise ControlUnavailableError("away")
         await self.clock.advance(self.takes_s)
-        return await self.inner.renew_broker(*args, **more)
+        return await self.inner.brokers.renew(*args, **more)
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ async def control(tmp_path: Path, clock: ManualClock) -> AsyncIterator[SlowContr
 
 async def join(control: SlowControl, clock: ManualClock) -> Membership:
     membership = await Membership.join(
-        control=control.plane,
+        control=control,
         clock=clock,
         broker_id=None,
         host="here",
@@ -121,7 +122,7 @@ async def test_a_broker_that_lost_its_id_has_another_lease(
     control: SlowControl, clock: ManualClock
 ) -> None:
     membership = await join(control, clock)
-    await control.inner.remove_broker(BrokerId(0), membership.incarnation)
+    await control.inner.brokers.remove(BrokerId(0), membership.incarnation)
     await membership._renew()
     assert state(membership) == (True, 2)
 
@@ -138,7 +139,7 @@ async def test_groups_are_spread_over_the_brokers_that_stay(
     control: SlowControl, clock: ManualClock
 ) -> None:
     membership = await join(control, clock)
-    await control.inner.register_broker(
+    await control.inner.brokers.register(
         None, host="there", port=2, rack=None, incarnation=uuid4(), lease_ms=LEASE_S * 1000
     )
     await membership.refresh()

@@ -1,15 +1,14 @@
 """Which broker serves a zone, by a membership that is told who lives."""
 
 from collections.abc import Sequence
-from typing import cast
 from uuid import UUID
 
 import pytest
+from tests.support.ledgers import FakeControlPlane
 
 from stratalog.clock import SystemClock
 from stratalog.cluster.membership import Membership
-from stratalog.control.model import BrokerInfo
-from stratalog.control.plane import ControlPlane
+from stratalog.control.brokers.model import BrokerInfo
 from stratalog.ids import BrokerId, PartitionIndex, TopicId, TopicPartition
 
 ZONES = {0: "a", 1: "a", 2: "b", 3: "b", 4: None}
@@ -27,17 +26,18 @@ def broker(number: int) -> BrokerInfo:
     )
 
 
-class _Brokers:
+class _Brokers(FakeControlPlane):
     def __init__(self, live: Sequence[int]) -> None:
+        super().__init__()
         self.live = live
 
-    async def brokers(self) -> list[BrokerInfo]:
+    async def brokers_all(self) -> list[BrokerInfo]:
         return [broker(number) for number in self.live]
 
 
 async def member(own: int, live: Sequence[int] = tuple(ZONES)) -> Membership:
     membership = Membership(
-        control=cast(ControlPlane, _Brokers(live)),
+        control=_Brokers(live),
         clock=SystemClock(),
         cluster_id=UUID(int=1),
         incarnation=UUID(int=own),

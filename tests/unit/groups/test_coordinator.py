@@ -8,13 +8,15 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.faults.controls import ControlWrapper
+from tests.support.ledgers import ControlWrapper
 
 from stratalog.cluster.membership import Membership
-from stratalog.control.group_model import GroupKind, GroupRecord, OffsetToCommit
-from stratalog.control.model import Topic
+from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.groups.errors import NotCoordinatorError
+from stratalog.control.groups.model import GroupKind, GroupRecord, OffsetToCommit
 from stratalog.control.open import open_control_plane
-from stratalog.control.plane import ControlPlane, ControlUnavailableError, NotCoordinatorError
+from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.groups import coordinator as coordinator_module
 from stratalog.groups.classic import ClassicGroup
 from stratalog.groups.classic_groups import ClassicGroups
@@ -59,12 +61,12 @@ class SlowControl(ControlWrapper):
         self.failures: list[Exception] = []
         self.saved: list[GroupRecord] = []
 
-    async def save_group(self, record: GroupRecord) -> None:
+    async def groups_save(self, record: GroupRecord) -> None:
         self.saving.set()
         await self.open.wait()
         if self.failures:
             raise self.failures.pop(0)
-        await self.inner.save_group(record)
+        await self.inner.groups.save(record)
         self.saved.append(record)
 
 
@@ -75,9 +77,7 @@ class Node:
         self.control = control
         self.clock = clock
         self.membership = membership
-        self.coordinator = GroupCoordinator(
-            control=control.plane, membership=membership, clock=clock
-        )
+        self.coordinator = GroupCoordinator(control=control, membership=membership, clock=clock)
         settings = GroupsSettings(initial_rebalance_delay_ms=0)
         self.classic = ClassicGroups(self.coordinator, settings)
 
@@ -161,7 +161,7 @@ async def other(plane: ControlPlane, clock: ManualClock, node: Node) -> AsyncIte
 
 @pytest.fixture
 async def topic(plane: ControlPlane) -> Topic:
-    return await plane.create_topic("events", partition_count=2, configs={})
+    return await plane.topics.create("events", partition_count=2, configs={})
 
 
 def offset(topic: Topic, value: int) -> OffsetToCommit:
@@ -291,7 +291,7 @@ async def test_a_broker_answers_only_while_its_lease_is_surely_alive(
     async def never(*args: Any, **more: Any) -> bool:
         raise ControlUnavailableError("away")
 
-    monkeypatch.setattr(plane, "renew_broker", never)
+    monkeypatch.setattr(plane.brokers, "renew", never)
     group_before = await node.coordinator.look(GROUP, lambda held, _: held)
     for _ in range(LEASE_MS // 1000 // 5 - 1):
         await clock.advance(5)
@@ -318,7 +318,7 @@ async def test_a_group_that_was_taken_over_is_dropped_at_the_first_refusal(
         GROUP, Committer(joined.member_id, None, joined.generation), [offset(topic, 4)]
     )
     # Behind the first one's back: to it, its lease is still alive.
-    await plane.remove_broker(node.membership.broker_id, node.membership.incarnation)
+    await plane.brokers.remove(node.membership.broker_id, node.membership.incarnation)
     committer = Committer(joined.member_id, None, joined.generation)
     await other.coordinator.commit_offsets(GROUP, committer, [offset(topic, 9)])
     with pytest.raises(NotCoordinatorError):
@@ -367,8 +367,8 @@ async def test_groups_without_members_are_forgotten_when_there_are_too_many(
 
 async def test_a_group_of_an_unknown_kind_is_left_alone(node: Node, plane: ControlPlane) -> None:
     membership = node.membership
-    record = await plane.open_group(GROUP, membership.broker_id, membership.incarnation)
-    await plane.save_group(
+    record = await plane.groups.open(GROUP, membership.broker_id, membership.incarnation)
+    await plane.groups.save(
         GroupRecord(
             group_id=GROUP,
             term=record.term,

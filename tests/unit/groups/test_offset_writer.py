@@ -1,12 +1,12 @@
 """Offset commits that come at once share a transaction, and keep their order."""
 
 import asyncio
-from typing import cast
 
 import pytest
+from tests.support.ledgers import FakeControlPlane
 
-from stratalog.control.group_model import GroupOffsets, LeftOut, OffsetToCommit
-from stratalog.control.plane import ControlPlane, ControlUnavailableError
+from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.groups.model import GroupOffsets, LeftOut, OffsetToCommit
 from stratalog.groups import offsets
 from stratalog.groups.offsets import OffsetWriter
 from stratalog.ids import Offset, PartitionIndex, new_topic_id
@@ -15,16 +15,17 @@ TOPIC = new_topic_id()
 STORED: LeftOut = frozenset()
 
 
-class SlowControl:
+class SlowControl(FakeControlPlane):
     """Notes transactions; each ends when the test lets it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.transactions: list[list[str]] = []
         self.gate = asyncio.Semaphore(0)
         self.failure: Exception | None = None
         self.poison = "poison"
 
-    async def commit_group_offsets(self, commits: list[GroupOffsets]) -> list[LeftOut | None]:
+    async def groups_commit_offsets(self, commits: list[GroupOffsets]) -> list[LeftOut | None]:
         names = [commit.group_id for commit in commits]
         self.transactions.append(names)
         await self.gate.acquire()
@@ -42,7 +43,7 @@ def control() -> SlowControl:
 
 @pytest.fixture
 def writer(control: SlowControl) -> OffsetWriter:
-    return OffsetWriter(cast(ControlPlane, control))
+    return OffsetWriter(control)
 
 
 def commit(group_id: str, *, term: int = 1, rows: int = 1) -> GroupOffsets:

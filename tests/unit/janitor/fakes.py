@@ -5,9 +5,13 @@ from dataclasses import dataclass, field
 from typing import cast
 from uuid import UUID
 
-from stratalog.control.model import ObjectKind, PartitionState, StoredObjectRow, Topic, WriteTier
-from stratalog.control.plane import ControlPlane, UnknownTopicError
-from stratalog.control.segment_model import ChainOutcome, Segment, SegmentState
+from tests.support.ledgers import FakeControlPlane
+
+from stratalog.control.log.model import PartitionState, WriteTier
+from stratalog.control.objects.model import ObjectKind, StoredObjectRow
+from stratalog.control.segments.model import ChainOutcome, Segment, SegmentState
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.ids import (
     LeaderEpoch,
@@ -70,7 +74,7 @@ def segment(
 
 
 @dataclass
-class FakeControl:
+class FakeControl(FakeControlPlane):
     all_topics: list[Topic] = field(default_factory=list)
     expired: dict[TopicPartition, int] = field(default_factory=dict)
     """Rows that retention finds in each partition."""
@@ -87,20 +91,19 @@ class FakeControl:
     calls: list[str] = field(default_factory=list)
     failing: dict[str, Exception] = field(default_factory=dict)
 
-    @property
-    def plane(self) -> ControlPlane:
-        return cast(ControlPlane, self)
+    def __post_init__(self) -> None:
+        super().__init__()
 
     def _called(self, name: str) -> None:
         self.calls.append(name)
         if name in self.failing:
             raise self.failing[name]
 
-    async def topics(self) -> list[Topic]:
-        self._called("topics")
+    async def topics_all(self) -> list[Topic]:
+        self._called("topics.all")
         return self.all_topics
 
-    async def topic_partitions(self, topic_id: TopicId) -> list[PartitionState]:
+    async def log_topic_partitions(self, topic_id: TopicId) -> list[PartitionState]:
         (found,) = (topic for topic in self.all_topics if topic.id == topic_id)
         return [self._state(topic_id, number) for number in range(found.partition_count)]
 
@@ -123,7 +126,7 @@ class FakeControl:
             last_commit_ms=0,
         )
 
-    async def enforce_retention(
+    async def log_enforce_retention(
         self,
         partition: TopicPartition,
         *,
@@ -141,55 +144,55 @@ class FakeControl:
         self.expired[partition] = self.expired.get(partition, 0) - removed
         return removed
 
-    async def marked_objects(
+    async def objects_marked(
         self, *, grace_ms: int, limit: int, after: StoredObjectRow | None = None
     ) -> list[StoredObjectRow]:
-        self._called("marked_objects")
+        self._called("objects.marked")
         first = UUID(int=0) if after is None else UUID(int=after.object_id.int + 1)
         return [row for row in self.marked if row.object_id >= first][:limit]
 
-    async def forget_objects(self, ids: Sequence[ObjectId]) -> None:
-        self._called("forget_objects")
+    async def objects_forget(self, ids: Sequence[ObjectId]) -> None:
+        self._called("objects.forget")
         self.marked = [row for row in self.marked if row.object_id not in ids]
 
-    async def purge_deleted_topics(self, *, max_rows: int) -> int:
-        self._called("purge_deleted_topics")
+    async def topics_purge_deleted(self, *, max_rows: int) -> int:
+        self._called("topics.purge_deleted")
         removed = min(max_rows, self.purgeable)
         self.purgeable -= removed
         return removed
 
-    async def forget_answers(self, *, older_than_ms: int) -> int:
-        self._called("forget_answers")
+    async def log_forget_answers(self, *, older_than_ms: int) -> int:
+        self._called("log.forget_answers")
         removed, self.old_answers = self.old_answers, 0
         return removed
 
-    async def expire_producers(self, *, idle_ms: int, max_rows: int) -> int:
-        self._called("expire_producers")
+    async def log_expire_producers(self, *, idle_ms: int, max_rows: int) -> int:
+        self._called("log.expire_producers")
         removed = min(max_rows, self.idle_producers)
         self.idle_producers -= removed
         return removed
 
-    async def doomed_segments(
+    async def segments_doomed(
         self, *, grace_ms: int, limit: int, after: Segment | None = None
     ) -> list[Segment]:
-        self._called("doomed_segments")
+        self._called("segments.doomed")
         first = UUID(int=0) if after is None else UUID(int=after.segment_id.int + 1)
         return [row for row in self.doomed if row.segment_id >= first][:limit]
 
-    async def forget_segments(self, ids: Sequence[SegmentId]) -> None:
-        self._called("forget_segments")
+    async def segments_forget(self, ids: Sequence[SegmentId]) -> None:
+        self._called("segments.forget")
         self.doomed = [row for row in self.doomed if row.segment_id not in ids]
 
-    async def unchained_segments(self, *, older_than_ms: int, limit: int) -> list[Segment]:
-        self._called("unchained_segments")
+    async def segments_unchained(self, *, older_than_ms: int, limit: int) -> list[Segment]:
+        self._called("segments.unchained")
         return self.unchained[:limit]
 
-    async def chain_segment(self, segment_id: SegmentId) -> ChainOutcome:
+    async def segments_chain(self, segment_id: SegmentId) -> ChainOutcome:
         self._called(f"chain {segment_id.int}")
         self._leave(segment_id)
         return ChainOutcome.CHAINED
 
-    async def delete_segments(self, ids: Sequence[SegmentId]) -> None:
+    async def segments_delete(self, ids: Sequence[SegmentId]) -> None:
         for segment_id in ids:
             self._called(f"delete {segment_id.int}")
             self._leave(segment_id)
@@ -197,8 +200,8 @@ class FakeControl:
     def _leave(self, segment_id: SegmentId) -> None:
         self.unchained = [row for row in self.unchained if row.segment_id != segment_id]
 
-    async def expire_group_offsets(self, *, retention_ms: int, max_rows: int) -> int:
-        self._called("expire_group_offsets")
+    async def groups_expire_offsets(self, *, retention_ms: int, max_rows: int) -> int:
+        self._called("groups.expire_offsets")
         removed = min(max_rows, self.old_offsets)
         self.old_offsets -= removed
         return removed

@@ -1,7 +1,7 @@
 import pytest
 from tests.unit.janitor.fakes import FakeControl, FakeStore, object_row
 
-from stratalog.control.plane import ControlUnavailableError
+from stratalog.control.errors import ControlUnavailableError
 from stratalog.janitor.deletion import DeletionRefusedError, delete_marked, purge_topics
 from stratalog.objects.store import StoreAccessError, StoreUnavailableError
 
@@ -12,7 +12,7 @@ def marked(count: int) -> tuple[FakeControl, FakeStore]:
 
 
 async def delete(control: FakeControl, store: FakeStore, chunk_rows: int = 3) -> int:
-    return await delete_marked(control.plane, store.store, grace_ms=0, chunk_rows=chunk_rows)
+    return await delete_marked(control, store.store, grace_ms=0, chunk_rows=chunk_rows)
 
 
 async def test_marked_objects_are_deleted_and_forgotten_in_chunks() -> None:
@@ -36,12 +36,12 @@ async def test_an_object_is_remembered_until_it_is_deleted() -> None:
 
 async def test_a_crash_before_the_row_is_forgotten_is_made_good_by_the_next_run() -> None:
     control, store = marked(2)
-    control.failing["forget_objects"] = ControlUnavailableError("down")
+    control.failing["objects.forget"] = ControlUnavailableError("down")
     with pytest.raises(ControlUnavailableError):
         await delete(control, store)
     assert not store.keys
     assert len(control.marked) == 2
-    del control.failing["forget_objects"]
+    del control.failing["objects.forget"]
     assert await delete(control, store) == 2
     assert not control.marked
 
@@ -81,5 +81,5 @@ async def test_a_lost_permission_is_not_tried_on_every_object() -> None:
 
 async def test_deleted_topics_are_purged_until_nothing_is_left() -> None:
     control = FakeControl(purgeable=7)
-    assert await purge_topics(control.plane, chunk_rows=3) == 7
-    assert control.calls == ["purge_deleted_topics"] * 4
+    assert await purge_topics(control, chunk_rows=3) == 7
+    assert control.calls == ["topics.purge_deleted"] * 4

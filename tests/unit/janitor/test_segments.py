@@ -1,12 +1,9 @@
 import pytest
 from tests.unit.janitor.fakes import FakeControl, FakeStore, segment
 
-from stratalog.control.plane import (
-    BoundaryMovedError,
-    ControlUnavailableError,
-    SegmentStateError,
-)
-from stratalog.control.segment_model import ChainOutcome, SegmentState
+from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.segments.errors import BoundaryMovedError, SegmentStateError
+from stratalog.control.segments.model import ChainOutcome, SegmentState
 from stratalog.ids import SegmentId
 from stratalog.janitor.deletion import DeletionRefusedError
 from stratalog.janitor.segments import clear_unfinished, delete_doomed
@@ -34,7 +31,7 @@ async def delete(
         return other.store
 
     stores = SegmentStores(own.store, open_other)
-    return await delete_doomed(control.plane, stores, grace_ms=0, chunk_rows=chunk_rows)
+    return await delete_doomed(control.segments, stores, grace_ms=0, chunk_rows=chunk_rows)
 
 
 # Deletion.
@@ -70,11 +67,11 @@ async def test_a_segment_is_remembered_until_its_objects_are_deleted() -> None:
 
 async def test_a_crash_before_the_row_is_forgotten_is_made_good_by_the_next_run() -> None:
     control, store = doomed(2)
-    control.failing["forget_segments"] = ControlUnavailableError("down")
+    control.failing["segments.forget"] = ControlUnavailableError("down")
     with pytest.raises(ControlUnavailableError):
         await delete(control, store)
     assert not store.keys
-    del control.failing["forget_segments"]
+    del control.failing["segments.forget"]
     assert await delete(control, store) == 2
     assert not control.doomed
 
@@ -148,7 +145,7 @@ FINISHED, STARTED = SegmentState.COPY_FINISHED, SegmentState.COPY_STARTED
 
 
 async def clear(control: FakeControl) -> int:
-    return await clear_unfinished(control.plane, older_than_ms=0, chunk_rows=2)
+    return await clear_unfinished(control, older_than_ms=0, chunk_rows=2)
 
 
 async def test_what_is_finished_is_chained_and_what_is_not_is_deleted() -> None:
@@ -160,7 +157,7 @@ async def test_what_is_finished_is_chained_and_what_is_not_is_deleted() -> None:
         ]
     )
     assert await clear(control) == 1
-    calls = [call for call in control.calls if call != "unchained_segments"]
+    calls = [call for call in control.calls if call != "segments.unchained"]
     # In the order of their offsets.
     assert calls == ["chain 1", "chain 2", "delete 3"]
 
@@ -174,7 +171,7 @@ async def test_a_finished_segment_without_a_place_is_deleted() -> None:
 
 async def test_a_segment_that_others_delete_meanwhile_is_theirs() -> None:
     class Raced(FakeControl):
-        async def chain_segment(self, segment_id: SegmentId) -> ChainOutcome:
+        async def segments_chain(self, segment_id: SegmentId) -> ChainOutcome:
             self.unchained = []
             raise SegmentStateError("its deletion has begun")
 
@@ -185,7 +182,7 @@ async def test_a_segment_that_others_delete_meanwhile_is_theirs() -> None:
 
 async def test_a_segment_that_was_overtaken_counts_as_removed() -> None:
     class Overtaken(FakeControl):
-        async def chain_segment(self, segment_id: SegmentId) -> ChainOutcome:
+        async def segments_chain(self, segment_id: SegmentId) -> ChainOutcome:
             self.unchained = []
             return ChainOutcome.OVERTAKEN
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from tests.unit.janitor.fakes import FakeControl, FakeStore, object_row, segment
 
-from stratalog.control.plane import ControlUnavailableError
-from stratalog.control.segment_model import SegmentState
+from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.segments.model import SegmentState
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.segment_sweeper import SegmentPrefixError
 from stratalog.janitor.service import Janitor
@@ -62,7 +62,7 @@ def janitor_of(
     segment_prefix: str = "segments/",
 ) -> Janitor:
     return Janitor(
-        control=control.plane,
+        control=control,
         store=store.store,
         retention_of=lambda topic: Retention(ms=1, bytes=None),
         settings=JanitorSettings(interval_ms=interval_ms, chunk_rows=3),
@@ -92,7 +92,7 @@ async def test_one_failing_step_leaves_the_others_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     control, store = busy()
-    control.failing["marked_objects"] = ControlUnavailableError("the database is away")
+    control.failing["objects.marked"] = ControlUnavailableError("the database is away")
     metrics = Metrics()
     with caplog.at_level(logging.WARNING):
         outcomes = await janitor_of(control, store, metrics=metrics).run_once()
@@ -120,7 +120,7 @@ async def test_an_error_of_our_own_is_logged_with_its_trace(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     control, store = busy()
-    control.failing["topics"] = ZeroDivisionError()
+    control.failing["topics.all"] = ZeroDivisionError()
     with caplog.at_level(logging.WARNING):
         outcomes = await janitor_of(control, store).run_once()
     assert isinstance(outcomes[0].error, ZeroDivisionError)
@@ -139,12 +139,12 @@ async def test_it_runs_after_every_pause_until_it_is_stopped() -> None:
         clock.asleep.clear()
         clock.wake.set()
         await clock.asleep.wait()
-        assert control.calls.count("topics") == runs
+        assert control.calls.count("topics.all") == runs
     await janitor.stop()
     await janitor.stop()
     clock.wake.set()
     await asyncio.sleep(0)
-    assert control.calls.count("topics") == 2
+    assert control.calls.count("topics.all") == 2
 
 
 async def test_without_brokers_only_what_they_ask_for_is_left_to_them() -> None:

@@ -20,7 +20,7 @@ from stratalog.objects import (
     StoreUnavailableError,
     open_store,
 )
-from stratalog.objects.refusals import explain
+from stratalog.objects.obstore_errors import explain
 from stratalog.objects.remote import RemoteStore, Traits
 
 CLOCK = SystemClock()

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from stratalog.objects import direct
+from stratalog.objects import direct_write
 from stratalog.objects.streamed_file import StreamedFile
 
 RUN_BYTES = 1024 * 1024
@@ -43,7 +43,7 @@ def test_runs_may_be_written_side_by_side_and_in_any_order(tmp_path: Path, size_
 def test_the_file_is_the_same_where_no_room_can_be_reserved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "_fallocate", None)
+    monkeypatch.setattr(direct_write, "_fallocate", None)
     data = os.urandom(5 * RUN_BYTES + 5)
     file = StreamedFile(tmp_path / "file")
     for position, run in reversed(runs_of(data)):
@@ -54,7 +54,7 @@ def test_the_file_is_the_same_where_no_room_can_be_reserved(
 def test_the_file_is_the_same_where_writes_pass_through_the_page_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "_O_DIRECT", 0)
+    monkeypatch.setattr(direct_write, "_O_DIRECT", 0)
     data = os.urandom(5 * RUN_BYTES + 5)
     file = StreamedFile(tmp_path / "file")
     for position, run in reversed(runs_of(data)):
@@ -64,7 +64,7 @@ def test_the_file_is_the_same_where_writes_pass_through_the_page_cache(
 
 def test_reserving_more_than_there_is_does_nothing(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
-    direct.reserve(descriptor, 1 << 60)
+    direct_write.reserve(descriptor, 1 << 60)
     assert os.fstat(descriptor).st_size == 0
     os.close(descriptor)
 

@@ -27,6 +27,7 @@ from stratalog.objects import (
 )
 from stratalog.objects.metered import MeteredStore
 from stratalog.objects.retrying import RetryingStore
+from stratalog.retry import Backoff
 
 
 async def stream(*parts: bytes) -> AsyncIterator[bytes]:
@@ -34,7 +35,7 @@ async def stream(*parts: bytes) -> AsyncIterator[bytes]:
         yield part
 
 
-POLICY = RetryPolicy(attempts=3, first_delay_seconds=1.0, max_delay_seconds=3.0)
+POLICY = RetryPolicy(attempts=3, backoff=Backoff(first_s=1.0, longest_s=3.0, spread=0.5))
 
 
 def memory() -> ObjectStore:
@@ -73,7 +74,7 @@ async def test_retrying_does_not_repeat_what_cannot_get_better() -> None:
     ("chance", "expected"), [(b"\x00", [0.5, 1.0, 1.5, 1.5]), (b"\xff", [1.0, 2.0, 3.0, 3.0])]
 )
 def test_delays_double_up_to_a_limit_and_spread(chance: bytes, expected: list[float]) -> None:
-    delays = [POLICY.delay_seconds(failures, lambda _: chance) for failures in (1, 2, 3, 9)]
+    delays = [POLICY.backoff.pause_s(failures, lambda _: chance) for failures in (1, 2, 3, 9)]
     assert delays == expected
 
 
@@ -232,7 +233,7 @@ async def test_creates_survive_a_storm_of_faults() -> None:
     inner = memory()
     chances = {Fault.LOST_REPLY: 0.3, Fault.UNAVAILABLE: 0.3}
     faulty = FaultyStore(inner, RandomFaults(7, chances), clock=FakeClock())
-    patient = RetryPolicy(attempts=50, first_delay_seconds=0.0)
+    patient = RetryPolicy(attempts=50, backoff=Backoff(first_s=0.0))
     store = RetryingStore(faulty, clock=FakeClock(), entropy=os.urandom, policy=patient)
     for number in range(200):
         await store.put(f"{number:03}", [b"%d" % number], mode=Create())

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from uuid import UUID
 
 from stratalog.cli import main as cli
-from stratalog.pipeline import submit, worker
-from stratalog.pipeline.bins import Begin, Bin, BinOutcome
-from stratalog.pipeline.spark_jobs import SparkJobs
+from stratalog.pipeline.hosting import child_main, submit
+from stratalog.pipeline.hosting.lazy_spark import SparkJobs
+from stratalog.pipeline.jobs import Begin, Bin, BinOutcome
 
 WORKING = b"working\n"
 
@@ -39,4 +39,4 @@ if __name__ == "__main__":
     which = sys.argv.pop(1)
     if which == "submit":
         sys.exit(submit.main())
-    cli.run() if which == "cli" else worker.main()
+    cli.run() if which == "cli" else child_main.main()

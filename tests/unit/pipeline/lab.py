@@ -8,21 +8,25 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import cast
+from typing import Any
 from uuid import UUID
 
+from tests.support.ledgers import Call, ControlWrapper
+
 from stratalog.batch.build import build_batch
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.frames import check_crc, iter_batches
 from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import Record, decode_records
-from stratalog.block.block import EntryBatch, OpenBlock, SealedBlock, seal
-from stratalog.block.cache import FreshBlocks
+from stratalog.block.block import OpenBlock, SealedBlock, seal
+from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.clock import Clock, SystemClock
-from stratalog.control.model import CommitOutcome, PartitionState, Span, Topic
+from stratalog.control.log.model import CommitOutcome, PartitionState, Span
 from stratalog.control.open import open_control_plane, open_database
-from stratalog.control.pipeline_model import ClaimWish, UnitKind
+from stratalog.control.pipeline.model import ClaimWish, UnitKind
 from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import (
     NO_PRODUCER,
     BrokerId,
@@ -32,18 +36,18 @@ from stratalog.ids import (
     TopicPartition,
     uuid7,
 )
-from stratalog.janitor.marker import claim_segments, claim_store
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor, StepOutcome
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
-from stratalog.pipeline.bins import Begin, Bin, BinDone, BinOutcome, nothing_to_do
+from stratalog.opening.claim import claim_segments, claim_store
 from stratalog.pipeline.driver import BOTH, Driver
+from stratalog.pipeline.hosting.run_task import run_in_loop
+from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, nothing_to_do
+from stratalog.pipeline.kinds.task_stores import Wrap, unwrapped
 from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.plan.tasks import Task, TaskDone, Workplace
 from stratalog.pipeline.report import Report
-from stratalog.pipeline.run_task import run_in_loop
-from stratalog.pipeline.tasks import Task, TaskDone, Workplace
-from stratalog.pipeline.workplace import Wrap, unwrapped
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
@@ -56,6 +60,7 @@ from stratalog.settings import (
     StorageSettings,
     TieringSettings,
 )
+from stratalog.topic.open_tiers import open_tiers
 from stratalog.topic.tiers import Look, Tiers
 
 MERGE, SPLIT = [UnitKind.MERGE], [UnitKind.SPLIT]
@@ -173,7 +178,7 @@ class Lab:
 
     async def topic(self, partitions: int = 2, name: str = "orders", **configs: str) -> Topic:
         given = {name.replace("_", "."): value for name, value in configs.items()}
-        return await self.control.create_topic(name, partition_count=partitions, configs=given)
+        return await self.control.topics.create(name, partition_count=partitions, configs=given)
 
     # Writing.
 
@@ -210,7 +215,7 @@ class Lab:
             block, object_id=ObjectId(uuid7(now_ms)), broker_id=BrokerId(1), created_ms=now_ms
         )
         await self.store.put(sealed.commit.key, sealed.parts)
-        [answers] = await self.control.commit_blocks([sealed.commit])
+        [answers] = await self.control.log.commit_blocks([sealed.commit])
         assert all(answer.outcome is CommitOutcome.ACCEPTED for answer in answers)
         for (topic, partition, batch), entry in zip(values, entries, strict=True):
             self.note(topic, partition, batch, size_bytes=len(entry.data), age_ms=age_ms)
@@ -240,7 +245,7 @@ class Lab:
             await self.write(topic, {p: [records, 1] for p in range(topic.partition_count)})
 
     async def delete_records(self, topic: Topic, partition: int, offset: int) -> None:
-        await self.control.delete_records({_key(topic, partition): Offset(offset)})
+        await self.control.log.delete_records({_key(topic, partition): Offset(offset)})
         key = _key(topic, partition)
         self.deleted[key] = max(self.deleted[key], offset)
 
@@ -304,13 +309,13 @@ class Lab:
 
     async def state(self, topic: Topic, partition: int) -> PartitionState:
         key = _key(topic, partition)
-        return (await self.control.partitions([key]))[key]
+        return (await self.control.log.partitions([key]))[key]
 
     async def rows(self, topic: Topic, partition: int) -> int:
-        return len(await self.control.all_coordinates(_key(topic, partition), limit=100_000))
+        return len(await self.control.log.all_coordinates(_key(topic, partition), limit=100_000))
 
     async def segments(self, topic: Topic, partition: int) -> list[tuple[int, int]]:
-        found = await self.control.segments(_key(topic, partition), limit=1000)
+        found = await self.control.segments.chained(_key(topic, partition), limit=1000)
         return [(segment.base_offset, segment.end_offset) for segment in found]
 
     async def keys(self, prefix: str = "") -> list[str]:
@@ -321,10 +326,10 @@ class Lab:
         """Every record that was not deleted is there, once, at its offset, whatever holds it."""
         reader = self.segment_reader()
         blocks = BlockReader(store=self.store, cache=FreshBlocks(0))
-        tiers = Tiers(blocks=blocks, segments=reader)
+        tiers = open_tiers(blocks=blocks, segments=reader)
         for partition in range(topic.partition_count):
             key = _key(topic, partition)
-            state = (await self.control.partitions([key]))[key]
+            state = (await self.control.log.partitions([key]))[key]
             assert state.high_watermark == len(self.written[key])
             assert state.log_start == self.deleted[key]
             found = await self._read(tiers, state)
@@ -348,7 +353,7 @@ class Lab:
                 offset=offset,
                 max_bytes=300,
             )
-            [answer] = await self.control.find_batches([span])
+            [answer] = await self.control.log.find_batches([span])
             [read] = await tiers.read(
                 [Look(span=span, found=answer, end=state.high_watermark)], 300
             )
@@ -367,12 +372,12 @@ class Lab:
         """After the janitor: objects in the store are those that rows and segments name."""
         await self.clean()
         named: set[str] = set()
-        for topic in await self.control.topics():
+        for topic in await self.control.topics.all():
             for partition in range(topic.partition_count):
                 key = _key(topic, partition)
-                rows = await self.control.all_coordinates(key, limit=100_000)
+                rows = await self.control.log.all_coordinates(key, limit=100_000)
                 named |= {row.object_key for row in rows}
-        for segment in await self.control.all_segments(limit=100_000):
+        for segment in await self.control.segments.all(limit=100_000):
             assert segment.chained
             suffixes = (".log", ".indexes", ".rsm-manifest")
             named |= {segment.key_base + suffix for suffix in suffixes}
@@ -422,7 +427,7 @@ class Crash(BaseException):
     """The process ends here: nothing catches it, and nothing that comes after has any effect."""
 
 
-class Interposed:
+class Interposed(ControlWrapper):
     """A control plane that can be made to fail at one of its calls, and tells what was called.
 
     `crash_at` is a method and whether it has taken effect. After a crash every call crashes, as
@@ -430,7 +435,7 @@ class Interposed:
     """
 
     def __init__(self, inner: ControlPlane) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.crash_at: tuple[str, str] | None = None
         self.errors: dict[str, Exception] = {}
         """Raised once, by the next call of a method, which then has no effect."""
@@ -438,29 +443,19 @@ class Interposed:
         self.answered: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._dead = False
 
-    def __getattr__(self, name: str) -> object:
-        method = getattr(self.inner, name)
-        if not callable(method):
-            return method
-
-        async def call(*args: object, **rest: object) -> object:
-            self.calls.append(name)
-            if self._dead or self.crash_at == (name, "before"):
-                self._dead = True
-                raise Crash(name)
-            if name in self.errors:
-                raise self.errors.pop(name)
-            answer = await method(*args, **rest)
-            if self.crash_at == (name, "after"):
-                self._dead = True
-                raise Crash(name)
-            self.answered[name].set()
-            return answer
-
-        return call
-
-    def as_control(self) -> ControlPlane:
-        return cast(ControlPlane, self)
+    async def around(self, name: str, call: Call) -> Any:
+        self.calls.append(name)
+        if self._dead or self.crash_at == (name, "before"):
+            self._dead = True
+            raise Crash(name)
+        if name in self.errors:
+            raise self.errors.pop(name)
+        answer = await call()
+        if self.crash_at == (name, "after"):
+            self._dead = True
+            raise Crash(name)
+        self.answered[name].set()
+        return answer
 
 
 def using(lab: Lab, tiering: TieringSettings) -> Lab:
@@ -490,7 +485,7 @@ async def number_in(lab: Lab, query: str) -> int:
 async def take_over(lab: Lab, topic: Topic, kind: UnitKind = UnitKind.MERGE) -> None:
     """Another run claims all partitions, and has done nothing yet."""
     await expire_claims(lab)
-    run = await lab.control.begin_run("another")
+    run = await lab.control.pipeline.begin_run("another")
     wishes = [
         ClaimWish(
             partition=TopicPartition(topic.id, PartitionIndex(index)),
@@ -500,5 +495,7 @@ async def take_over(lab: Lab, topic: Topic, kind: UnitKind = UnitKind.MERGE) -> 
         )
         for index in range(topic.partition_count)
     ]
-    claims = await lab.control.claim_ranges(run.run_id, wishes, duration_ms=HOUR_MS, max_attempts=5)
+    claims = await lab.control.pipeline.claim_ranges(
+        run.run_id, wishes, duration_ms=HOUR_MS, max_attempts=5
+    )
     assert len(claims) == topic.partition_count

@@ -6,8 +6,9 @@ From then on all of its calls die, as those of a dead process have no effect.
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TypeVar, cast
+from typing import Any, TypeVar
 
+from tests.support.ledgers import Call, ControlWrapper
 from tests.unit.pipeline.lab import Crash
 
 from stratalog.control.plane import ControlPlane
@@ -36,7 +37,7 @@ class Mortal:
         self._dead = False
 
     def control(self, inner: ControlPlane) -> ControlPlane:
-        return cast(ControlPlane, _MortalControl(self, inner))
+        return _MortalControl(self, inner)
 
     def store(self, inner: ObjectStore) -> ObjectStore:
         return _MortalStore(self, inner)
@@ -64,20 +65,13 @@ class Mortal:
         return answer
 
 
-class _MortalControl:
+class _MortalControl(ControlWrapper):
     def __init__(self, mortal: Mortal, inner: ControlPlane) -> None:
+        super().__init__(inner)
         self._mortal = mortal
-        self._inner = inner
 
-    def __getattr__(self, name: str) -> object:
-        method = getattr(self._inner, name)
-        if not callable(method):
-            return method
-
-        async def call(*args: object, **rest: object) -> object:
-            return await self._mortal.around(name, lambda: method(*args, **rest))
-
-        return call
+    async def around(self, name: str, call: Call) -> Any:
+        return await self._mortal.around(name, call)
 
 
 class _MortalStore(WrappedStore):

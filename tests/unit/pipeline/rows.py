@@ -5,11 +5,11 @@ from itertools import count
 from uuid import UUID
 
 from stratalog.batch.header import TimestampType
-from stratalog.control.model import Coordinates
-from stratalog.control.pipeline_model import AgedPartition, Claim, ClaimToken, RunId, UnitKind
+from stratalog.control.log.model import Coordinates
+from stratalog.control.pipeline.model import AgedPartition, Claim, ClaimToken, RunId, UnitKind
 from stratalog.ids import LeaderEpoch, ObjectId, Offset, PartitionIndex, TopicId, TopicPartition
-from stratalog.pipeline.merge_plan import ClaimedRows
-from stratalog.pipeline.selection import TopicFacts
+from stratalog.pipeline.plan.merge_plan import ClaimedRows
+from stratalog.pipeline.plan.selection import TopicFacts
 from stratalog.settings import DAY_MS, GIB
 
 TOPIC = TopicId(UUID(int=1))

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from stratalog.pipeline.tasks import MergeTask, Task, Workplace
+from stratalog.pipeline.plan.tasks import MergeTask, Task, Workplace
 
 SECRET = "hush-this-is-a-secret"
 WORKPLACE = Workplace(

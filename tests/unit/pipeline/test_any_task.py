@@ -18,10 +18,10 @@ from tests.unit.pipeline.world import (
 )
 
 from stratalog.batch.header import Codec, TimestampType
-from stratalog.control.model import Coordinates
-from stratalog.pipeline.merge_task import run_merge
-from stratalog.pipeline.split_task import run_split
-from stratalog.pipeline.tasks import SegmentPlan, SplitTask
+from stratalog.control.log.model import Coordinates
+from stratalog.pipeline.kinds.merge_task import run_merge
+from stratalog.pipeline.kinds.split_task import run_split
+from stratalog.pipeline.plan.tasks import SegmentPlan, SplitTask
 
 EXAMPLES = 40
 

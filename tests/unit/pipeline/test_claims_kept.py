@@ -16,16 +16,19 @@ from tests.unit.pipeline.lab import (
 )
 
 from stratalog.clock import SystemClock
+from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
 from stratalog.control.open import open_database
-from stratalog.control.plane import CommitInDoubtError, ControlPlane, ControlUnavailableError
+from stratalog.control.plane import ControlPlane
+from stratalog.pipeline.plan.tasks import SplitTask, Task, row_lists
 from stratalog.pipeline.report import Report
-from stratalog.pipeline.tasks import SplitTask, Task, row_lists
 from stratalog.settings import TieringSettings
 from stratalog.testing.clock import ManualClock
 
 
 async def claimed(lab: Lab, topic_id: object) -> list[int]:
-    aged = await lab.control.aged_partitions({t.id: 0 for t in await lab.control.topics()})
+    aged = await lab.control.pipeline.aged_partitions(
+        {t.id: 0 for t in await lab.control.topics.all()}
+    )
     return [each.partition for each in aged if each.claimed and each.topic_id == topic_id]
 
 
@@ -40,16 +43,16 @@ async def test_claims_are_renewed_again_after_an_error_that_nobody_expected(lab:
     topic = await lab.topic()
     await lab.fill(topic)
     clock, watched = ManualClock(SystemClock().now_ms()), Interposed(lab.control)
-    watched.errors["renew_claims"] = KeyError("a mistake of ours")
+    watched.errors["pipeline.renew_claims"] = KeyError("a mistake of ours")
     jobs = lab.jobs()
 
     async def pass_the_time(_: Task) -> None:
         await clock.advance(EAGER.splitter_claim_duration_ms / 1000)
 
     jobs.before = jobs.after = pass_the_time
-    report = await run_with_clock(lab, jobs, clock, watched.as_control())
+    report = await run_with_clock(lab, jobs, clock, watched)
     assert report.segments == 2
-    assert watched.calls.count("renew_claims") >= 2
+    assert watched.calls.count("pipeline.renew_claims") >= 2
 
 
 @pytest.mark.parametrize("error", [ControlUnavailableError, CommitInDoubtError])
@@ -60,8 +63,8 @@ async def test_claims_that_cannot_be_given_back_cost_no_other_work(
     topic = await lab.topic(6)
     await lab.fill(topic)
     watched = Interposed(lab.control)
-    watched.errors["release_claims"] = error("made to fail")
-    report = await lab.run(control=watched.as_control())
+    watched.errors["pipeline.release_claims"] = error("made to fail")
+    report = await lab.run(control=watched)
     assert report.segments == 6
     assert report.merged_partitions == 6
     assert await claimed(lab, topic.id) == []
@@ -73,8 +76,8 @@ async def test_a_failure_that_cannot_be_counted_is_told_all_the_same(lab: Lab) -
     await lab.fill(topic)
     spoil(lab, await lab.write(topic, {0: [2], 1: [2]}), 1)
     watched = Interposed(lab.control)
-    watched.errors["fail_claims"] = ControlUnavailableError("made to fail")
-    report = await lab.run(control=watched.as_control())
+    watched.errors["pipeline.fail_claims"] = ControlUnavailableError("made to fail")
+    report = await lab.run(control=watched)
     assert report.segments == 1
     assert list(report.failed) == ["orders-1"]
     assert await claimed(lab, topic.id) == []
@@ -134,12 +137,12 @@ async def die_at(lab: Lab, partition: int) -> Report | None:
     async def die(task: Task) -> None:
         is_rewrite = isinstance(task, SplitTask) and task.salvages
         if not is_rewrite and any(rows[0].partition == partition for rows in row_lists(task)):
-            dying.crash_at = ("release_claims", "before")
+            dying.crash_at = ("pipeline.release_claims", "before")
             raise Crash("killed")
 
     jobs.before = die
     try:
-        return await lab.run(jobs, control=dying.as_control())
+        return await lab.run(jobs, control=dying)
     except Crash:
         return None
 
@@ -151,6 +154,6 @@ async def test_work_goes_on_if_its_beginning_cannot_be_noted(
     topic = await lab.topic()
     await lab.fill(topic)
     watched = Interposed(lab.control)
-    watched.errors["begin_claims"] = error("made to fail")
-    report = await lab.run(control=watched.as_control())
+    watched.errors["pipeline.begin_claims"] = error("made to fail")
+    report = await lab.run(control=watched)
     assert (report.segments, report.failed) == (2, {})

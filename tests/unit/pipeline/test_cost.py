@@ -1,12 +1,12 @@
 from tests.unit.pipeline.rows import TOPICS, claimed, row
 
-from stratalog.control.pipeline_model import UnitKind
+from stratalog.control.pipeline.model import UnitKind
 from stratalog.objects.ranges import REMOTE_GAP_BYTES
 from stratalog.objects.upload import PART_BYTES
-from stratalog.pipeline.cost import cost_of
-from stratalog.pipeline.merge_plan import plan_merges
-from stratalog.pipeline.split_plan import plan_splits
-from stratalog.pipeline.tasks import Task
+from stratalog.pipeline.plan.cost import cost_of
+from stratalog.pipeline.plan.merge_plan import plan_merges
+from stratalog.pipeline.plan.split_plan import plan_splits
+from stratalog.pipeline.plan.tasks import Task
 from stratalog.settings import TieringSettings
 
 SETTINGS = TieringSettings(min_segment_bytes=1)

@@ -7,13 +7,13 @@ import pytest
 from tests.unit.pipeline.rows import TOPICS, aged, claimed, row
 from tests.unit.pipeline.test_split_plan import joined
 
-from stratalog.control.model import Coordinates
-from stratalog.control.pipeline_model import UnitKind
-from stratalog.pipeline.cost import cost_of
-from stratalog.pipeline.merge_plan import plan_merges
-from stratalog.pipeline.selection import select
-from stratalog.pipeline.split_plan import plan_splits
-from stratalog.pipeline.tasks import SplitTask, Task
+from stratalog.control.log.model import Coordinates
+from stratalog.control.pipeline.model import UnitKind
+from stratalog.pipeline.plan.cost import cost_of
+from stratalog.pipeline.plan.merge_plan import plan_merges
+from stratalog.pipeline.plan.selection import select
+from stratalog.pipeline.plan.split_plan import plan_splits
+from stratalog.pipeline.plan.tasks import SplitTask, Task
 from stratalog.settings import MIB, TieringSettings
 
 BLOCKS = 4096

@@ -17,14 +17,15 @@ from tests.unit.pipeline.lab import (
 )
 
 from stratalog.cli.pipeline_status import status_json
-from stratalog.control.pipeline_model import UnitKind
-from stratalog.control.plane import ControlUnavailableError, UnknownTopicError
+from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.pipeline.model import UnitKind
+from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.pipeline.cost import Kind, cost_of
 from stratalog.pipeline.open import PrivateStoreError
-from stratalog.pipeline.selection import Reason
+from stratalog.pipeline.plan.cost import Kind, cost_of
+from stratalog.pipeline.plan.selection import Reason
+from stratalog.pipeline.plan.tasks import MergeTask
 from stratalog.pipeline.service import kinds_of_work
-from stratalog.pipeline.tasks import MergeTask
 from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import KeyMissingError
 from stratalog.segment.model import IndexKind
@@ -65,7 +66,9 @@ async def test_segments_have_the_size_that_the_topic_asks_for(lab: Lab) -> None:
     topic = await lab.topic(1, segment_bytes="500")
     await lab.fill(topic)
     report = await lab.run()
-    segments = await lab.control.segments(TopicPartition(topic.id, PartitionIndex(0)), limit=100)
+    segments = await lab.control.segments.chained(
+        TopicPartition(topic.id, PartitionIndex(0)), limit=100
+    )
     assert report.segments == len(segments) > 2
     assert all(segment.size_bytes <= 500 for segment in segments)
     await lab.check(topic)
@@ -130,7 +133,7 @@ async def test_records_that_were_joined_with_newer_ones_are_late_and_merged_as_i
     first_ms = await number_in(lab, "SELECT MIN(committed_ms) FROM batches")
     assert (await lab.run()).split_partitions == 1
     assert await number_in(lab, "SELECT MIN(committed_ms) FROM batches") > first_ms + HOUR_MS // 2
-    [status] = await lab.control.tier_status({topic.id: 0})
+    [status] = await lab.control.pipeline.tier_status({topic.id: 0})
     assert (status.pending_rows, status.pending_split_files) == (1, 1)
     assert status_json(status, topic.name, first_ms + HOUR_MS)["lag_seconds"] == 3600
     assert (await lab.run()).did_nothing
@@ -151,15 +154,15 @@ async def test_a_paused_topic_is_left_alone_and_a_triggered_one_is_not_waited_fo
     using(lab, replace(EAGER, age_ms=HOUR_MS))
     topic = await lab.topic()
     await lab.fill(topic)
-    await lab.control.trigger_pipeline(topic.id)
-    await lab.control.pause_pipeline(topic.id)
+    await lab.control.pipeline.trigger(topic.id)
+    await lab.control.pipeline.pause(topic.id)
     report = await lab.run()
     assert report.segments == 0
     assert report.waiting == {"of paused topics": 2}
     assert report.lines()[-1] == "left    2 partitions of paused topics"
     async with lab.driver() as driver:
         assert len((await driver.plan()).selection.waiting[Reason.PAUSED]) == 2
-    await lab.control.resume_pipeline(topic.id)
+    await lab.control.pipeline.resume(topic.id)
     assert (await lab.run()).segments == 2
 
 
@@ -191,7 +194,7 @@ async def test_a_trigger_converts_what_is_there_however_little_and_nothing_that_
     for each in (topic, quiet):
         await lab.fill(each, blocks=2)
     assert (await lab.run()).did_nothing
-    await lab.control.trigger_pipeline(topic.id)
+    await lab.control.pipeline.trigger(topic.id)
     await lab.fill(topic, blocks=1)
     # All of this happens within the same few milliseconds.
     await change(lab, "UPDATE batches SET committed_ms = committed_ms + 1000 WHERE last_offset > 7")
@@ -200,7 +203,7 @@ async def test_a_trigger_converts_what_is_there_however_little_and_nothing_that_
     assert report.segments == 2
     assert [await lab.segments(topic, p) for p in range(2)] == [[(0, 8)]] * 2
     assert await lab.segments(quiet, 0) == []
-    [status] = await lab.control.tier_status({topic.id: HOUR_MS})
+    [status] = await lab.control.pipeline.tier_status({topic.id: HOUR_MS})
     assert (status.triggered_ms, status.pending_rows) == (None, 2)
     await lab.check(topic)
 
@@ -225,7 +228,7 @@ async def test_topics_that_are_not_there_are_named(lab: Lab) -> None:
                 await work(topics=["orders", "ordres"])
             with pytest.raises(UnknownTopicError, match='no topic "zzz"'):
                 await work(topics=["zzz"])
-    assert await lab.control.runs(limit=1) == []
+    assert await lab.control.pipeline.runs(limit=1) == []
 
 
 async def test_a_topic_that_is_deleted_between_two_runs_is_no_mistake(lab: Lab) -> None:
@@ -234,31 +237,31 @@ async def test_a_topic_that_is_deleted_between_two_runs_is_no_mistake(lab: Lab) 
     control = Interposed(lab.control)
 
     async def save_then_delete(*args: object, **rest: object) -> None:
-        await lab.control.save_run(*args, **rest)  # type: ignore[arg-type]
-        await lab.control.delete_topic(topic.id)
+        await lab.control.pipeline.save_run(*args, **rest)  # type: ignore[arg-type]
+        await lab.control.topics.delete(topic.id)
 
-    control.save_run = save_then_delete  # type: ignore[attr-defined]
-    async with lab.driver(control=control.as_control()) as driver:
+    control.pipeline_save_run = save_then_delete  # type: ignore[attr-defined]
+    async with lab.driver(control=control) as driver:
         report = await driver.run_until_idle(topics=["orders"])
     assert report.segments == 1
-    assert len(await lab.control.runs(limit=9)) == 2
+    assert len(await lab.control.pipeline.runs(limit=9)) == 2
 
 
 async def test_a_plan_claims_and_changes_nothing(lab: Lab) -> None:
     topic = await lab.topic()
     await lab.fill(topic)
     watched = Interposed(lab.control)
-    async with lab.driver(control=watched.as_control()) as driver:
+    async with lab.driver(control=watched) as driver:
         plan = await driver.plan()
     assert sum(len(task.segments) for task in plan.tasks if isinstance(task, MergeTask)) == 2
     assert set(watched.calls) == {
-        "topics",
-        "aged_partitions",
-        "partitions",
-        "find_batches",
-        "mostly_dead_objects",
-        "coordinates_in",
-        "resting_rows",
+        "topics.all",
+        "pipeline.aged_partitions",
+        "log.partitions",
+        "log.find_batches",
+        "pipeline.mostly_dead_objects",
+        "pipeline.coordinates_in",
+        "pipeline.held_back_rows",
     }
 
 
@@ -284,7 +287,7 @@ async def test_the_cost_of_a_plan_tells_of_rewrites_and_of_every_topic(lab: Lab)
     kept, gone, rest = [await lab.topic(1, name) for name in ("kept", "gone", "rest")]
     for _ in range(2):
         await lab.write_both([(kept, {0: [1]}), (gone, {0: [40]}), (rest, {0: [1]})])
-    await lab.control.pause_pipeline(kept.id)
+    await lab.control.pipeline.pause(kept.id)
     await lab.run(kinds=MERGE)
     for _ in range(2):
         await lab.write_both([(kept, {0: [1]}), (gone, {0: [40]})])
@@ -306,7 +309,7 @@ async def test_the_cost_of_a_plan_tells_of_rewrites_and_of_every_topic(lab: Lab)
 async def test_a_plan_rewrites_an_object_once_that_dies_further_by_it(lab: Lab) -> None:
     kept, gone, rest = [await lab.topic(1, name) for name in ("kept", "gone", "rest")]
     await lab.write_both([(kept, {0: [1]}), (gone, {0: [400]}), (rest, {0: [40]})])
-    await lab.control.pause_pipeline(kept.id)
+    await lab.control.pipeline.pause(kept.id)
     async with lab.driver() as driver:
         await driver.run(MERGE, ["gone"])
         plan = await driver.plan()
@@ -334,7 +337,7 @@ async def test_a_run_without_brokers_takes_deleted_topics_and_expired_records(la
     for topic in (kept, expiring, deleted):
         await lab.write(topic, old, age_ms=DAY_MS)
     await lab.delete_records(kept, 0, 1)
-    await lab.control.delete_topic(deleted.id)
+    await lab.control.topics.delete(deleted.id)
     lab.settings = replace(lab.settings, tiering=replace(PATIENT, age_ms=HOUR_MS))
     async with lab.driver(clean=True) as driver:
         reports = [await driver.run() for _ in range(2)]  # What the first marks, the second takes.
@@ -380,8 +383,8 @@ async def test_to_clean_in_vain_does_not_fail_a_run(
     topic = await lab.topic()
     await lab.fill(topic)
     watched = Interposed(lab.control)
-    watched.errors["marked_objects"] = ControlUnavailableError("made to fail")
-    async with lab.driver(control=watched.as_control(), clean=True) as driver:
+    watched.errors["objects.marked"] = ControlUnavailableError("made to fail")
+    async with lab.driver(control=watched, clean=True) as driver:
         assert (await driver.run()).segments == 2
     assert "keep their space" in caplog.text
 
@@ -399,7 +402,7 @@ async def test_a_key_that_opens_nothing_is_told_before_anything_is_done(lab: Lab
     lab.settings = replace(lab.settings, remote=remote)
     with pytest.raises(KeyMissingError, match="private key 'key'"):
         await lab.run()
-    assert await lab.control.runs(limit=1) == []
+    assert await lab.control.pipeline.runs(limit=1) == []
 
 
 async def test_runs_go_on_until_nothing_is_left(lab: Lab) -> None:
@@ -410,14 +413,14 @@ async def test_runs_go_on_until_nothing_is_left(lab: Lab) -> None:
         report = await driver.run_until_idle()
     assert report.segments == 3
     assert report.waiting == {}
-    assert len(await lab.control.runs(limit=10)) == 4
+    assert len(await lab.control.pipeline.runs(limit=10)) == 4
 
 
 async def test_a_run_is_in_the_history_with_its_report(lab: Lab) -> None:
     topic = await lab.topic()
     await lab.fill(topic)
     await lab.run()
-    [run] = await lab.control.runs(limit=10)
+    [run] = await lab.control.pipeline.runs(limit=10)
     assert run.holder == "test"
     assert run.finished_ms is not None
     assert run.report["segments"] == 2
@@ -450,7 +453,9 @@ async def test_each_segment_knows_the_epochs_and_producers_up_to_its_end(lab: La
     for producer in (9, 10):
         await lab.run()
         await lab.write(topic, {0: [4]}, producer=producer)
-    segments = await lab.control.segments(TopicPartition(topic.id, PartitionIndex(0)), limit=10)
+    segments = await lab.control.segments.chained(
+        TopicPartition(topic.id, PartitionIndex(0)), limit=10
+    )
     assert len(segments) > 2
     reader = lab.segment_reader()
     known = []

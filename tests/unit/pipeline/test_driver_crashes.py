@@ -11,21 +11,21 @@ from tests.unit.pipeline.lab import (
     using,
 )
 
-from stratalog.control.model import Topic
-from stratalog.pipeline.tasks import Task
+from stratalog.control.topics.model import Topic
+from stratalog.pipeline.plan.tasks import Task
 
 _STEPS = [
-    "begin_run",
-    "aged_partitions",
-    "claim_ranges",
-    "find_batches",
-    "begin_claims",
-    "add_segment",
-    "epochs",
-    "finish_segment",
-    "chain_segment",
-    "release_claims",
-    "save_run",
+    "pipeline.begin_run",
+    "pipeline.aged_partitions",
+    "pipeline.claim_ranges",
+    "log.find_batches",
+    "pipeline.begin_claims",
+    "segments.add",
+    "log.epochs",
+    "segments.finish",
+    "segments.chain",
+    "pipeline.release_claims",
+    "pipeline.save_run",
 ]
 
 
@@ -40,7 +40,7 @@ async def test_a_killed_merge_is_finished_by_the_next_run_and_leaves_nothing(
     dying = Interposed(lab.control)
     dying.crash_at = (step, when)
     with pytest.raises(Crash):
-        await lab.run(control=dying.as_control())
+        await lab.run(control=dying)
     await lab.check(topic)
     await expire_claims(lab)
     if janitor_first:
@@ -58,9 +58,9 @@ async def with_a_segment_left(lab: Lab) -> Topic:
     topic = await lab.topic(1)
     await lab.fill(topic)
     dying = Interposed(lab.control)
-    dying.crash_at = ("chain_segment", "before")
+    dying.crash_at = ("segments.chain", "before")
     with pytest.raises(Crash):
-        await lab.run(control=dying.as_control())
+        await lab.run(control=dying)
     return topic
 
 
@@ -68,14 +68,14 @@ async def test_a_segment_that_a_killed_driver_had_finished_is_chained_and_not_bu
     lab: Lab,
 ) -> None:
     topic = await with_a_segment_left(lab)
-    [left] = await lab.control.unchained_segments(older_than_ms=0, limit=10)
+    [left] = await lab.control.segments.unchained(older_than_ms=0, limit=10)
     jobs = lab.jobs()
     await lab.run(jobs)
     assert await lab.segments(topic, 0) == [], "whoever has the claim may still chain it"
     await expire_claims(lab)
     await lab.run(jobs)
     assert jobs.bins == []
-    [chained] = await lab.control.segments(left.topic_partition, limit=10)
+    [chained] = await lab.control.segments.chained(left.topic_partition, limit=10)
     assert chained.segment_id == left.segment_id
     await lab.check_clean()
     await lab.check(topic)
@@ -109,7 +109,15 @@ async def test_a_segment_that_was_left_where_records_were_deleted_holds_up_nobod
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", ["claim_ranges", "begin_claims", "commit_split", "release_claims"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "pipeline.claim_ranges",
+        "pipeline.begin_claims",
+        "pipeline.commit_split",
+        "pipeline.release_claims",
+    ],
+)
 async def test_a_killed_split_is_finished_by_the_next_run_and_leaves_nothing(
     lab: Lab, step: str, when: str
 ) -> None:
@@ -119,7 +127,7 @@ async def test_a_killed_split_is_finished_by_the_next_run_and_leaves_nothing(
     dying = Interposed(lab.control)
     dying.crash_at = (step, when)
     with pytest.raises(Crash):
-        await lab.run(control=dying.as_control())
+        await lab.run(control=dying)
     await lab.check(topic)
     await expire_claims(lab)
     await lab.run()

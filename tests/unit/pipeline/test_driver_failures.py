@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeGuard, cast
+from typing import Any, TypeGuard, cast
 from uuid import UUID
 
 import pytest
+from tests.support.ledgers import Call
 from tests.unit.pipeline.lab import (
     EAGER,
     PATIENT,
@@ -23,18 +24,19 @@ from tests.unit.pipeline.lab import (
 )
 
 from stratalog.clock import SystemClock
-from stratalog.control.model import Topic
+from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
 from stratalog.control.open import open_control_plane
-from stratalog.control.plane import CommitInDoubtError, ControlPlane, ControlUnavailableError
+from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.objects.faulty import Fault, FaultyStore
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore, StoreAccessError
-from stratalog.pipeline import workplace
-from stratalog.pipeline.bins import Bin, BinFailed, BinOutcome
-from stratalog.pipeline.job_errors import JobCancelledError, JobFailedError
+from stratalog.pipeline.hosting.job_errors import JobCancelledError, JobFailedError
+from stratalog.pipeline.jobs import Bin, BinFailed, BinOutcome
+from stratalog.pipeline.kinds import task_stores
+from stratalog.pipeline.plan.bisection import MOST_REPEATS
+from stratalog.pipeline.plan.tasks import MergeTask, SplitTask, Task, row_lists
 from stratalog.pipeline.report import Report
-from stratalog.pipeline.suspects import MOST_REPEATS
-from stratalog.pipeline.tasks import MergeTask, SplitTask, Task, row_lists
 from stratalog.settings import TieringSettings
 from stratalog.testing.clock import ManualClock
 
@@ -55,7 +57,7 @@ async def test_a_corrupt_block_parks_its_partition_and_nothing_else(any_lab: Lab
     assert report.parked == []
     assert (await lab.run()).parked == ["orders-1"]
     assert (await lab.run()).waiting == {"parked": 1}
-    [status] = await lab.control.tier_status({topic.id: 0})
+    [status] = await lab.control.pipeline.tier_status({topic.id: 0})
     assert [unit.partition.partition for unit in status.parked] == [1]
     assert bad.commit.key in status.parked[0].error
 
@@ -77,11 +79,11 @@ async def test_nothing_behind_a_corrupt_block_is_begun_any_more(any_lab: Lab) ->
     for _ in range(20):
         await lab.write(topic, {0: [3]})
     jobs, watched = lab.jobs(), Interposed(lab.control)
-    report = await lab.run(jobs, control=watched.as_control())
+    report = await lab.run(jobs, control=watched)
     assert (report.segments, list(report.failed)) == (0, ["orders-0"])
-    assert len(jobs.bins) == watched.calls.count("begin_claims") == 1
+    assert len(jobs.bins) == watched.calls.count("pipeline.begin_claims") == 1
     assert len(await lab.keys("segments/")) <= 1, "of what was begun with it"
-    [aged] = await lab.control.aged_partitions({topic.id: 0})
+    [aged] = await lab.control.pipeline.aged_partitions({topic.id: 0})
     assert (aged.claimed, aged.attempts) == (False, 1)
 
 
@@ -155,10 +157,10 @@ async def test_no_split_file_is_begun_under_a_lost_claim(lab: Lab) -> None:
     async def lose_claims(_: Task) -> None:
         await take_over(lab, topic)
         await clock.advance(EAGER.splitter_claim_duration_ms / 1000)
-        await watched.answered["renew_claims"].wait()
+        await watched.answered["pipeline.renew_claims"].wait()
 
     jobs.after = lose_claims
-    async with lab.driver(jobs, control=watched.as_control(), clock=clock) as driver:
+    async with lab.driver(jobs, control=watched, clock=clock) as driver:
         report = await driver.run(SPLIT)
     assert (report.split_files, report.overtaken) == (0, 2)
     assert [work.name for work in jobs.bins] == ["split 1 of 4"]
@@ -199,7 +201,7 @@ async def test_a_store_that_does_not_answer_parks_nobody(
         return FaultyStore(inner, Down(), clock=ManualClock())
 
     with monkeypatch.context() as broken:
-        broken.setattr(workplace, "open_store", open_faulty)
+        broken.setattr(task_stores, "open_store", open_faulty)
         report = await lab.run()
     assert (report.segments, report.parked) == (0, [])
     assert set(report.failed) == {"orders-0", "orders-1"}
@@ -252,7 +254,7 @@ async def test_what_fails_without_being_counted_keeps_nobody_else_waiting(
     for _ in range(3):
         assert list((await lab.run(jobs)).failed) == ["orders-0"], "it is tried, and never parked"
     assert (await lab.run()).failed == {}
-    [aged] = await lab.control.aged_partitions({topic.id: 0})
+    [aged] = await lab.control.pipeline.aged_partitions({topic.id: 0})
     assert (aged.failed_ms, aged.first_offset > 0) == (None, True)
 
 
@@ -278,20 +280,22 @@ async def test_what_was_overtaken_or_ended_is_not_put_back_behind_others(lab: La
     jobs.after = end
     with pytest.raises(asyncio.CancelledError):
         await lab.run(jobs)
-    aged = await lab.control.aged_partitions({topic.id: 0})
+    aged = await lab.control.pipeline.aged_partitions({topic.id: 0})
     assert [(each.claimed, each.failed_ms) for each in aged] == [(False, None)] * 2
 
 
-@pytest.mark.parametrize("method", ["add_segment", "finish_segment", "chain_segment", "epochs"])
+@pytest.mark.parametrize(
+    "method", ["segments.add", "segments.finish", "segments.chain", "log.epochs"]
+)
 async def test_a_control_plane_that_fails_once_parks_nobody(lab: Lab, method: str) -> None:
     using(lab, replace(EAGER, max_attempts=1))
     topic = await lab.topic()
     await lab.fill(topic)
     watched = Interposed(lab.control)
     watched.errors[method] = ControlUnavailableError("made to fail")
-    report = await lab.run(control=watched.as_control())
+    report = await lab.run(control=watched)
     assert report.parked == []
-    assert await lab.control.unchained_segments(older_than_ms=0, limit=10) == []
+    assert await lab.control.segments.unchained(older_than_ms=0, limit=10) == []
     await lab.run()
     assert [await lab.segments(topic, p) for p in range(2)] == [[(0, 24)]] * 2
     await lab.check_clean()
@@ -302,8 +306,8 @@ async def test_until_idle_what_a_later_run_converts_is_no_failure(lab: Lab) -> N
     topic = await lab.topic(6)
     await lab.fill(topic)
     watched = Interposed(lab.control)
-    watched.errors["add_segment"] = ControlUnavailableError("made to fail")
-    async with lab.driver(control=watched.as_control()) as driver:
+    watched.errors["segments.add"] = ControlUnavailableError("made to fail")
+    async with lab.driver(control=watched) as driver:
         report = await driver.run_until_idle()
     assert (report.segments, report.failed) == (6, {})
     assert "done" not in report.to_json()
@@ -318,13 +322,13 @@ async def test_until_idle_what_no_run_converts_is_a_failure(lab: Lab) -> None:
     assert list(report.failed) == ["orders-1"]
 
 
-@pytest.mark.parametrize("method", ["chain_segment", "commit_split"])
+@pytest.mark.parametrize("method", ["segments.chain", "pipeline.commit_split"])
 async def test_doubt_about_a_commit_is_settled_by_repeating_it(lab: Lab, method: str) -> None:
-    using(lab, EAGER if method == "chain_segment" else PATIENT)
+    using(lab, EAGER if method == "segments.chain" else PATIENT)
     topic = await lab.topic()
     await lab.fill(topic)
     doubtful = InDoubt(lab.control, method)
-    report = await lab.run(control=doubtful.as_control())
+    report = await lab.run(control=doubtful)
     assert report.failed == {}
     assert report.segments + report.split_partitions == 2
     await lab.check_clean()
@@ -338,17 +342,12 @@ class InDoubt(Interposed):
         super().__init__(inner)
         self._method = method
 
-    def __getattr__(self, name: str) -> object:
-        call = super().__getattr__(name)
-        if name != self._method:
-            return call
-
-        async def lossy(*args: object, **rest: object) -> object:
+    async def around(self, name: str, call: Call) -> Any:
+        answer = await super().around(name, call)
+        if name == self._method:
             self._method = ""
-            await call(*args, **rest)  # type: ignore[operator]
             raise CommitInDoubtError("made to lose its answer")
-
-        return lossy
+        return answer
 
 
 # What goes wrong with Spark.
@@ -487,7 +486,7 @@ async def test_claims_are_given_back_if_spark_does_not_start(lab: Lab) -> None:
 
     with pytest.raises(JobFailedError):
         await lab.run(NoSpark(lab.jobs().workplace))
-    [run] = await lab.control.runs(limit=1)
+    [run] = await lab.control.pipeline.runs(limit=1)
     assert run.finished_ms is None
     assert (await lab.run()).segments == 2
 
@@ -585,15 +584,15 @@ async def test_a_run_whose_whole_choice_was_claimed_after_the_look_looks_again(
         await done.wait()
 
     async def look_then_wait(ages_ms: object) -> object:
-        found = await lab.control.aged_partitions(ages_ms)  # type: ignore[arg-type]
+        found = await lab.control.pipeline.aged_partitions(ages_ms)  # type: ignore[arg-type]
         if not others:
             others.append(asyncio.ensure_future(lab.run(jobs)))
             await claimed.wait()
         return found
 
     jobs.before = be_slow
-    slow.aged_partitions = look_then_wait  # type: ignore[attr-defined]
-    report = await lab.run(control=slow.as_control())
+    slow.pipeline_aged_partitions = look_then_wait  # type: ignore[attr-defined]
+    report = await lab.run(control=slow)
     done.set()
     assert (report.segments, report.elsewhere) == (1, 0)
     assert report.waiting == {"in another run": 1, "for the next run": 1}
@@ -609,13 +608,13 @@ async def test_runs_go_on_although_all_was_converted_after_the_look(lab: Lab) ->
     others: list[Report] = []
 
     async def look_then_wait(ages_ms: object) -> object:
-        found = await lab.control.aged_partitions(ages_ms)  # type: ignore[arg-type]
+        found = await lab.control.pipeline.aged_partitions(ages_ms)  # type: ignore[arg-type]
         if not others:
             others.append(await lab.run())
         return found
 
-    slow.aged_partitions = look_then_wait  # type: ignore[attr-defined]
-    async with lab.driver(control=slow.as_control()) as driver:
+    slow.pipeline_aged_partitions = look_then_wait  # type: ignore[attr-defined]
+    async with lab.driver(control=slow) as driver:
         report = await driver.run_until_idle()
     assert (others[0].segments, report.segments, report.overtaken) == (1, 2, 1)
     await lab.check(topic)
@@ -627,12 +626,12 @@ async def test_a_range_that_was_converted_after_the_look_is_nobodys_failure(lab:
     slow = Interposed(lab.control)
 
     async def look_then_wait(ages_ms: object) -> object:
-        found = await lab.control.aged_partitions(ages_ms)  # type: ignore[arg-type]
+        found = await lab.control.pipeline.aged_partitions(ages_ms)  # type: ignore[arg-type]
         await lab.run()
         return found
 
-    slow.aged_partitions = look_then_wait  # type: ignore[attr-defined]
-    report = await lab.run(control=slow.as_control())
+    slow.pipeline_aged_partitions = look_then_wait  # type: ignore[attr-defined]
+    report = await lab.run(control=slow)
     assert (report.segments, report.failed, report.overtaken) == (0, {}, 2)
     await lab.check(topic)
 
@@ -645,13 +644,13 @@ async def test_a_range_that_was_split_after_the_look_is_cut_at_its_rows(lab: Lab
     slow = Interposed(lab.control)
 
     async def look_then_wait(ages_ms: object) -> object:
-        found = await lab.control.aged_partitions(ages_ms)  # type: ignore[arg-type]
+        found = await lab.control.pipeline.aged_partitions(ages_ms)  # type: ignore[arg-type]
         await lab.fill(topic)
         await lab.run()
         return found
 
-    slow.aged_partitions = look_then_wait  # type: ignore[attr-defined]
-    report = await lab.run(control=slow.as_control())
+    slow.pipeline_aged_partitions = look_then_wait  # type: ignore[attr-defined]
+    report = await lab.run(control=slow)
     assert report.failed == {}
     await lab.check(topic)
 
@@ -662,10 +661,10 @@ async def test_claims_are_renewed_while_work_goes_on(lab: Lab) -> None:
     clock, watched = ManualClock(SystemClock().now_ms()), Interposed(lab.control)
     jobs = lab.jobs()
     jobs.before = lambda task: clock.advance(EAGER.splitter_claim_duration_ms / 1000)
-    async with lab.driver(jobs, control=watched.as_control(), clock=clock) as driver:
+    async with lab.driver(jobs, control=watched, clock=clock) as driver:
         report = await driver.run()
     assert report.segments == 2
-    assert watched.calls.count("renew_claims") >= 2
+    assert watched.calls.count("pipeline.renew_claims") >= 2
 
 
 async def test_a_unit_whose_claim_is_not_renewed_is_dropped(lab: Lab) -> None:
@@ -677,13 +676,13 @@ async def test_a_unit_whose_claim_is_not_renewed_is_dropped(lab: Lab) -> None:
     async def lose_claims(_: Task) -> None:
         await expire_claims(lab)
         await clock.advance(EAGER.splitter_claim_duration_ms / 1000)
-        await watched.answered["renew_claims"].wait()
+        await watched.answered["pipeline.renew_claims"].wait()
 
     jobs.after = lose_claims
-    async with lab.driver(jobs, control=watched.as_control(), clock=clock) as driver:
+    async with lab.driver(jobs, control=watched, clock=clock) as driver:
         report = await driver.run()
     assert (report.segments, report.overtaken) == (0, 2)
-    assert "add_segment" not in watched.calls
+    assert "segments.add" not in watched.calls
 
 
 # Deletions in the middle.
@@ -729,7 +728,7 @@ async def test_a_topic_deleted_in_mid_run_stays_deleted(
     topic = await lab.topic()
     await lab.fill(topic)
     jobs = lab.jobs()
-    jobs.after = lambda task: lab.control.delete_topic(topic.id)
+    jobs.after = lambda task: lab.control.topics.delete(topic.id)
     report = await lab.run(jobs)
     assert (report.segments, report.split_files, report.failed) == (0, 0, {})
     await lab.check_clean()

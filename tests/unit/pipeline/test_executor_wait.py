@@ -11,15 +11,15 @@ from uuid import UUID
 import pytest
 from tests.unit.pipeline.lab import EAGER, Lab, LocalJobs, using
 from tests.unit.pipeline.spark_tasks import WORKPLACE, task
-from tests.unit.pipeline.test_execute import FakeRow, FakeSpark, Recorder, echo
+from tests.unit.pipeline.test_job_runner import FakeRow, FakeSpark, Recorder, echo
 
-from stratalog.pipeline.bins import Bin, BinDone, BinFailed, BinOutcome
-from stratalog.pipeline.execute import EXECUTOR_WAIT_MS, JobRunner
-from stratalog.pipeline.executor_wait import ExecutorWait, JobLook
-from stratalog.pipeline.job_errors import NoExecutorError
-from stratalog.pipeline.progress import ProgressListener, TaskCounts
-from stratalog.pipeline.session import OpenSpark
-from stratalog.pipeline.spark_conf import Place
+from stratalog.pipeline.hosting.executor_wait import ExecutorWait, JobLook
+from stratalog.pipeline.hosting.job_errors import NoExecutorError
+from stratalog.pipeline.hosting.job_progress import ProgressListener, TaskCounts
+from stratalog.pipeline.hosting.job_runner import EXECUTOR_WAIT_MS, JobRunner
+from stratalog.pipeline.hosting.session import OpenSpark
+from stratalog.pipeline.hosting.spark_conf import Place
+from stratalog.pipeline.jobs import Bin, BinDone, BinFailed, BinOutcome
 from stratalog.testing.clock import ManualClock
 
 IDLE, BUSY = TaskCounts(), TaskCounts(running=1)
@@ -177,6 +177,6 @@ async def test_a_cluster_without_executors_costs_no_partition_an_attempt(lab: La
     assert (len(report.failed), report.parked) == (6, [])
     assert all("gave no executor" in error for error in report.failed.values())
     assert spark.is_distrusted, "the next run asks for executors with another session"
-    aged = await lab.control.aged_partitions({topic.id: 0})
+    aged = await lab.control.pipeline.aged_partitions({topic.id: 0})
     assert [(each.claimed, each.attempts) for each in aged] == [(False, 0)] * 6
     assert (await lab.run()).segments == 6

@@ -1,6 +1,6 @@
 import pytest
 
-from stratalog.pipeline.job_errors import JobCancelledError, JobFailedError, explain_failure
+from stratalog.pipeline.hosting.job_errors import JobCancelledError, JobFailedError, explain_failure
 
 RAISED = """
   An exception was thrown from the Python worker. Please see the stack trace below.

@@ -10,13 +10,15 @@ from uuid import UUID
 import pytest
 from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, Lab, LocalJobs, change, path_of, using
 
-from stratalog.checks.marker import MARKER_KEY, MarkerMissingError, StoreMarker, encode_marker
-from stratalog.control.plane import ControlPlane, ControlUnavailableError
-from stratalog.control.segment_model import Segment
+from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segments.model import Segment
 from stratalog.errors import StratalogError
 from stratalog.objects.retrying import RetryingStore
 from stratalog.objects.store import StoreAccessError, StoreUnavailableError
-from stratalog.pipeline.tasks import Task
+from stratalog.opening.errors import MarkerMissingError
+from stratalog.opening.marker import MARKER_KEY, StoreMarker, encode_marker
+from stratalog.pipeline.plan.tasks import Task
 from stratalog.segment.model import IndexKind
 from stratalog.segment.reader import SegmentReader
 from stratalog.settings import TieringSettings
@@ -36,7 +38,7 @@ async def test_a_lost_block_parks_its_partition_and_is_named(
     reports = [await lab.run() for _ in range(3)]
     assert [report.parked for report in reports] == [[], ["orders-0"], []]
     assert reports[-1].waiting == {"parked": 1}
-    [status] = await lab.control.tier_status({topic.id: 0})
+    [status] = await lab.control.pipeline.tier_status({topic.id: 0})
     assert lost.commit.key in status.parked[0].error
 
 
@@ -70,7 +72,7 @@ async def test_a_block_that_may_be_lost_is_not_counted_while_nobody_can_tell(
         raise ControlUnavailableError("made to fail")
 
     with monkeypatch.context() as broken:
-        broken.setattr(lab.control, "coordinates_in", unavailable)
+        broken.setattr(lab.control.pipeline, "coordinates_in", unavailable)
         report = await lab.run()
     assert (list(report.failed), report.parked) == (["orders-0"], [])
 
@@ -202,7 +204,7 @@ async def test_a_rewrite_that_is_written_elsewhere_counts_for_no_partition(
 ) -> None:
     using(lab, replace(EAGER, max_attempts=1))
     kept, gone = await lab.topic(1, "kept"), await lab.topic(1, "gone")
-    await lab.control.pause_pipeline(kept.id)
+    await lab.control.pipeline.pause(kept.id)
     await lab.write_both([(kept, {0: [1]}), (gone, {0: [40]})])
     await lab.run(kinds=MERGE)
     jobs = jobs_on_a_copy(lab, tmp_path)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.pipeline.rows import FACTS, TOPICS, claimed, row
 
-from stratalog.control.model import Coordinates
+from stratalog.control.log.model import Coordinates
 from stratalog.ids import Offset
-from stratalog.pipeline.merge_plan import (
+from stratalog.pipeline.plan.merge_plan import (
     ClaimedRows,
     HoleError,
     check_rows,

@@ -20,8 +20,8 @@ from tests.unit.pipeline.world import (
 from stratalog.batch.header import TimestampType
 from stratalog.ids import Offset
 from stratalog.objects.store import Buffer, Range, StoreUnavailableError
-from stratalog.pipeline.merge_task import run_merge, source_run
-from stratalog.pipeline.tasks import LogMade, TaskDone
+from stratalog.pipeline.kinds.merge_task import run_merge, source_run
+from stratalog.pipeline.plan.tasks import LogMade, TaskDone
 from stratalog.segment.build import SegmentBuilder
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import parse_segment_key

@@ -3,9 +3,9 @@ import asyncio
 import pytest
 from tests.unit.pipeline.world import World, merge_of, sent
 
-from stratalog.pipeline.merge_task import run_merge
-from stratalog.pipeline.reading import Pace
-from stratalog.pipeline.split_task import run_split
+from stratalog.pipeline.kinds.merge_task import run_merge
+from stratalog.pipeline.kinds.source_reader import Pace
+from stratalog.pipeline.kinds.split_task import run_split
 from stratalog.testing.clock import ManualClock
 
 

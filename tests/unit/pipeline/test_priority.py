@@ -7,7 +7,7 @@ import pytest
 SCRIPT = """
 import ctypes, os, platform
 from pathlib import Path
-from stratalog.pipeline.priority import send_back_session, step_back
+from stratalog.pipeline.hosting.priority import send_back_session, step_back
 
 os.setsid()
 step_back()

@@ -2,8 +2,8 @@ from dataclasses import fields
 
 import pytest
 
+from stratalog.pipeline.plan.tasks import Effort
 from stratalog.pipeline.report import TOLD_ERROR_CHARS, TOLD_ERRORS, Report
-from stratalog.pipeline.tasks import Effort
 
 
 def test_a_run_that_did_nothing_says_so_in_five_lines() -> None:

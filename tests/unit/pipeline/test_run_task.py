@@ -7,14 +7,14 @@ from uuid import uuid4
 import pytest
 from tests.unit.pipeline.world import WatchedStore, World, merge_of, sent, swapped
 
-from stratalog.checks.marker import MARKER_KEY, StoreMarker, encode_marker, read_marker
 from stratalog.clock import SystemClock
 from stratalog.objects.folder import THREADS
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore, StoreAccessError
+from stratalog.opening.marker import MARKER_KEY, StoreMarker, encode_marker, read_marker
 from stratalog.pipeline import own_store
-from stratalog.pipeline.run_task import run_in_loop, run_task
-from stratalog.pipeline.tasks import Workplace
+from stratalog.pipeline.hosting.run_task import run_in_loop, run_task
+from stratalog.pipeline.plan.tasks import Workplace
 from stratalog.segment.errors import KeyFileError
 
 GOLDEN = Path(__file__).parents[2] / "golden"

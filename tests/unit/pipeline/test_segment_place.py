@@ -10,14 +10,15 @@ import pytest
 from tests.unit.pipeline.lab import Lab, change
 from typer.testing import CliRunner, Result
 
-from stratalog.checks.marker import MARKER_KEY, MarkerMissingError
-from stratalog.checks.segment_place import SegmentPlaceError, note_moved
 from stratalog.cli.main import app
 from stratalog.clock import SystemClock
-from stratalog.control.model import Topic
-from stratalog.janitor.marker import claim_segments
+from stratalog.control.topics.model import Topic
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
+from stratalog.opening.claim import claim_segments
+from stratalog.opening.errors import MarkerMissingError, WrongSegmentStoreError
+from stratalog.opening.marker import MARKER_KEY
+from stratalog.opening.segment_store import note_moved
 from stratalog.scan.open import opened_scanner
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
@@ -97,7 +98,7 @@ async def test_segments_are_made_and_read_in_a_store_of_their_own(apart: ApartLa
 async def test_a_driver_whose_segment_store_is_not_mounted_is_refused(apart: ApartLab) -> None:
     await apart.lab.fill(apart.topic)
     apart.folder.rename(apart.folder.with_name("elsewhere"))
-    with pytest.raises(MarkerMissingError, match=r"apart has no stratalog.json.*remote\.objects"):
+    with pytest.raises(MarkerMissingError, match=r"lost its stratalog.json.*remote\.objects"):
         await apart.lab.run()
     assert await apart.lab.segments(apart.topic, 0) == []
 
@@ -107,7 +108,7 @@ async def test_a_driver_that_would_put_segments_beside_the_blocks_is_refused(
 ) -> None:
     await apart.lab.fill(apart.topic)
     apart.keep_in(None)
-    with pytest.raises(SegmentPlaceError, match=r"store of their own.*/objects: set remote\."):
+    with pytest.raises(WrongSegmentStoreError, match=r"store of their own.*/objects: set remote\."):
         await apart.lab.run()
     assert await apart.lab.segments(apart.topic, 0) == []
 
@@ -117,7 +118,7 @@ async def test_a_driver_that_would_put_segments_apart_from_the_blocks_is_refused
 ) -> None:
     await beside.lab.fill(beside.topic)
     beside.keep_in(beside.folder)
-    with pytest.raises(SegmentPlaceError, match=r"/objects, and remote\.objects names .*apart:"):
+    with pytest.raises(WrongSegmentStoreError, match=r"and remote\.objects names .*apart:"):
         await beside.lab.run()
     assert await beside.lab.segments(beside.topic, 0) == []
 
@@ -142,11 +143,11 @@ async def test_a_broker_whose_segments_lie_elsewhere_is_refused(
 ) -> None:
     await apart.convert()
     apart.keep_in(None)
-    with pytest.raises(SegmentPlaceError, match="store of their own"):
+    with pytest.raises(WrongSegmentStoreError, match="store of their own"):
         await apart.start_broker()
     empty = tmp_path / "empty"
     apart.keep_in(empty)
-    with pytest.raises(SegmentPlaceError, match=r"empty has none of the segments.*mounted"):
+    with pytest.raises(WrongSegmentStoreError, match=r"empty has none of the segments.*mounted"):
         await apart.start_broker()
     assert not (empty / MARKER_KEY).exists()
 
@@ -170,11 +171,11 @@ async def test_before_any_broker_has_noted_it_segments_that_are_there_show_the_p
     await apart.convert()
     await apart.lab.fill(apart.topic)
     apart.keep_in(None)
-    with pytest.raises(SegmentPlaceError, match="has none of the segments"):
+    with pytest.raises(WrongSegmentStoreError, match="has none of the segments"):
         await apart.lab.run()
     apart.keep_in(apart.folder)
     await apart.start_broker()
-    assert (await apart.lab.control.cluster()).segments_apart
+    assert (await apart.lab.control.identity.cluster()).segments_apart
 
 
 async def test_those_who_only_read_are_told_as_well(apart: ApartLab) -> None:
@@ -183,7 +184,7 @@ async def test_those_who_only_read_are_told_as_well(apart: ApartLab) -> None:
         pass
     assert (await apart.command("fsck")).exit_code == 0
     apart.keep_in(None)
-    with pytest.raises(SegmentPlaceError, match=r"set remote\.objects"):
+    with pytest.raises(WrongSegmentStoreError, match=r"set remote\.objects"):
         async with opened_scanner(apart.lab.settings):
             pass
     for flags in ((), ("--rebuild-indexes",)):
@@ -199,7 +200,7 @@ async def test_segments_that_were_copied_are_noted_in_their_new_place(beside: Ap
     assert refused.exit_code == 1
     assert "copy all segments there first" in told(refused)
     shutil.copytree(beside.objects / "segments", beside.folder / "segments")
-    with pytest.raises(SegmentPlaceError, match="stratalog segments moved"):
+    with pytest.raises(WrongSegmentStoreError, match="stratalog segments moved"):
         await beside.start_broker()
     assert "Found 1 segment," in told(await beside.command("segments", "moved"))
     await beside.start_broker()
@@ -207,5 +208,5 @@ async def test_segments_that_were_copied_are_noted_in_their_new_place(beside: Ap
     await beside.convert()
     await beside.check()
     beside.keep_in(None)
-    with pytest.raises(SegmentPlaceError, match="has no segments/"):
+    with pytest.raises(WrongSegmentStoreError, match="has no segments/"):
         await note_moved(beside.lab.control, beside.lab.store, beside.lab.store)

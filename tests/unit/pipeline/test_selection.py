@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 from tests.unit.pipeline.rows import FACTS, TOPIC, TOPICS, aged
 
-from stratalog.control.commit import MAX_ROW_BYTES
-from stratalog.control.pipeline_model import AgedPartition, UnitKind
+from stratalog.control.log.commit_plan import MAX_ROW_BYTES
+from stratalog.control.pipeline.model import AgedPartition, UnitKind
 from stratalog.ids import Offset
-from stratalog.pipeline.selection import (
+from stratalog.pipeline.plan.selection import (
     CRUMB_BYTES,
     MANY_OBJECTS,
     Reason,

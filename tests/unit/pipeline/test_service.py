@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from tests.unit.pipeline.lab import Lab
 
-from stratalog.control.pipeline_model import UnitKind
-from stratalog.control.plane import ControlPlane, ControlUnavailableError
-from stratalog.pipeline.child import Child
+from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.pipeline.model import UnitKind
+from stratalog.control.plane import ControlPlane
+from stratalog.pipeline.hosting.child_process import Child
 from stratalog.pipeline.report import TOLD_ERRORS, Report
 from stratalog.pipeline.service import PipelineService, kinds_of_work
 from stratalog.settings import HOUR_MS, Settings, StorageSettings, TieringSettings
@@ -234,7 +235,7 @@ async def test_the_real_child_answers_and_ends_with_its_input(lab: Lab) -> None:
     child = await Child.start(lab.settings)
     report = await child.run(SPLIT)
     assert report["split_files"] == 0
-    assert [run.report for run in await lab.control.runs(limit=1)] == [report]
+    assert [run.report for run in await lab.control.pipeline.runs(limit=1)] == [report]
     await child.stop()
     assert not child.is_alive
     assert child._process.returncode == 0
@@ -243,7 +244,7 @@ async def test_the_real_child_answers_and_ends_with_its_input(lab: Lab) -> None:
 async def test_the_real_child_ends_when_its_parent_is_killed(lab: Lab) -> None:
     script = (
         "import asyncio, pickle, sys\n"
-        "from stratalog.pipeline.child import Child\n"
+        "from stratalog.pipeline.hosting.child_process import Child\n"
         "async def main():\n"
         "    child = await Child.start(pickle.loads(sys.stdin.buffer.read()))\n"
         "    await child.run([])\n"

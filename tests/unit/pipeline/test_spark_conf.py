@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.pipeline.spark_conf import (
+from stratalog.pipeline.hosting.spark_conf import (
     DAEMON_MODULE,
     SMALL_JVM,
     BadMasterError,

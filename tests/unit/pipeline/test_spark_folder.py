@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.pipeline.spark_folder import SparkFolder
+from stratalog.pipeline.hosting.spark_folder import SparkFolder
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_folder_that_is_removed_leaves_nothing(parent: Path) -> None:
 def test_what_a_killed_owner_left_is_removed_by_the_next(parent: Path) -> None:
     code = (
         "import os, tempfile; tempfile.tempdir = os.sys.argv[1];"
-        "from stratalog.pipeline.spark_folder import SparkFolder;"
+        "from stratalog.pipeline.hosting.spark_folder import SparkFolder;"
         "folder = SparkFolder(); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(parent)], check=False)

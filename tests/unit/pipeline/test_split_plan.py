@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.pipeline.rows import TOPICS, claimed, row
 
-from stratalog.control.commit import MAX_ROW_BYTES
-from stratalog.control.model import Coordinates
-from stratalog.control.pipeline_model import UnitKind
-from stratalog.pipeline.merge_plan import ClaimedRows
-from stratalog.pipeline.split_plan import (
+from stratalog.control.log.commit_plan import MAX_ROW_BYTES
+from stratalog.control.log.model import Coordinates
+from stratalog.control.pipeline.model import UnitKind
+from stratalog.pipeline.plan.merge_plan import ClaimedRows
+from stratalog.pipeline.plan.split_plan import (
     is_worth_joining,
     outgrown_files,
     plan_rewrites,
     plan_splits,
     rows_needed,
 )
-from stratalog.pipeline.tasks import SplitTask
+from stratalog.pipeline.plan.tasks import SplitTask
 from stratalog.settings import TieringSettings
 
 SETTINGS = TieringSettings(split_file_bytes=8000, max_rows=8)

@@ -19,13 +19,13 @@ from stratalog.batch.header import TimestampType
 from stratalog.block.footer import FooterRange, decode_footer
 from stratalog.block.keys import parse_split_key
 from stratalog.checks.inspect import inspect_object
-from stratalog.control.commit import MAX_ROW_BYTES
-from stratalog.control.model import Coordinates
+from stratalog.control.log.commit_plan import MAX_ROW_BYTES
+from stratalog.control.log.model import Coordinates
 from stratalog.ids import Offset
 from stratalog.objects.store import Buffer, StoreUnavailableError
-from stratalog.pipeline.merge_task import run_merge
-from stratalog.pipeline.split_task import run_split
-from stratalog.pipeline.tasks import SplitMade, SplitTask, TaskDone
+from stratalog.pipeline.kinds.merge_task import run_merge
+from stratalog.pipeline.kinds.split_task import run_split
+from stratalog.pipeline.plan.tasks import SplitMade, SplitTask, TaskDone
 
 
 async def thin_world(blocks: int = 5, partitions: int = 4) -> World:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.control.open import open_control_plane
-from stratalog.pipeline.submit import main
+from stratalog.pipeline.hosting.submit import main
 
 
 def test_a_topic_that_is_not_there_is_an_error(

@@ -5,8 +5,8 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from tests.unit.pipeline.spark_tasks import SECRET, WORKPLACE, task, words_of
 
-from stratalog.pipeline.task_rows import answers, plan_table, row_function
-from stratalog.pipeline.tasks import Effort, Task, TaskDone, Workplace
+from stratalog.pipeline.hosting.task_rows import answers, plan_table, row_function
+from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone, Workplace
 
 
 def counting(given: Task, workplace: Workplace) -> TaskDone:

@@ -19,16 +19,16 @@ from stratalog.batch.records import Record
 from stratalog.batch.stamp import stamp, stamp_append_time
 from stratalog.block.keys import block_key
 from stratalog.clock import Clock, SystemClock
-from stratalog.control.commit import MAX_ROW_BYTES
-from stratalog.control.model import Coordinates
-from stratalog.control.pipeline_model import ClaimToken
+from stratalog.control.log.commit_plan import MAX_ROW_BYTES
+from stratalog.control.log.model import Coordinates
+from stratalog.control.pipeline.model import ClaimToken
 from stratalog.ids import LeaderEpoch, ObjectId, Offset, PartitionIndex, TopicId, uuid7
 from stratalog.objects.open import open_store
 from stratalog.objects.store import Buffer, ObjectStore, Range
 from stratalog.objects.wrapped import WrappedStore
-from stratalog.pipeline.reading import Pace
-from stratalog.pipeline.tasks import MergeTask, SegmentPlan, SplitPlan, SplitTask, TaskDone
-from stratalog.pipeline.workplace import OpenWorkplace
+from stratalog.pipeline.kinds.source_reader import Pace
+from stratalog.pipeline.kinds.task_stores import OpenWorkplace
+from stratalog.pipeline.plan.tasks import MergeTask, SegmentPlan, SplitPlan, SplitTask, TaskDone
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import LOG_SUFFIX
 from stratalog.segment.transform import Encoding

@@ -13,26 +13,27 @@ from tests.tiering import Converter
 from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT, LocalJobs
 
 from stratalog.batch.build import build_batch
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import Codec, TimestampType, parse_header
 from stratalog.batch.records import Record
-from stratalog.block.block import EntryBatch, OpenBlock, seal
+from stratalog.block.block import OpenBlock, seal
 from stratalog.clock import SystemClock
-from stratalog.control.model import Topic
 from stratalog.control.open import open_control_plane
-from stratalog.control.pipeline_model import UnitKind
+from stratalog.control.pipeline.model import UnitKind
 from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, ObjectId, PartitionIndex, uuid7
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
-from stratalog.pipeline import split_plan
+from stratalog.opening.workers import WorkerKeys, worker_access
 from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.plan import split_plan
 from stratalog.pipeline.report import Report
 from stratalog.scan.model import ScanColumn, ScanPlan, ScanRequest, ScanSplit
 from stratalog.scan.open import opened_scanner
 from stratalog.scan.opened_place import close_places
-from stratalog.scan.place import place_of
 from stratalog.scan.planner import Scanner
-from stratalog.scan.read import read_split
+from stratalog.scan.split_reader import read_split
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings, Settings, StorageSettings, TieringSettings
@@ -65,7 +66,7 @@ class ScanRig:
     """The same by topic and partition, in the order of their offsets."""
 
     async def topic(self, name: str = "orders", partitions: int = 1, **configs: str) -> Topic:
-        return await self.control.create_topic(name, partition_count=partitions, configs=configs)
+        return await self.control.topics.create(name, partition_count=partitions, configs=configs)
 
     async def write(
         self,
@@ -98,7 +99,7 @@ class ScanRig:
             block, object_id=ObjectId(uuid7(now_ms)), broker_id=BrokerId(1), created_ms=now_ms
         )
         await self.store.put(sealed.commit.key, sealed.parts)
-        await self.control.commit_blocks([sealed.commit])
+        await self.control.log.commit_blocks([sealed.commit])
 
     async def convert(
         self, topic: Topic, partition: int = 0, *, mode: str = "plain", **how: Any
@@ -145,7 +146,7 @@ class ScanRig:
         return [row for split in splits for batch in self.read(split) for row in batch.to_pylist()]
 
     def read(self, split: ScanSplit) -> list[pa.RecordBatch]:
-        return list(read_split(split, place_of(self.settings)))
+        return list(read_split(split, worker_access(self.settings, WorkerKeys.OPENING)))
 
     async def offsets(self, **request: Any) -> list[int]:
         rows = await self.rows(columns=[ScanColumn.OFFSET], **request)

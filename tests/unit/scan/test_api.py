@@ -16,7 +16,8 @@ from tests.unit.scan.rig import NOW_MS, ScanRig
 
 import stratalog
 from stratalog.batch.header import Codec
-from stratalog.control.plane import ControlPlane, NoControlPlaneError
+from stratalog.control.errors import NoControlPlaneError
+from stratalog.control.plane import ControlPlane
 from stratalog.scan.errors import (
     PartitionNotFoundError,
     ScanRefusedError,
@@ -103,7 +104,7 @@ async def test_an_object_that_is_missing_is_told_with_the_store_and_what_helps(
 async def test_rows_come_in_order_however_many_threads_decode(
     rig: ScanRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stratalog.scan.framing.CHUNK_RECORDS", 10)
+    monkeypatch.setattr("stratalog.scan.chunks.CHUNK_RECORDS", 10)
     topic = await rig.topic(partitions=2)
     await rig.write(topic, {0: [3] * 200, 1: [3] * 200})
     expected = [(partition, offset) for partition in (0, 1) for offset in range(600)]
@@ -186,11 +187,11 @@ async def test_a_wrong_call_is_refused_at_once(orders: ScanRig) -> None:
             stratalog.read(**{"topics": "orders", "settings": orders.settings, **how})
     with pytest.raises(ScanRefusedError, match="topics by name"):
         stratalog.read(pattern="o.*", start={0: 1}, settings=orders.settings)
-    assert await orders.control.oldest_lease_ms() is None
+    assert await orders.control.scans.oldest_lease_ms() is None
 
 
 async def leased(control: ControlPlane) -> bool:
-    return await control.oldest_lease_ms() is not None
+    return await control.scans.oldest_lease_ms() is not None
 
 
 async def test_the_lease_lasts_as_long_as_somebody_reads(orders: ScanRig) -> None:
@@ -213,12 +214,12 @@ async def test_the_lease_is_renewed_while_somebody_reads(
 ) -> None:
     monkeypatch.setattr("stratalog.scan.api._LEASE_MS", 300)
     reader = stratalog.read("orders", settings=orders.settings)
-    started_ms = await orders.control.oldest_lease_ms()
+    started_ms = await orders.control.scans.oldest_lease_ms()
     async with asyncio.timeout(30):
         while True:
             # Another lease takes the expired ones away.
-            other = await orders.control.take_lease("clock", duration_ms=1)
-            assert await orders.control.oldest_lease_ms() == started_ms
+            other = await orders.control.scans.take_lease("clock", duration_ms=1)
+            assert await orders.control.scans.oldest_lease_ms() == started_ms
             if started_ms is not None and other.started_ms > started_ms + 900:
                 break
             await asyncio.sleep(0.05)

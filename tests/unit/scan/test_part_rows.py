@@ -10,9 +10,10 @@ from tests.unit.scan.rig import NOW_MS, ScanRig
 from stratalog.batch.build import build_batch
 from stratalog.batch.header import Codec
 from stratalog.block import batch_index, footer
-from stratalog.control.model import TimeQuery, Topic
+from stratalog.control.log.model import TimeQuery
+from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
-from stratalog.scan import pieces
+from stratalog.scan import slices
 from stratalog.scan.model import AtTime, Positions, RowPiece, ScanPlan
 
 BATCH = 10
@@ -22,16 +23,16 @@ BATCHES = 30
 @pytest.fixture(autouse=True)
 def narrows_small_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_index, "LEAST_ROW_BYTES", 1)
-    monkeypatch.setattr(pieces, "NARROWED_ROW_BYTES", 100)
+    monkeypatch.setattr(slices, "NARROWED_ROW_BYTES", 100)
 
 
 async def one_row(rig: ScanRig, **how: Any) -> Topic:
     """300 records, a second apart, in thirty batches of one row, beside those of others."""
     topic = await rig.topic(partitions=3)
     await rig.write(topic, {1: [BATCH] * BATCHES, 0: [7], 2: [9]}, **how)
-    state = (await rig.control.partitions([key(topic)]))[key(topic)]
+    state = (await rig.control.log.partitions([key(topic)]))[key(topic)]
     assert state.high_watermark == BATCH * BATCHES
-    assert len(await rig.control.all_coordinates(key(topic), limit=9)) == 1
+    assert len(await rig.control.log.all_coordinates(key(topic), limit=9)) == 1
     return topic
 
 
@@ -90,7 +91,7 @@ async def test_times_stand_for_the_offsets_that_a_walk_over_all_records_finds(
 
 async def test_records_that_are_deleted_are_not_found_by_their_time(rig: ScanRig) -> None:
     topic = await one_row(rig)
-    await rig.control.delete_records({key(topic): Offset(34)})
+    await rig.control.log.delete_records({key(topic): Offset(34)})
     plan = await rig.plan(**between(AtTime(NOW_MS), Offset(36)))
     assert offsets_of(rig, plan) == [34, 35]
 
@@ -176,7 +177,7 @@ async def test_without_a_good_footer_the_row_is_read_whole_and_the_records_are_r
 ) -> None:
     topic = await rig.topic(partitions=2)
     await rig.write(topic, {1: [BATCH] * BATCHES})
-    [row] = await rig.control.all_coordinates(key(topic), limit=9)
+    [row] = await rig.control.log.all_coordinates(key(topic), limit=9)
     data = bytes((await rig.store.get(row.object_key)).data)
     changed = data[: row.byte_size] + change(data[row.byte_size :])
     await rig.store.put(row.object_key, [changed])

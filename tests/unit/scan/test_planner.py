@@ -8,11 +8,11 @@ import pytest
 from tests.unit.scan.rig import NOW_MS, ScanRig
 
 from stratalog.batch.header import Codec
-from stratalog.control.model import Topic
-from stratalog.control.scan_model import EARLIEST, LATEST
+from stratalog.control.scans.model import EARLIEST, LATEST
+from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
+from stratalog.opening.workers import WorkerKeys, worker_access
 from stratalog.scan import planner
-from stratalog.scan.choice import ChosenPartition, choose
 from stratalog.scan.errors import (
     BeyondEndError,
     NoSuchTimeError,
@@ -33,8 +33,8 @@ from stratalog.scan.model import (
     SegmentPiece,
 )
 from stratalog.scan.opened_place import open_place
-from stratalog.scan.place import place_of
-from stratalog.scan.read import chunks_of
+from stratalog.scan.partition_selection import SelectedPartition, choose
+from stratalog.scan.split_reader import chunks_of
 
 
 def at(offset: int, **others: int) -> Positions:
@@ -100,9 +100,9 @@ async def test_an_offset_beyond_the_end_is_refused_and_the_end_itself_is_not(rig
 
 async def test_a_start_that_was_deleted_is_an_error_unless_that_is_allowed(rig: ScanRig) -> None:
     await two_tiers(rig)
-    topic = (await rig.control.topics())[0]
+    topic = (await rig.control.topics.all())[0]
     key = TopicPartition(topic.id, PartitionIndex(0))
-    await rig.control.delete_records({key: Offset(37)})
+    await rig.control.log.delete_records({key: Offset(37)})
     with pytest.raises(RecordsLostError, match=r"from offset 36, but begins at 37.*failOnDataLoss"):
         await rig.plan(starting=at(36))
     assert (await rig.offsets(starting=at(37)))[0] == 37
@@ -114,16 +114,16 @@ async def test_a_refused_scan_keeps_no_lease(rig: ScanRig) -> None:
     await two_tiers(rig)
     with pytest.raises(BeyondEndError):
         await rig.plan(starting=at(101))
-    assert await rig.control.oldest_lease_ms() is None
+    assert await rig.control.scans.oldest_lease_ms() is None
     await rig.plan()
-    assert await rig.control.oldest_lease_ms() is not None
+    assert await rig.control.scans.oldest_lease_ms() is not None
 
 
 async def test_committed_reads_end_at_the_last_stable_offset(
     rig: ScanRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await two_tiers(rig)
-    take_snapshot = rig.control.take_snapshot
+    take_snapshot = rig.control.scans.take_snapshot
 
     async def unstable(*args: Any, **how: Any) -> Any:
         snapshot = await take_snapshot(*args, **how)
@@ -132,7 +132,7 @@ async def test_committed_reads_end_at_the_last_stable_offset(
         state = replace(one.state, last_stable=Offset(80))
         return replace(snapshot, partitions=[replace(one, state=state)])
 
-    monkeypatch.setattr(rig.control, "take_snapshot", unstable)
+    monkeypatch.setattr(rig.control.scans, "take_snapshot", unstable)
     assert (await rig.offsets())[-1] == 79
     assert (await rig.offsets(ending=at(90)))[-1] == 79
     assert (await rig.offsets(committed=False))[-1] == 99
@@ -213,18 +213,18 @@ async def test_resolve_gives_an_offset_for_every_partition_and_takes_no_lease(
         {("orders", 0): 10, ("orders", 1): 7, ("orders", 2): 0},
         {("orders", 0): 10, ("orders", 1): 2, ("orders", 2): 0},
     ]
-    await rig.control.delete_records({TopicPartition(topic.id, PartitionIndex(0)): Offset(4)})
+    await rig.control.log.delete_records({TopicPartition(topic.id, PartitionIndex(0)): Offset(4)})
     [earliest] = (await rig.scanner.resolve(request, [at(EARLIEST)])).offsets
     assert earliest["orders", 0] == 4
-    assert await rig.control.oldest_lease_ms() is None
+    assert await rig.control.scans.oldest_lease_ms() is None
 
 
 def delete_when_chosen(rig: ScanRig, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic goes between the two looks of a planner."""
 
-    async def choose_and_delete(*given: Any) -> list[ChosenPartition]:
+    async def choose_and_delete(*given: Any) -> list[SelectedPartition]:
         chosen = await choose(*given)
-        await rig.control.delete_topic(topic.id)
+        await rig.control.topics.delete(topic.id)
         return chosen
 
     monkeypatch.setattr(planner, "choose", choose_and_delete)
@@ -254,7 +254,7 @@ async def test_a_topic_that_was_made_anew_is_not_the_one_that_was_asked_for(rig:
     old = await rig.topic()
     await rig.write(old, {0: [5]})
     assert await rig.offsets(topic_ids={"orders": old.id, "other": old.id}) == [0, 1, 2, 3, 4]
-    await rig.control.delete_topic(old.id)
+    await rig.control.topics.delete(old.id)
     new = await rig.topic()
     await rig.write(new, {0: [5]})
     with pytest.raises(TopicReplacedError, match="'orders' was deleted and created anew"):
@@ -270,7 +270,7 @@ async def test_every_batch_is_in_one_split_whatever_the_size(rig: ScanRig, mode:
         await rig.convert(topic, 0, mode=mode)
     await rig.write(topic, {0: [4], 1: [2]})
     expected = [(0, offset) for offset in range(49)] + [(1, offset) for offset in range(8)]
-    states = await rig.control.topic_partitions(topic.id)
+    states = await rig.control.log.topic_partitions(topic.id)
     for split_bytes in (7, 61, 300, 999, 10**9):
         plan = await rig.plan(split_bytes=split_bytes)
         rows = rig.rows_of(plan.splits)
@@ -342,7 +342,7 @@ async def test_of_a_segment_a_split_reads_about_its_own_offsets(rig: ScanRig) ->
     await rig.convert(topic)
     plan = await rig.plan(max_split_offsets=50, columns=[ScanColumn.OFFSET])
     log_bytes = plan.splits[0].size_bytes
-    place = open_place(place_of(rig.settings))
+    place = open_place(worker_access(rig.settings, WorkerKeys.OPENING))
     for number, split in enumerate(plan.splits):
         chunks = list(chunks_of(split, place))
         assert sum(len(chunk.data) for chunk in chunks) < log_bytes / 10
@@ -366,8 +366,8 @@ async def test_neighbouring_rows_of_one_object_are_read_as_one(rig: ScanRig) -> 
     topic = await rig.topic()
     await rig.write(topic, {0: [1000] * 30}, value_bytes=60)
     plan = await rig.plan()
-    [state] = await rig.control.topic_partitions(topic.id)
-    rows = await rig.control.all_coordinates(state.topic_partition, limit=100)
+    [state] = await rig.control.log.topic_partitions(topic.id)
+    rows = await rig.control.log.all_coordinates(state.topic_partition, limit=100)
     assert len(rows) > 1
     [piece] = plan.splits[0].stretches[0].pieces
     assert isinstance(piece, RowPiece)
@@ -400,7 +400,7 @@ async def test_older_segments_and_rows_are_not_read_for_a_time(rig: ScanRig) -> 
 async def test_inside_the_first_segment_the_indexes_tell_where_to_begin(
     rig: ScanRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stratalog.scan.pieces.NARROWED_BYTES", 0)
+    monkeypatch.setattr("stratalog.scan.slices.NARROWED_BYTES", 0)
     topic = await rig.topic()
     await rig.write(topic, {0: [10] * 10})
     await rig.convert(topic)
@@ -424,7 +424,7 @@ async def test_inside_the_first_segment_the_indexes_tell_where_to_begin(
 async def test_a_time_far_ahead_does_not_hide_where_the_real_beginning_is(
     rig: ScanRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stratalog.scan.pieces.NARROWED_BYTES", 0)
+    monkeypatch.setattr("stratalog.scan.slices.NARROWED_BYTES", 0)
     topic = await rig.topic()
     rig.written = 10_000
     await rig.write(topic, {0: [1]})

@@ -9,7 +9,7 @@ from tests.unit.scan.rig import NOW_MS, Row, ScanRig
 
 from stratalog.batch.header import Codec
 from stratalog.block.keys import parse_split_key
-from stratalog.control.model import Topic
+from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset
 from stratalog.scan.model import (
     AtTime,

@@ -15,7 +15,7 @@ from Crypto.Hash import SHA3_512
 from Crypto.PublicKey import RSA
 from Crypto.Signature.pss import MGF1
 
-from stratalog.control.segment_model import EpochStart, SegmentToAdd
+from stratalog.control.segments.model import EpochStart, SegmentToAdd
 from stratalog.ids import (
     BrokerId,
     Entropy,

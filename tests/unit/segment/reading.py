@@ -11,20 +11,21 @@ from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import BatchHeader
 from stratalog.batch.records import Record, iter_records
 from stratalog.clock import SystemClock
-from stratalog.control.segment_model import Segment, SegmentState, SegmentToAdd, SegmentUploaded
+from stratalog.control.segments.model import Segment, SegmentState, SegmentToAdd, SegmentUploaded
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.metrics import Metrics
 from stratalog.objects.metered import MeteredStore
 from stratalog.objects.open import open_store
 from stratalog.objects.retrying import RetryPolicy
 from stratalog.objects.store import ObjectStore
+from stratalog.pieces import PiecesRead, PiecesWanted
 from stratalog.segment.build import DEFAULT_INDEX_INTERVAL_BYTES, SegmentBuilder
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import segment_key_base
 from stratalog.segment.model import SegmentIndexes
 from stratalog.segment.producer_state import PartitionTail, advance
-from stratalog.segment.reader import SegmentReader, SegmentsRead, SegmentsWanted
+from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
 from stratalog.segment.transform import Encoding
 from stratalog.segment.txn_index import encode_aborted
@@ -156,17 +157,17 @@ def finished(
 
 async def read(
     reader: SegmentReader, segments: Sequence[Segment], offset: int, max_bytes: int = 1 << 20
-) -> SegmentsRead:
-    want = SegmentsWanted(offset=Offset(offset), max_bytes=max_bytes, segments=segments)
+) -> PiecesRead:
+    want = PiecesWanted(offset=Offset(offset), max_bytes=max_bytes, pieces=segments)
     (answer,) = await reader.read([want])
     return answer
 
 
-def records(answer: SegmentsRead) -> list[Record]:
+def records(answer: PiecesRead) -> list[Record]:
     return list(iter_records(b"".join(answer.parts), with_control=True))
 
 
-def offsets(answer: SegmentsRead) -> list[int]:
+def offsets(answer: PiecesRead) -> list[int]:
     return [record.offset for record in records(answer)]
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from stratalog.control.segment_model import EpochStart
+from stratalog.control.segments.model import EpochStart
 from stratalog.ids import LeaderEpoch, Offset
 from stratalog.segment.epoch_checkpoint import decode_checkpoint, encode_checkpoint
 from stratalog.segment.errors import EpochCheckpointDamagedError, SegmentRefusedError

@@ -3,7 +3,7 @@ from uuid import UUID
 
 import pytest
 
-from stratalog.control.segment_model import EpochStart, SegmentState
+from stratalog.control.segments.model import EpochStart, SegmentState
 from stratalog.ids import (
     BrokerId,
     LeaderEpoch,

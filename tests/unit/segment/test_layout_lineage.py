@@ -1,10 +1,10 @@
 import pytest
 from tests.unit.segment.test_layout_fold import added
 
-from stratalog.control.segment_model import EpochStart
+from stratalog.control.segments.model import EpochStart
 from stratalog.ids import LeaderEpoch, Offset
+from stratalog.segment.epoch_lineage import is_within_lineage, lineage
 from stratalog.segment.errors import LineageGapError
-from stratalog.segment.lineage import is_within_lineage, lineage
 from stratalog.segment.remote_log_metadata import SegmentAdded
 
 

@@ -4,12 +4,7 @@ from uuid import UUID
 import pytest
 from tests.unit.segment.layout_golden import KEY_BASE, SEGMENT_ID, TOPIC_ID
 
-from stratalog.control.segment_model import (
-    EpochStart,
-    Segment,
-    SegmentState,
-    SegmentUploaded,
-)
+from stratalog.control.segments.model import EpochStart, Segment, SegmentState, SegmentUploaded
 from stratalog.ids import (
     BrokerId,
     LeaderEpoch,

@@ -9,7 +9,7 @@ from tests.unit.segment.reading import MODES, Placed, Shelf, offsets, placed, re
 from tests.unit.segment.runs import batch
 
 from stratalog.batch.records import decode_records
-from stratalog.segment.reader import SegmentsRead
+from stratalog.pieces import PiecesRead, PiecesWanted, Start
 from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings
 
@@ -20,7 +20,7 @@ def expected(batches: list[Placed], offset: int) -> list[Placed]:
     return [each for each in batches if each.last >= offset]
 
 
-def whole(answer: SegmentsRead) -> bytes:
+def whole(answer: PiecesRead) -> bytes:
     assert answer.error is None
     assert answer.size_bytes == sum(map(len, answer.parts))
     return b"".join(answer.parts)
@@ -126,8 +126,16 @@ async def test_what_remains_is_counted_from_about_the_offset() -> None:
         await shelf.add([batch(2) for _ in range(100)])
     reader = shelf.reader()
     total = sum(segment.size_bytes for segment in shelf.segments)
-    assert await reader.remaining_bytes(shelf.segments, shelf.segments[0].base_offset) == total
-    remaining = await reader.remaining_bytes(shelf.segments, shelf.segments[0].last_offset)
+    first = shelf.segments[0]
+    wanted = [
+        PiecesWanted(offset=offset, max_bytes=1, pieces=shelf.segments)
+        for offset in (first.base_offset, first.last_offset)
+    ]
+    whole_log, rest = await reader.locate(wanted)
+    assert isinstance(whole_log, Start)
+    assert isinstance(rest, Start)
+    assert whole_log.size_bytes == total
+    remaining = rest.size_bytes
     assert total - shelf.segments[0].size_bytes + SIZE <= remaining
     assert remaining <= total - shelf.segments[0].size_bytes + 2 * 4096 + 2 * SIZE
     answer = await read(reader, shelf.segments, shelf.segments[0].last_offset, remaining)

@@ -8,11 +8,12 @@ from tests.unit.segment.reading import KEYS, MODES, Shelf, offsets, read
 from tests.unit.segment.runs import batch
 
 from stratalog.clock import SystemClock
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.errors import CallError, DamagedError, StratalogError
 from stratalog.ids import Offset
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectNotFoundError
+from stratalog.pieces import PiecesWanted
 from stratalog.segment.cipher import SEAL_BYTES
 from stratalog.segment.errors import (
     ChunkDamagedError,
@@ -28,7 +29,7 @@ from stratalog.segment.errors import (
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.manifest import parse_manifest
 from stratalog.segment.model import IndexKind
-from stratalog.segment.reader import SegmentReader, SegmentsWanted
+from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import RemoteSettings
 
@@ -270,8 +271,8 @@ async def test_a_partition_that_fails_fails_alone() -> None:
     other = await shelf.add([batch(1, value_bytes=1000) for _ in range(10)])
     bad = with_manifest(segment, "chunkIndex", "chunkInde")
     wanted = [
-        SegmentsWanted(offset=Offset(5), max_bytes=SIZE, segments=[bad]),
-        SegmentsWanted(offset=Offset(105), max_bytes=SIZE, segments=[other]),
+        PiecesWanted(offset=Offset(5), max_bytes=SIZE, pieces=[bad]),
+        PiecesWanted(offset=Offset(105), max_bytes=SIZE, pieces=[other]),
     ]
     failed, fine = await shelf.reader().read(wanted)
     assert isinstance(failed.error, ManifestDamagedError)

@@ -10,7 +10,7 @@ from tests.unit.segment.reading import GOLDEN, Shelf, finished, placed, read
 
 from stratalog.batch.records import iter_records
 from stratalog.clock import SystemClock
-from stratalog.control.segment_model import EpochStart, Segment, SegmentToAdd, SegmentUploaded
+from stratalog.control.segments.model import EpochStart, Segment, SegmentToAdd, SegmentUploaded
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.objects.open import open_store
 from stratalog.segment.keys import parse_uuid_text

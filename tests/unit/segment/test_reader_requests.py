@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from tests.unit.segment.reading import MODES, Shelf, offsets, read
@@ -11,9 +12,10 @@ from stratalog.ids import Offset
 from stratalog.metrics import Metrics
 from stratalog.objects.store import Buffer, Range
 from stratalog.objects.wrapped import WrappedStore
+from stratalog.pieces import PiecesWanted, Start
 from stratalog.segment.errors import ReaderClosedError
 from stratalog.segment.model import IndexKind
-from stratalog.segment.reader import SegmentReader, SegmentsWanted
+from stratalog.segment.reader import SegmentReader
 from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings
 
@@ -47,8 +49,11 @@ async def test_a_cold_read_costs_two_requests_and_a_warm_one_one(mode: str) -> N
 async def test_a_fetch_with_its_share_costs_no_more(mode: str) -> None:
     shelf = await shelf_of(2, MODES[mode])
     reader = shelf.reader()
-    assert await reader.remaining_bytes(shelf.segments, Offset(150)) > 0
-    answer = await read(reader, shelf.segments, 150)
+    want = PiecesWanted(offset=Offset(150), max_bytes=1 << 30, pieces=shelf.segments)
+    [start] = await reader.locate([want])
+    assert isinstance(start, Start)
+    assert start.size_bytes > 0
+    [answer] = await reader.read([replace(want, start=start)])
     assert (answer.ended, shelf.requests) == (True, 3)
 
 
@@ -114,6 +119,7 @@ async def test_a_sparse_index_does_not_make_a_small_read_large() -> None:
 async def test_a_small_answer_does_not_keep_its_chunk_in_memory() -> None:
     shelf = await shelf_of(1, MODES["aes"])
     (part,) = (await read(shelf.reader(), shelf.segments, 0, max_bytes=1)).parts
+    assert isinstance(part, memoryview)
     assert isinstance(part.obj, bytes)
     assert len(part.obj) == SIZE
 
@@ -131,7 +137,7 @@ async def test_an_index_that_is_empty_costs_nothing() -> None:
 async def test_concurrent_readers_share_the_index_and_the_chunks(mode: str) -> None:
     shelf = await shelf_of(1, MODES[mode])
     reader = shelf.reader()
-    want = SegmentsWanted(offset=Offset(150), max_bytes=1, segments=shelf.segments)
+    want = PiecesWanted(offset=Offset(150), max_bytes=1, pieces=shelf.segments)
     answers = await reader.read([want] * 8)
     assert all(offsets(answer) == [150] for answer in answers)
     assert shelf.requests == (1 + 8 if mode == "plain" else 2)
@@ -213,7 +219,7 @@ async def test_two_consumers_side_by_side_share_what_is_read_ahead() -> None:
     offset, turns = 0, 0
     while offset < shelf.end:
         segments = [each for each in shelf.segments if each.last_offset >= offset]
-        want = SegmentsWanted(offset=Offset(offset), max_bytes=50_000, segments=segments)
+        want = PiecesWanted(offset=Offset(offset), max_bytes=50_000, pieces=segments)
         one, other = await reader.read([want, want])
         assert offsets(one) == offsets(other)
         offset, turns = one.next_offset, turns + 1

@@ -7,10 +7,10 @@ from tests.unit.segment.reading import MODES, TOPIC, Shelf, read
 from tests.unit.segment.runs import batch
 
 from stratalog.batch.header import HEADER_BYTES
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicPartition
 from stratalog.segment.read_plan import Cursor, LogSpan, plan_spans, spans_after
-from stratalog.segment.streams import MOST_ENDS, LogPlace, Streams
+from stratalog.segment.sequential_reads import MOST_ENDS, LogPlace, Streams
 from stratalog.settings import RemoteSettings
 
 SEGMENT = SegmentId(UUID(int=5))

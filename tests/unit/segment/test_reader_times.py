@@ -12,7 +12,7 @@ from stratalog.batch.build import build_batch
 from stratalog.batch.control import ControlType
 from stratalog.batch.header import Codec
 from stratalog.batch.records import Record, iter_records
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError
 from stratalog.ids import LeaderEpoch, Offset, ProducerId
 from stratalog.segment.model import AbortedTransaction

@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import Codec
 from stratalog.batch.records import Record, decode_records
-from stratalog.block.block import EntryBatch
 from stratalog.ids import TopicId
 from stratalog.spark.sink_model import SinkPlan, SinkTopic
 from stratalog.topic.configs import effective

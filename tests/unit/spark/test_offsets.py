@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stratalog.admin.errors import InvalidTopicNameError
+from stratalog.admin.topic_names import check_topic_name
 from stratalog.ids import Offset, TopicId
-from stratalog.kafka.errors import InvalidTopicNameError
-from stratalog.kafka.topic_names import check_topic_name
 from stratalog.spark.offsets import (
     Offsets,
     admit,

@@ -1,11 +1,10 @@
 """What the options of a reader mean, and how a wrong one is told."""
 
-from pathlib import Path
-
 import pytest
 
-from stratalog.control.scan_model import EARLIEST, LATEST
+from stratalog.control.scans.model import EARLIEST, LATEST
 from stratalog.ids import Offset, PartitionIndex
+from stratalog.opening.location import ClusterLocation
 from stratalog.scan.model import AtTime, Positions, RowFilter, ScanColumn
 from stratalog.spark.errors import OptionError
 from stratalog.spark.option_table import OPTIONS
@@ -246,7 +245,7 @@ def test_the_rest_is_taken_as_it_stands() -> None:
     assert options.rows == RowFilter(end_offset=5)
     assert options.split_bytes == 8 * 2**20
     assert options.lease_ms == 7_200_000
-    assert options.config == Path("/etc/stratalog.toml")
+    assert options.location == ClusterLocation(config="/etc/stratalog.toml")
 
 
 def test_conditions_are_for_batches_and_told_if_they_are_not_understood() -> None:

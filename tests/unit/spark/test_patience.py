@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql.types import BinaryType, StructType
 
+from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
 from stratalog.control.open import open_control_plane, open_existing
-from stratalog.control.plane import CommitInDoubtError, ControlUnavailableError
-from stratalog.control.sql import SqlControlPlane
+from stratalog.control.scans.ledger import ScansLedger
 from stratalog.errors import CallError, StratalogError
 from stratalog.spark import sink
 from stratalog.spark.options import batch_options
@@ -70,7 +70,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def prepare() -> None:
         control = await open_control_plane("sqlite:stratalog-data/control.db")
-        await control.create_topic("a", partition_count=1, configs={})
+        await control.topics.create("a", partition_count=1, configs={})
         await control.close()
 
     asyncio.run(prepare())
@@ -82,14 +82,14 @@ def test_a_plan_outlives_a_control_plane_that_is_away_for_a_moment(
     outage: StratalogError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = Failing(3, outage)
-    take_once = SqlControlPlane.take_snapshot
+    take_once = ScansLedger.take_snapshot
 
     async def take(*given: Any, **how: Any) -> object:
         taken = await take_once(*given, **how)
         await away()
         return taken
 
-    monkeypatch.setattr(SqlControlPlane, "take_snapshot", take)
+    monkeypatch.setattr(ScansLedger, "take_snapshot", take)
     options = batch_options({"topic": "a"})
     request = scan_request(options, options.columns)
     with pytest.raises(type(outage)):
@@ -104,14 +104,14 @@ def test_a_streams_sink_outlives_a_control_plane_that_is_away_for_a_moment(
     outage: StratalogError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = Failing(3, outage)
-    take_once = SqlControlPlane.take_lease
+    take_once = ScansLedger.take_lease
 
     async def take(*given: Any, **how: Any) -> object:
         taken = await take_once(*given, **how)
         await away()
         return taken
 
-    monkeypatch.setattr(SqlControlPlane, "take_lease", take)
+    monkeypatch.setattr(ScansLedger, "take_lease", take)
     schema = StructType().add("value", BinaryType())
     with pytest.raises(type(outage)):
         open_writer({"topic": "a"}, schema, overwrite=False)

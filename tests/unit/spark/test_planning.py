@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import BinaryType, StructType
 
+from stratalog.control.errors import ControlUnavailableError, NoControlPlaneError
 from stratalog.control.open import open_control_plane
-from stratalog.control.plane import ControlUnavailableError, NoControlPlaneError
 from stratalog.scan.errors import TopicNotFoundError
 from stratalog.scan.model import RowFilter, ScanColumn, ScanRequest
-from stratalog.spark.errors import OptionError
+from stratalog.spark.errors import OptionError, SinkTopicError
 from stratalog.spark.options import batch_options
 from stratalog.spark.planning import plan, release, scan_request
 from stratalog.spark.sink import open_writer
-from stratalog.spark.sink_model import SinkTopicError
 from stratalog.spark.telling import ToldPlainly
 
 COLUMNS = (ScanColumn.KEY,)
@@ -133,7 +132,7 @@ def test_old_leases_that_cannot_be_released_do_not_fail_a_plan(
 ) -> None:
     async def prepare() -> None:
         control = await open_control_plane("sqlite:stratalog-data/control.db")
-        await control.create_topic("a", partition_count=1, configs={})
+        await control.topics.create("a", partition_count=1, configs={})
         await control.close()
 
     async def fail(*_: object) -> None:

@@ -1,14 +1,16 @@
 """Commits of sinks when the control plane fails, told by a scripted one."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.support.ledgers import Call, FakeControlPlane
 
 from stratalog.batch.header import TimestampType
 from stratalog.clock import SystemClock
-from stratalog.control.model import (
+from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
+from stratalog.control.log.model import (
     BatchToCommit,
     BlockToCommit,
     CommitAnswer,
@@ -16,14 +18,8 @@ from stratalog.control.model import (
     PartitionState,
     WriteTier,
 )
-from stratalog.control.plane import (
-    CommitInDoubtError,
-    ControlPlane,
-    ControlUnavailableError,
-    SinkBehindError,
-    SinkRefusedError,
-)
-from stratalog.control.scan_model import SinkOutcome
+from stratalog.control.scans.errors import SinkBehindError, SinkRefusedError
+from stratalog.control.scans.model import SinkOutcome
 from stratalog.ids import (
     NO_BROKER,
     NO_PRODUCER,
@@ -34,12 +30,8 @@ from stratalog.ids import (
     TopicId,
     TopicPartition,
 )
+from stratalog.spark.errors import SinkInDoubtError, SinkNotWrittenError, SinkPartlyWrittenError
 from stratalog.spark.sink_commit import SinkCommitter
-from stratalog.spark.sink_model import (
-    SinkInDoubtError,
-    SinkNotWrittenError,
-    SinkPartlyWrittenError,
-)
 
 TOPIC = TopicId(UUID(int=5))
 AWAY, DOUBT = ControlUnavailableError("away"), CommitInDoubtError("lost")
@@ -91,25 +83,26 @@ def _state(tier: WriteTier) -> PartitionState:
     )
 
 
-class Scripted:
+class Scripted(FakeControlPlane):
     """Answers each operation with the next step of its script, and notes the calls."""
 
     def __init__(self, tier: WriteTier | None = WriteTier.BLOCK, **scripts: Sequence[Step]) -> None:
+        super().__init__()
         self._tier = tier
         self._scripts = {name: list(steps) for name, steps in scripts.items()}
         self.calls: list[str] = []
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        async def call(*_: object, **__: object) -> Any:
-            self.calls.append(name)
-            step = self._scripts[name].pop(0)
-            if isinstance(step, Exception):
-                raise step
-            return step
+    async def around(self, name: str, call: Call) -> Any:
+        if name == "log.partitions":
+            return await call()
+        method = name.partition(".")[2]
+        self.calls.append(method)
+        step = self._scripts[method].pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
 
-        return call
-
-    async def partitions(
+    async def log_partitions(
         self, wanted: Sequence[TopicPartition]
     ) -> dict[TopicPartition, PartitionState]:
         return {} if self._tier is None else dict.fromkeys(wanted, _state(self._tier))
@@ -129,7 +122,7 @@ class HastyClock(SystemClock):
 
 
 def committer(control: Scripted) -> SinkCommitter:
-    return SinkCommitter(cast(ControlPlane, control), clock=HastyClock(), retry_ms=1000)
+    return SinkCommitter(control, clock=HastyClock(), retry_ms=1000)
 
 
 @pytest.mark.parametrize("outcome", SinkOutcome)

@@ -1,10 +1,9 @@
 """What a sink can be told."""
 
-from pathlib import Path
-
 import pytest
 
 from stratalog.batch.header import Codec
+from stratalog.opening.location import ClusterLocation
 from stratalog.spark.errors import OptionError
 from stratalog.spark.sink_options import SinkOptions, batch_sink_options, stream_sink_options
 
@@ -20,7 +19,7 @@ def test_options_are_read_whatever_their_case() -> None:
     }
     assert batch_sink_options(given) == SinkOptions(
         topic="orders",
-        config=Path("s.toml"),
+        location=ClusterLocation(config="s.toml"),
         sink_id="daily",
         batch_id=7,
         codec=Codec.LZ4,
@@ -55,7 +54,10 @@ def test_our_compression_wins_over_kafkas() -> None:
     [
         ({"sinkid ": "x"}, "no such option; did you mean sinkId?"),
         ({"tpoic": "x"}, "tpoic: a sink has no such option; did you mean topic?"),
-        ({"startingOffsets": "earliest"}, "there are topic, config, sinkId"),
+        (
+            {"startingOffsets": "earliest"},
+            "there are topic, data, objects, control, config, sinkId",
+        ),
         ({"path": "orders"}, 'path: name the topic by .option("topic", ...)'),
         ({"topic": " "}, "topic: is empty"),
         ({"compression": "brotli"}, "must be one of none, gzip, snappy, lz4, zstd"),

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from stratalog.block.block import OpenBlock, SealedBlock, seal
-from stratalog.control.model import BlockToCommit
+from stratalog.control.log.model import BlockToCommit
 from stratalog.ids import NO_BROKER, ObjectId, uuid7
 from stratalog.objects.store import Buffer, ObjectStore, StoreUnavailableError
 from stratalog.spark.sink_uploads import Uploads

@@ -16,15 +16,16 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from stratalog.control.model import Lease
-from stratalog.control.scan_model import EARLIEST
+from stratalog.control.scans.model import EARLIEST, Lease
 from stratalog.ids import Offset, PartitionIndex, TopicId
+from stratalog.opening.keys import KeyTexts
+from stratalog.opening.stores import StoreAddresses
+from stratalog.opening.workers import WorkerAccess
 from stratalog.scan.errors import TopicNotFoundError, TopicReplacedError
 from stratalog.scan.model import (
     Positions,
     ResolvedPositions,
     ScanColumn,
-    ScanPlace,
     ScanPlan,
     ScanRequest,
 )
@@ -107,7 +108,11 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> FakePlanner:
     monkeypatch.setattr(stream_reader, "resolve", fake.resolve)
     monkeypatch.setattr(stream_reader, "plan", fake.plan)
     monkeypatch.setattr(stream_reader, "release", fake.release)
-    monkeypatch.setattr(stream_reader, "find_place", lambda options: ScanPlace(objects_url=""))
+    monkeypatch.setattr(
+        stream_reader,
+        "find_place",
+        lambda options: WorkerAccess(stores=StoreAddresses(objects_url="")),
+    )
     return fake
 
 
@@ -526,8 +531,9 @@ def test_a_mistake_is_told_at_once_and_a_query_that_runs_is_patient(planner: Fak
 def test_a_reader_shows_no_secret_when_it_is_printed(
     planner: FakePlanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = ScanPlace(
-        objects_url="s3://b/", object_options={"k": "hush"}, private_keys_pem={"k": "hush"}
+    place = WorkerAccess(
+        stores=StoreAddresses(objects_url="s3://b/", object_options={"k": "hush"}),
+        keys=KeyTexts(private={"k": "hush"}),
     )
     monkeypatch.setattr(stream_reader, "find_place", lambda options: place)
     stream = reader(config=str(Path("x.toml")))

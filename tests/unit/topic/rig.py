@@ -1,6 +1,5 @@
 """A topic's write and read path on a real control plane and a store in memory."""
 
-import asyncio
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,21 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from tests.faults.controls import ControlWrapper
+from tests.support.ledgers import ControlWrapper
 from tests.unit.block.rig import soon
 from tests.unit.topic.segments import SegmentsInMemory
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.records import Record, iter_records
 from stratalog.block.batch_index import BatchIndex
-from stratalog.block.cache import FreshBlocks
-from stratalog.block.reader import BlockReader, RowsWanted
+from stratalog.block.fresh_blocks import FreshBlocks
+from stratalog.block.reader import BlockReader
 from stratalog.block.writer import BlockWriter
 from stratalog.clock import Clock, SystemClock
-from stratalog.control.model import FoundBatches, Span, Topic
+from stratalog.control.log.model import FoundBatches, Span, WriteTier
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
-from stratalog.control.segment_model import EpochStart, Segment, SegmentToAdd, SegmentUploaded
+from stratalog.control.segments.model import EpochStart, Segment, SegmentToAdd, SegmentUploaded
+from stratalog.control.topics.model import Topic
 from stratalog.ids import (
     BrokerId,
     LeaderEpoch,
@@ -35,17 +35,18 @@ from stratalog.ids import (
 from stratalog.metrics import Metrics
 from stratalog.objects.faulty import FaultyStore, ScriptedFaults
 from stratalog.objects.open import open_store
+from stratalog.pieces import PiecesWanted
 from stratalog.segment.model import AbortedTransaction as Aborted
 from stratalog.settings import BlockSettings
 from stratalog.topic.aborted import AbortedTransactions
-from stratalog.topic.append import TopicAppender
+from stratalog.topic.append import Appender, PendingAppend, TopicAppender
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.model import PartitionRead, PartitionWrite, PartitionWritten
 from stratalog.topic.offsets import TopicOffsets
+from stratalog.topic.open_tiers import open_tiers
 from stratalog.topic.read import TopicReader
-from stratalog.topic.tiers import Tiers
 from stratalog.topic.times import RecordTimes
-from stratalog.topic.watch import Watermarks
+from stratalog.topic.watermarks import Watermarks
 
 NOW_MS = SystemClock().now_ms()
 
@@ -58,9 +59,9 @@ class LookingControl(ControlWrapper):
         self.looks = 0
         self.after_look: list[Callable[[list[FoundBatches]], Awaitable[list[FoundBatches]]]] = []
 
-    async def find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
+    async def log_find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
         self.looks += 1
-        found = await self.inner.find_batches(spans)
+        found = await self.inner.log.find_batches(spans)
         return await self.after_look.pop(0)(found) if self.after_look else found
 
 
@@ -74,10 +75,10 @@ class TopicRig:
             open_store("memory:", clock=SystemClock()), self.faults, clock=SystemClock()
         )
         cache = FreshBlocks(0)
-        self.watermarks = Watermarks(control=self.control.plane, clock=clock, poll_ms=60_000)
+        self.watermarks = Watermarks(control=self.control, clock=clock, poll_ms=60_000)
         self.writer = BlockWriter(
             store=self.store,
-            control=self.control.plane,
+            control=self.control,
             cache=cache,
             broker_id=lambda: BrokerId(1),
             settings=BlockSettings(window_ms=0, retry_ms=1),
@@ -86,9 +87,14 @@ class TopicRig:
             metrics=Metrics(),
             on_commit=self.watermarks.advanced,
         )
-        self.catalog = TopicCatalog(control=self.control.plane, clock=clock)
+        self.catalog = TopicCatalog(control=self.control, clock=clock)
+        self.appenders: dict[WriteTier, Appender] = {WriteTier.BLOCK: self.writer}
         self.appender = TopicAppender(
-            writer=self.writer, catalog=self.catalog, clock=clock, topic_defaults={}
+            appenders=self.appenders,
+            control=self.control,
+            catalog=self.catalog,
+            clock=clock,
+            topic_defaults={},
         )
         self.blocks = BlockReader(store=self.store, cache=cache)
         self.segments = SegmentsInMemory()
@@ -98,10 +104,10 @@ class TopicRig:
     def switch_remote_reads(self, *, on: bool) -> None:
         segments = self.segments.reader
         self.reader = TopicReader(
-            control=self.control.plane,
-            tiers=Tiers(blocks=self.blocks, segments=segments, remote_reads=on),
+            control=self.control,
+            tiers=open_tiers(blocks=self.blocks, segments=segments, remote_reads=on),
             aborted=AbortedTransactions(
-                metadata=self.control.plane, segments=segments, clock=self._clock
+                metadata=self.control.segments, segments=segments, clock=self._clock
             ),
             watermarks=self.watermarks,
             clock=self._clock,
@@ -109,17 +115,17 @@ class TopicRig:
         )
         times = RecordTimes(
             blocks=self.blocks,
-            index=BatchIndex(control=self.control.plane, store=self.store),
+            index=BatchIndex(control=self.control, store=self.store),
             segments=segments,
             remote_reads=on,
         )
-        self.offsets = TopicOffsets(control=self.control.plane, times=times)
+        self.offsets = TopicOffsets(control=self.control, times=times)
 
     @classmethod
     async def open(cls, folder: Path, *, partitions: int = 3) -> "TopicRig":
         database = folder / "control.db"
         control = await open_control_plane(f"sqlite:{database}")
-        topic = await control.create_topic("events", partition_count=partitions, configs={})
+        topic = await control.topics.create("events", partition_count=partitions, configs={})
         return cls(control, topic, database, SystemClock())
 
     async def close(self) -> None:
@@ -132,16 +138,16 @@ class TopicRig:
     async def configure(self, **configs: str) -> None:
         """Set configs; `compression_type` means `compression.type`."""
         changes = {name.replace("_", "."): value for name, value in configs.items()}
-        self.topic = await self.control.inner.set_configs(self.topic.id, changes)
+        self.topic = await self.control.inner.topics.set_configs(self.topic.id, changes)
 
     async def append(self, partition: int, *data: bytes) -> PartitionWritten:
         [written] = await self.append_all({partition: b"".join(data)})
         return written
 
     async def append_all(self, writes: dict[int, bytes]) -> list[PartitionWritten]:
-        return await soon(await self.place(writes))
+        return await soon((await self.place(writes)).answers())
 
-    async def place(self, writes: dict[int, bytes]) -> "asyncio.Future[list[PartitionWritten]]":
+    async def place(self, writes: dict[int, bytes]) -> PendingAppend:
         """Append, and do not wait until it is durable."""
         return await self.appender.append(
             [
@@ -159,16 +165,16 @@ class TopicRig:
     ) -> Segment:
         """Make a segment of the rows from the remote tier's end to one that ends at `up_to`."""
         key = self.part(partition)
-        state = (await self.control.inner.partitions([key]))[key]
+        state = (await self.control.inner.log.partitions([key]))[key]
         rows = [
             row
-            for row in await self.control.inner.all_coordinates(key, limit=1000)
+            for row in await self.control.inner.log.all_coordinates(key, limit=1000)
             if row.last_offset >= state.block_start and (up_to is None or row.base_offset < up_to)
         ]
-        wanted = RowsWanted(offset=rows[0].base_offset, max_bytes=1 << 30, rows=rows)
+        wanted = PiecesWanted(offset=rows[0].base_offset, max_bytes=1 << 30, pieces=rows)
         log = b"".join((await self.blocks.read([wanted]))[0].parts)
         segment_id = SegmentId(uuid4())
-        await self.control.inner.add_segment(
+        await self.control.inner.segments.add(
             SegmentToAdd(
                 segment_id=segment_id,
                 topic_id=key.topic_id,
@@ -183,11 +189,11 @@ class TopicRig:
         )
         self.segments.put(segment_id, log, aborted)
         uploaded = SegmentUploaded(manifest="{}", stored_bytes=len(log), has_aborted=bool(aborted))
-        await self.control.inner.finish_segment(segment_id, uploaded)
-        await self.control.inner.chain_segment(segment_id)
+        await self.control.inner.segments.finish(segment_id, uploaded)
+        await self.control.inner.segments.chain(segment_id)
         [segment] = [
             one
-            for one in await self.control.inner.segments(key, limit=1000)
+            for one in await self.control.inner.segments.chained(key, limit=1000)
             if one.segment_id == segment_id
         ]
         return segment
@@ -255,4 +261,4 @@ def records(answer: PartitionRead) -> list[tuple[int, bytes | None]]:
 
 def in_another_object(found: FoundBatches, key: str) -> FoundBatches:
     """The same rows, said to be in an object of another name."""
-    return replace(found, rows=[row._replace(object_key=key) for row in found.rows])
+    return replace(found, pieces=[row._replace(object_key=key) for row in found.rows])

@@ -5,12 +5,13 @@ from typing import cast
 
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.records import iter_records
-from stratalog.control.segment_model import Segment
+from stratalog.control.segments.model import Segment
 from stratalog.errors import StratalogError
 from stratalog.ids import LeaderEpoch, Offset, SegmentId
 from stratalog.objects.store import ObjectNotFoundError
+from stratalog.pieces import PiecesRead, PiecesWanted, Start
 from stratalog.segment.model import AbortedTransaction
-from stratalog.segment.reader import SegmentReader, SegmentsRead, SegmentsWanted
+from stratalog.segment.reader import SegmentReader
 from stratalog.segment.times import TimedRecord
 
 
@@ -32,10 +33,20 @@ class SegmentsInMemory:
     def remove(self, segment: Segment) -> bytes:
         return self._logs.pop(segment.segment_id)
 
-    async def remaining_bytes(self, segments: Sequence[Segment], offset: Offset) -> int:
-        return sum(len(batch) for _, batch in self._batches(segments, offset))
+    stale_errors = SegmentReader.stale_errors
 
-    async def read(self, wanted: Sequence[SegmentsWanted]) -> list[SegmentsRead]:
+    async def locate(self, wanted: Sequence[PiecesWanted[Segment]]) -> list[Start | StratalogError]:
+        return [self._locate(want) for want in wanted]
+
+    def _locate(self, want: PiecesWanted[Segment]) -> Start | StratalogError:
+        try:
+            batches = self._batches(want.pieces, want.offset)
+        except StratalogError as error:
+            return error
+        size_bytes = max(1, sum(len(batch) for _, batch in batches))
+        return Start(size_bytes=size_bytes, first_bytes=size_bytes, is_estimate=True)
+
+    async def read(self, wanted: Sequence[PiecesWanted[Segment]]) -> list[PiecesRead]:
         return [self._read(want) for want in wanted]
 
     async def first_at_time(
@@ -59,14 +70,14 @@ class SegmentsInMemory:
             if one.last_offset >= first and one.first_offset < end
         ]
 
-    def _read(self, want: SegmentsWanted) -> SegmentsRead:
-        answer = SegmentsRead(
+    def _read(self, want: PiecesWanted[Segment]) -> PiecesRead:
+        answer = PiecesRead(
             parts=[], size_bytes=0, next_offset=want.offset, ended=False, error=self.failure
         )
         if self.failure is not None:
             return answer
         try:
-            batches = self._batches(want.segments, want.offset)
+            batches = self._batches(want.pieces, want.offset)
         except StratalogError as error:
             answer.error = error
             return answer

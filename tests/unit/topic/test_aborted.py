@@ -3,7 +3,7 @@ from typing import Any, cast
 
 from tests.contract.control.segment_building import UPLOADED, segment
 
-from stratalog.control.segment_model import Segment, SegmentState
+from stratalog.control.segments.model import Segment, SegmentState
 from stratalog.ids import Offset, PartitionIndex, ProducerId, TopicPartition, new_topic_id
 from stratalog.segment.metadata import SegmentMetadata
 from stratalog.segment.model import AbortedTransaction
@@ -21,7 +21,7 @@ def aborted(producer: int, first: int) -> AbortedTransaction:
 class Overlapping:
     """Two segments that both hold the markers of two transactions."""
 
-    async def segments(self, *_: Any, after: int, limit: int) -> list[Segment]:
+    async def chained(self, *_: Any, after: int, limit: int) -> list[Segment]:
         del limit
         found = [_segment(0, 19), _segment(10, 29)]
         return [one for one in found if one.last_offset > after]
@@ -66,7 +66,7 @@ class AdoptedAnew(Overlapping):
     def __init__(self) -> None:
         self.known = [_segment(0, 19, has_aborted=False), _segment(20, 39, has_aborted=False)]
 
-    async def segments(self, *_: Any, after: int, limit: int) -> list[Segment]:
+    async def chained(self, *_: Any, after: int, limit: int) -> list[Segment]:
         del limit
         return [one for one in self.known if one.last_offset > after]
 
@@ -98,7 +98,7 @@ class Chain(Overlapping):
         self.pages = 0
         self.asked: list[Segment] = []
 
-    async def segments(self, *_: Any, after: int, limit: int) -> list[Segment]:
+    async def chained(self, *_: Any, after: int, limit: int) -> list[Segment]:
         self.pages += 1
         return [one for one in self.known if one.last_offset > after][:limit]
 

@@ -20,10 +20,11 @@ from tests.unit.segment.layout_golden import (
 )
 
 from stratalog.clock import SystemClock
-from stratalog.control.migration_state import MigrationState, migration_state
 from stratalog.control.open import open_control_plane
-from stratalog.control.plane import ControlPlane, MigrationRefusedError, TopicExistsError
-from stratalog.control.segment_model import EpochStart, SegmentState, SegmentToAdd
+from stratalog.control.plane import ControlPlane
+from stratalog.control.segments.model import EpochStart, SegmentState, SegmentToAdd
+from stratalog.control.topics.errors import MigrationRefusedError, TopicExistsError
+from stratalog.control.topics.migration_state import MigrationState, migration_state
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, ProducerId, SegmentId, TopicId
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
@@ -701,16 +702,16 @@ async def test_each_step_of_an_adoption_may_be_the_last_before_a_crash(
 ) -> None:
     await kafka.tier(0, 9)
     await check_free(control, TOPIC, TOPIC_ID)
-    await control.adopt_topic((await kafka.plan_topic()).topic)
+    await control.topics.adopt((await kafka.plan_topic()).topic)
     with pytest.raises(AdoptedAlreadyError, match=r"read but not written.*topic migrate topic1"):
         await check_free(control, TOPIC, TOPIC_ID)
-    await control.begin_migration(TOPIC_ID)
+    await control.topics.begin_migration(TOPIC_ID)
     with pytest.raises(AdoptedAlreadyError, match=r"has begun.*topic migrate topic1"):
         await check_free(control, TOPIC, TOPIC_ID)
     await open_for_writes(control, TOPIC_ID)
     with pytest.raises(AdoptedAlreadyError, match="nothing is left to do"):
         await check_free(control, TOPIC, TOPIC_ID)
-    [state] = await control.topic_partitions(TOPIC_ID)
+    [state] = await control.log.topic_partitions(TOPIC_ID)
     assert migration_state(state) is MigrationState.HYBRID
     with pytest.raises(MigrationRefusedError):
         await open_for_writes(control, TOPIC_ID)
@@ -718,7 +719,7 @@ async def test_each_step_of_an_adoption_may_be_the_last_before_a_crash(
 
 async def test_a_name_or_an_id_that_is_taken_is_told(kafka: Kafka, control: ControlPlane) -> None:
     await kafka.tier(0, 9)
-    await control.adopt_topic((await kafka.plan_topic()).topic)
+    await control.topics.adopt((await kafka.plan_topic()).topic)
     with pytest.raises(TopicExistsError, match="another topic called topic1"):
         await check_free(control, TOPIC, OTHER_ID)
     with pytest.raises(TopicExistsError, match="belongs to topic topic1"):

@@ -1,3 +1,5 @@
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -5,6 +7,7 @@ from tests.unit.block.rig import soon
 from tests.unit.topic.rig import NOW_MS, TopicRig, batch, records
 
 from stratalog.batch.build import build_batch
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.errors import (
     BatchDamagedError,
     BatchTooLargeError,
@@ -13,16 +16,18 @@ from stratalog.batch.errors import (
 )
 from stratalog.batch.header import Codec, parse_header
 from stratalog.batch.records import Record
-from stratalog.block.errors import (
-    BrokerStoppingError,
-    FencedProducerError,
-    OutOfOrderSequenceError,
-    TransactionsUnsupportedError,
-)
-from stratalog.control.plane import UnknownTopicError
+from stratalog.block.errors import BrokerStoppingError
+from stratalog.control.log.model import CommitAnswer, CommitOutcome, WriteTier
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.ids import Offset
 from stratalog.objects.faulty import Fault
 from stratalog.objects.store import StoreUnavailableError
-from stratalog.topic.errors import ReadOnlyTopicError
+from stratalog.topic.errors import (
+    FencedProducerError,
+    OutOfOrderSequenceError,
+    ReadOnlyTopicError,
+    TransactionsUnsupportedError,
+)
 from stratalog.topic_configs import TopicConfigError
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -114,7 +119,7 @@ async def test_batches_are_compressed_as_the_topic_wants_them(rig: TopicRig) -> 
 
 async def test_a_partition_that_was_added_elsewhere_is_found(rig: TopicRig) -> None:
     await rig.catalog.named([rig.topic.name])
-    await rig.control.inner.add_partitions(rig.topic.id, partition_count=5)
+    await rig.control.inner.topics.add_partitions(rig.topic.id, partition_count=5)
     assert rig.topic.partition_count == 3, "what this broker still thinks"
     assert (await rig.append(4, batch(b"a"))).base_offset == 0
     cached = rig.catalog.cached(rig.topic.name)
@@ -133,7 +138,7 @@ async def test_a_topic_that_was_deleted_elsewhere_is_forgotten_when_a_commit_fin
     rig: TopicRig,
 ) -> None:
     await rig.catalog.named([rig.topic.name])
-    await rig.control.inner.delete_topic(rig.topic.id)
+    await rig.control.inner.topics.delete(rig.topic.id)
     assert isinstance((await rig.append(0, batch(b"a"))).error, UnknownTopicError)
     assert rig.catalog.cached(rig.topic.name) is None
 
@@ -182,5 +187,64 @@ async def test_appends_keep_the_order_of_their_calls(rig: TopicRig) -> None:
     first = await rig.place({0: batch(*[b"x" * 1000] * 100)})
     rig.topic = plain
     second = await rig.place({0: batch(b"y")})
-    answers = [*await soon(first), *await soon(second)]
+    answers = [*await soon(first.answers()), *await soon(second.answers())]
     assert [answer.base_offset for answer in answers] == [0, 100]
+
+
+class MemoryTier:
+    """A tier that keeps what is appended, and answers at once."""
+
+    def __init__(self) -> None:
+        self.batches: list[EntryBatch] = []
+
+    def append(self, batches: Sequence[EntryBatch]) -> "asyncio.Future[list[CommitAnswer]]":
+        answered: asyncio.Future[list[CommitAnswer]] = asyncio.get_running_loop().create_future()
+        first = len(self.batches)
+        self.batches += batches
+        answered.set_result(
+            [
+                CommitAnswer(CommitOutcome.ACCEPTED, Offset(first + place), log_start=Offset(0))
+                for place in range(len(batches))
+            ]
+        )
+        return answered
+
+
+async def test_each_partition_of_a_request_goes_to_the_tier_that_it_writes_to(
+    rig: TopicRig,
+) -> None:
+    rig.damage("UPDATE partitions SET write_tier = 'local' WHERE partition = 1")
+    local = MemoryTier()
+    rig.appenders[WriteTier.LOCAL] = local
+    await rig.append(0, batch(b"before"))
+    written = await rig.append_all({1: batch(b"a"), 0: batch(b"b"), 2: batch(b"c")})
+    assert [one.error for one in written] == [None, None, None]
+    assert [one.base_offset for one in written] == [0, 1, 0]
+    assert [one.partition for one in local.batches] == [1]
+
+
+async def test_a_tier_without_an_appender_is_refused_before_anything_is_stored(
+    rig: TopicRig,
+) -> None:
+    rig.damage("UPDATE partitions SET write_tier = 'local' WHERE partition = 1")
+    assert isinstance((await rig.append(1, batch(b"a"))).error, ReadOnlyTopicError)
+    assert [info async for info in rig.store.list("")] == []
+
+
+async def test_a_partition_is_written_as_soon_as_its_tier_changes(rig: TopicRig) -> None:
+    rig.damage("UPDATE partitions SET write_tier = 'local' WHERE partition = 1")
+    assert isinstance((await rig.append(1, batch(b"a"))).error, ReadOnlyTopicError)
+    rig.damage("UPDATE partitions SET write_tier = 'block' WHERE partition = 1")
+    assert (await rig.append(1, batch(b"a"))).base_offset == 0
+
+
+async def test_a_tier_that_has_changed_since_it_was_remembered_is_asked_for_again(
+    rig: TopicRig,
+) -> None:
+    assert (await rig.append(1, batch(b"a"))).base_offset == 0
+    rig.damage("UPDATE partitions SET write_tier = 'local' WHERE partition = 1")
+    assert isinstance((await rig.append(1, batch(b"b"))).error, ReadOnlyTopicError)
+    local = MemoryTier()
+    rig.appenders[WriteTier.LOCAL] = local
+    assert (await rig.append(1, batch(b"b"))).error is None
+    assert len(local.batches) == 1

@@ -7,19 +7,20 @@ import pytest
 from tests.unit.topic.rig import TopicRig, batch, records
 from tests.unit.topic.test_hybrid_read import FIRST, FOR_EVER_MS, fill, read_from
 
-from stratalog.control.model import FoundBatches
+from stratalog.control.log.model import FoundBatches
+from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset
-from stratalog.segment.reader import SegmentsRead, SegmentsWanted
+from stratalog.pieces import PiecesRead, PiecesWanted
 
 
 def end_in_a_gap(rig: TopicRig, monkeypatch: pytest.MonkeyPatch, end: int) -> None:
     """Let segments hold nothing from offset 1 to this one, as compacted ones of Kafka may."""
     read = rig.segments.read
 
-    async def without_the_last(wanted: list[SegmentsWanted]) -> list[SegmentsRead]:
+    async def without_the_last(wanted: list[PiecesWanted[Segment]]) -> list[PiecesRead]:
         answers = await read(wanted)
         return [
-            SegmentsRead(next_offset=Offset(end), ended=True) if 1 <= want.offset < end else answer
+            PiecesRead(next_offset=Offset(end), ended=True) if 1 <= want.offset < end else answer
             for want, answer in zip(wanted, answers, strict=True)
         ]
 
@@ -48,7 +49,7 @@ async def test_a_gap_at_the_end_of_segments_leads_into_the_next_one_that_overlap
     end_in_a_gap(rig, monkeypatch, 2)
 
     async def the_first_only(found: list[FoundBatches]) -> list[FoundBatches]:
-        return [replace(one, segments=one.segments[:1]) for one in found]
+        return [replace(one, pieces=[*one.segments[:1], *one.rows]) for one in found]
 
     rig.control.after_look.append(the_first_only)
     assert records(await read_from(rig, 1)) == [(2, b"c"), (3, b"d")]
@@ -89,7 +90,7 @@ async def test_what_lies_behind_a_gap_gets_no_more_than_what_is_left(
     end_in_a_gap(rig, monkeypatch, 2)
 
     async def the_first_only(found: list[FoundBatches]) -> list[FoundBatches]:
-        return [replace(one, segments=one.segments[:1]) for one in found]
+        return [replace(one, pieces=[*one.segments[:1], *one.rows]) for one in found]
 
     rig.control.after_look.append(the_first_only)
     size = len(batch(b"v"))

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.topic.rig import NOW_MS, TopicRig, batch, timed
 
-from stratalog.control.model import FoundBatches, TimeQuery
+from stratalog.control.log.model import FoundBatches, TimeQuery
 from stratalog.ids import Offset
 from stratalog.objects.store import ObjectNotFoundError
 from stratalog.topic.errors import RemoteReadsOffError
@@ -23,7 +23,7 @@ async def newest(rig: TopicRig) -> tuple[int, int] | None:
 
 
 async def delete_before(rig: TopicRig, offset: int) -> None:
-    await rig.control.inner.delete_records({rig.part(): Offset(offset)})
+    await rig.control.inner.log.delete_records({rig.part(): Offset(offset)})
 
 
 @pytest.mark.parametrize("converted", [(), (3,), (3, 5), (5,), (3, 5, 6)])
@@ -129,7 +129,7 @@ async def test_a_segment_that_is_gone_is_looked_for_once_more(
     with pytest.raises(ObjectNotFoundError):
         await at_time(rig, 0)
     looks = []
-    find_by_time = rig.control.inner.find_by_time
+    find_by_time = rig.control.inner.log.find_by_time
 
     async def put_back(queries: list[TimeQuery]) -> object:
         looks.append(queries)
@@ -137,7 +137,7 @@ async def test_a_segment_that_is_gone_is_looked_for_once_more(
             rig.segments.put(segment.segment_id, log, ())
         return await find_by_time(queries)
 
-    monkeypatch.setattr(rig.control, "find_by_time", put_back, raising=False)
+    monkeypatch.setattr(rig.control.log, "find_by_time", put_back)
     assert await at_time(rig, 0) == (0, 0)
 
 
@@ -171,7 +171,7 @@ async def test_a_walk_past_deleted_records_goes_on_behind_what_is_deleted_meanwh
 
     async def deleted_meanwhile(_: list[FoundBatches]) -> list[FoundBatches]:
         await delete_before(rig, 5)
-        return await rig.control.inner.find_batches([rig.span(0, 3)])
+        return await rig.control.inner.log.find_batches([rig.span(0, 3)])
 
     rig.control.after_look.append(deleted_meanwhile)
     assert await at_time(rig, 45) == (6, 60)

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.block.rig import soon
 from tests.unit.topic.rig import TopicRig, batch, records
 
-from stratalog.control.model import FoundBatches
-from stratalog.control.plane import OffsetOutOfRangeError
-from stratalog.control.segment_model import Segment
+from stratalog.control.log.errors import OffsetOutOfRangeError
+from stratalog.control.log.model import FoundBatches
+from stratalog.control.segments.model import Segment
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset, ProducerId, SegmentId
 from stratalog.objects.faulty import Fault
@@ -99,7 +99,7 @@ async def test_the_blocks_are_left_alone_while_the_segments_have_enough(rig: Top
 async def test_blocks_that_fail_behind_segments_do_not_keep_those_back(rig: TopicRig) -> None:
     await fill(rig, 0, b"a", b"b")
     await rig.convert(0, up_to=1)
-    [row] = await rig.control.inner.all_coordinates(rig.part(0), limit=9)
+    [row] = await rig.control.inner.log.all_coordinates(rig.part(0), limit=9)
     await rig.store.delete([row.object_key])
     answer = await read_from(rig, 0)
     assert (records(answer), answer.error) == ([(0, b"a")], None)
@@ -122,7 +122,7 @@ async def test_rows_that_do_not_begin_at_the_boundary_are_never_added_to_segment
     await rig.convert(0, up_to=1)
 
     async def without_the_first_row(found: list[FoundBatches]) -> list[FoundBatches]:
-        return [replace(one, rows=one.rows[1:]) for one in found]
+        return [replace(one, pieces=[*one.segments, *one.rows[1:]]) for one in found]
 
     rig.control.after_look.append(without_the_first_row)
     assert records(await read_from(rig, 0)) == [(0, b"a")]
@@ -141,7 +141,7 @@ async def test_a_segment_that_is_missing_is_damage_and_never_skipped(rig: TopicR
 async def test_what_was_deleted_in_segments_is_out_of_range(rig: TopicRig) -> None:
     await rig.append(0, batch(b"a", b"b", b"c"))
     await rig.convert(0)
-    await rig.control.inner.delete_records({rig.part(): Offset(2)})
+    await rig.control.inner.log.delete_records({rig.part(): Offset(2)})
     assert isinstance((await read_from(rig, 1)).error, OffsetOutOfRangeError)
     assert records(await read_from(rig, 2))[-1] == (2, b"c")
 
@@ -190,7 +190,7 @@ async def test_a_segment_that_is_gone_is_resolved_once_more(rig: TopicRig) -> No
 
     async def said_to_be_another(found: list[FoundBatches]) -> list[FoundBatches]:
         gone = replace(segment, segment_id=SegmentId(uuid4()))
-        return [replace(one, segments=[gone]) for one in found]
+        return [replace(one, pieces=[gone]) for one in found]
 
     rig.control.after_look.append(said_to_be_another)
     assert records(await read_from(rig, 0)) == [(0, b"a")]
@@ -208,7 +208,7 @@ async def test_rows_that_were_converted_after_the_look_are_found_again_as_segmen
     rig: TopicRig,
 ) -> None:
     await fill(rig, 0, b"a", b"b")
-    rows = await rig.control.inner.all_coordinates(rig.part(0), limit=9)
+    rows = await rig.control.inner.log.all_coordinates(rig.part(0), limit=9)
 
     async def converted_meanwhile(found: list[FoundBatches]) -> list[FoundBatches]:
         await rig.convert(0)
@@ -249,7 +249,7 @@ async def test_what_is_resolved_once_more_gets_no_more_than_what_is_left(rig: To
 
     async def said_to_be_another(found: list[FoundBatches]) -> list[FoundBatches]:
         gone = replace(segment, segment_id=SegmentId(uuid4()))
-        return [replace(found[0], segments=[gone]), *found[1:]]
+        return [replace(found[0], pieces=[gone]), *found[1:]]
 
     rig.control.after_look.append(said_to_be_another)
     size = len(batch(b"0"))
@@ -375,7 +375,7 @@ async def test_records_whose_markers_were_deleted_after_the_look_are_not_served(
     await rig.convert(0, up_to=3)
 
     async def deleted_meanwhile(found: list[FoundBatches]) -> list[FoundBatches]:
-        await rig.control.inner.delete_records({rig.part(): Offset(start)})
+        await rig.control.inner.log.delete_records({rig.part(): Offset(start)})
         return found
 
     rig.control.after_look.append(deleted_meanwhile)
@@ -392,7 +392,7 @@ async def test_what_is_remembered_of_deleted_segments_does_not_keep_later_ones_b
     assert await aborted_for(rig, 0) == []
     await rig.convert(0, up_to=3)
     await rig.convert(0, up_to=5, aborted=[LONG])
-    await rig.control.inner.delete_records({rig.part(): Offset(3)})
+    await rig.control.inner.log.delete_records({rig.part(): Offset(3)})
     assert await aborted_for(rig, 3) == [8]
 
 
@@ -405,7 +405,7 @@ async def test_a_transaction_index_that_was_made_anew_is_read_anew(
     assert await aborted_for(rig, 0) == [7]
     assert segment.uploaded is not None
     repaired = replace(segment.uploaded, manifest='{"repaired":true}')
-    await rig.control.inner.replace_segment_upload(segment.segment_id, repaired)
+    await rig.control.inner.segments.replace_upload(segment.segment_id, repaired)
     read = rig.segments.aborted
 
     async def only_the_new_one(segments: list[Segment], *rest: Offset) -> list[AbortedTransaction]:

@@ -1,12 +1,12 @@
 from tests.unit.topic.rig import NOW_MS, TopicRig, batch, timed
 
-from stratalog.control.model import TimeQuery
+from stratalog.control.log.model import TimeQuery
 from stratalog.ids import Offset
 
 
 async def test_the_ends_of_partitions_that_exist_are_told(rig: TopicRig) -> None:
     await rig.append(0, batch(b"a", b"b", b"c"))
-    await rig.control.inner.delete_records({rig.part(): Offset(1)})
+    await rig.control.inner.log.delete_records({rig.part(): Offset(1)})
     asked = [rig.part(0), rig.part(1), rig.part(9)]
     earliest = await rig.offsets.earliest(asked)
     latest = await rig.offsets.latest(asked)
@@ -37,7 +37,7 @@ async def test_a_time_leads_to_the_first_record_that_is_not_older(rig: TopicRig)
 
 async def test_a_time_never_leads_to_a_deleted_record(rig: TopicRig) -> None:
     await rig.append(0, timed(0, 10, 20, 30))
-    await rig.control.inner.delete_records({rig.part(): Offset(2)})
+    await rig.control.inner.log.delete_records({rig.part(): Offset(2)})
     assert await at_time(rig, 0) == (2, 20)
 
 
@@ -45,7 +45,7 @@ async def test_a_time_whose_record_was_deleted_leads_on_to_a_later_row(rig: Topi
     await rig.append(0, timed(50, 1, 2))
     await rig.append(0, timed(3))
     await rig.append(0, timed(40, 60))
-    await rig.control.inner.delete_records({rig.part(): Offset(1)})
+    await rig.control.inner.log.delete_records({rig.part(): Offset(1)})
     assert await at_time(rig, 45) == (5, 60)
     assert await at_time(rig, 61) is None
 
@@ -69,13 +69,13 @@ async def test_the_newest_record_is_never_a_deleted_one(rig: TopicRig) -> None:
     await rig.append(0, timed(90, 20, 10, 20))
     await rig.append(0, timed(15))
     assert await newest(rig) == (0, 90)
-    await rig.control.inner.delete_records({rig.part(): Offset(1)})
+    await rig.control.inner.log.delete_records({rig.part(): Offset(1)})
     assert await newest(rig) == (1, 20)
-    await rig.control.inner.delete_records({rig.part(): Offset(2)})
+    await rig.control.inner.log.delete_records({rig.part(): Offset(2)})
     assert await newest(rig) == (3, 20)
     await rig.append(0, timed(20, 30), timed(30))
     assert await newest(rig) == (6, 30)
-    await rig.control.inner.delete_records({rig.part(): Offset(8)})
+    await rig.control.inner.log.delete_records({rig.part(): Offset(8)})
     assert await newest(rig) is None
 
 
@@ -83,7 +83,7 @@ async def test_without_a_remote_tier_nothing_is_tiered_whatever_is_deleted(rig: 
     await rig.append(0, timed(0, 1, 2))
     await rig.append(0, timed(3))
     for start in (0, 1, 3, 4):
-        await rig.control.inner.delete_records({rig.part(): Offset(start)})
+        await rig.control.inner.log.delete_records({rig.part(): Offset(start)})
         assert await rig.offsets.latest_tiered([rig.part()]) == {rig.part(): None}
         local = await rig.offsets.earliest_local([rig.part()])
         assert local[rig.part()].offset == start

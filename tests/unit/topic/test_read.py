@@ -5,8 +5,9 @@ import pytest
 from tests.unit.block.rig import soon
 from tests.unit.topic.rig import TopicRig, batch, in_another_object, records
 
-from stratalog.control.model import FoundBatches
-from stratalog.control.plane import OffsetOutOfRangeError, UnknownTopicError
+from stratalog.control.log.errors import OffsetOutOfRangeError
+from stratalog.control.log.model import FoundBatches
+from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import Offset
 from stratalog.objects.store import ObjectNotFoundError
 from stratalog.topic.errors import RowMissingError
@@ -34,7 +35,7 @@ async def test_the_high_watermark_is_answered_with_nothing(rig: TopicRig) -> Non
 
 async def test_what_was_deleted_is_out_of_range_even_inside_a_batch(rig: TopicRig) -> None:
     await rig.append(0, batch(b"a", b"b", b"c"))
-    await rig.control.inner.delete_records({rig.part(): Offset(2)})
+    await rig.control.inner.log.delete_records({rig.part(): Offset(2)})
     assert isinstance((await rig.read_one(0, 1)).error, OffsetOutOfRangeError)
     kept = await rig.read_one(0, 2)
     assert kept.log_start == 2
@@ -94,7 +95,7 @@ async def test_an_object_that_is_gone_is_resolved_once_more(rig: TopicRig) -> No
 async def test_an_object_that_stays_gone_fails_the_read_of_its_partition(rig: TopicRig) -> None:
     await rig.append(0, batch(b"a"))
     await rig.append(1, batch(b"b"))
-    [row] = await rig.control.inner.all_coordinates(rig.part(0), limit=1)
+    [row] = await rig.control.inner.log.all_coordinates(rig.part(0), limit=1)
     await rig.store.delete([row.object_key])
     gone, there = await rig.read(rig.span(0, 0), rig.span(1, 0))
     assert isinstance(gone.error, ObjectNotFoundError)

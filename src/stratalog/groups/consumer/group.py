@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from stratalog.control.group_model import GroupKind
+from stratalog.control.groups.model import GroupKind
 from stratalog.groups.consumer import steps
 from stratalog.groups.consumer.codec import decode_state, encode_state
 from stratalog.groups.consumer.deadlines import Deadlines

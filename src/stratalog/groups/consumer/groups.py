@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stratalog.clock import Clock
-from stratalog.control.group_model import GroupKind, GroupRecord
-from stratalog.control.model import Topic
+from stratalog.control.groups.model import GroupKind, GroupRecord
+from stratalog.control.topics.model import Topic
 from stratalog.errors import RetriableError
 from stratalog.groups.consumer.group import ConsumerGroup, Limits, TopicsFound, TopicsWanted
 from stratalog.groups.consumer.heartbeat import Heartbeat, HeartbeatAnswer, check_heartbeat

@@ -1,27 +1,57 @@
-"""ApiVersions: what this broker speaks. The first thing that clients ask."""
+"""ApiVersions: the APIs and versions that this broker speaks. The first thing that clients ask."""
 
-from typing import Any
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.kafka.api import SERVED, ApiKey, advertised
-from stratalog.kafka.error_codes import code_of
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import write_response
+from stratalog.kafka.registry import served
+from stratalog.kafka.server.error_codes import code_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import write_response
+
+ADVERTISED_PRODUCE_FIRST = 0
+"""Produce 0 to 2 are named although they are refused, as Kafka 4 does: librdkafka takes a
+higher minimum for a broker that cannot compress (KAFKA-18659)."""
 
 
-class ApiVersionsHandler:
-    async def handle(self, request: Request, body: Any) -> Body:  # noqa: ARG002
-        served = SERVED[ApiKey.API_VERSIONS]
-        if served.first <= request.version <= served.last:
+class ApiVersionsBody(NamedTuple):
+    client_software_name: str = ""
+    client_software_version: str = ""
+
+
+class ApiVersionsHandler(Handler[ApiVersionsBody]):
+    key = ApiKey.API_VERSIONS
+    versions = Versions(0, 4, 3)
+    rights = ()
+    body = ApiVersionsBody
+
+    def read(self, version: int, frame: memoryview, position: int) -> ApiVersionsBody:
+        """The body of a version that is not served cannot be read."""
+        if version not in self.versions:
+            return ApiVersionsBody()
+        return super().read(version, frame, position)
+
+    async def handle(self, request: Request, body: ApiVersionsBody) -> Body:
+        if body.client_software_name:
+            software = f"{body.client_software_name} {body.client_software_version}"
+            request.session.software = software
+        if request.version in self.versions:
             return _response(request.version, ErrorCode.none)
-        # A newer client asks in a version that is not known here. Told so in the oldest form,
+        # A newer client asks in a version that is not known here. Answered in the oldest form,
         # it finds the range in the list and asks again.
         return _response(0, ErrorCode.unsupported_version)
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:  # noqa: ARG002
+    def refuse(self, request: Request, body: ApiVersionsBody, error: Exception) -> Body:  # noqa: ARG002
         return _response(0, code_of(error))
+
+
+def advertised() -> list[tuple[ApiKey, int, int]]:
+    """Key, first and last version of every API, as ApiVersions names them."""
+    return [
+        (key, ADVERTISED_PRODUCE_FIRST if key is ApiKey.PRODUCE else versions.first, versions.last)
+        for key, versions in served().items()
+    ]
 
 
 def _response(version: int, code: ErrorCode) -> Body:

@@ -1,36 +1,46 @@
 """ConsumerGroupDescribe: groups whose members use the consumer protocol, and how far each is."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.model import Topic
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.groups.consumer.model import NO_PARTITIONS, GroupState, Member, Partitions
 from stratalog.ids import TopicId
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import group_code_of, message_of
-from stratalog.kafka.group_names import check_group_id
-from stratalog.kafka.handler import Body
-from stratalog.kafka.partition_lists import by_topic
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.kafka.handlers.shared.group_names import check_group_id
+from stratalog.kafka.handlers.shared.partition_lists import by_topic
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import group_code_of, message_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _CONSUMER_MEMBER = 1
 
 
-class ConsumerGroupDescribeHandler:
+class ConsumerGroupDescribeBody(NamedTuple):
+    group_ids: Sequence[str]
+
+
+class ConsumerGroupDescribeHandler(Handler[ConsumerGroupDescribeBody]):
+    key = ApiKey.CONSUMER_GROUP_DESCRIBE
+    versions = Versions(0, 1, 0)
+    rights = (Right(Operation.DESCRIBE, Resource.GROUP), Right(Operation.DESCRIBE, Resource.TOPIC))
+    body = ConsumerGroupDescribeBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._groups = components.consumer_groups
         self._catalog = components.catalog
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: ConsumerGroupDescribeBody) -> Body:
         return _response(request, [await self._described(each) for each in body.group_ids])
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
-        return _response(request, [_failed(each, error) for each in body.group_ids])
+    def error_code(self, error: Exception) -> ErrorCode:
+        return group_code_of(error)
 
     async def _described(self, group_id: str) -> Values:
         try:

@@ -1,41 +1,66 @@
 """ConsumerGroupHeartbeat (KIP-848): a member joins, stays, tells what it owns, or leaves, and hears
 what it shall own."""
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
-from uuid import uuid4
+from typing import NamedTuple
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from stratalog.admin.rights import Operation, Resource, Right
 from stratalog.groups.consumer.heartbeat import Heartbeat, HeartbeatAnswer
 from stratalog.groups.consumer.model import Partitions
-from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import group_code_of, message_of
-from stratalog.kafka.group_names import check_group_id
-from stratalog.kafka.handler import Body
-from stratalog.kafka.partition_lists import by_topic
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.ids import PartitionIndex, TopicId, TopicPartition, new_uuid
+from stratalog.kafka.handlers.shared.group_names import check_group_id
+from stratalog.kafka.handlers.shared.partition_lists import by_topic
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import group_code_of, message_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _FIRST_VERSION_WITH_PATTERNS = 1
 """From here on members also make their ids themselves."""
 _NO_INTERVAL = timedelta(0)
 
 
-class ConsumerGroupHeartbeatHandler:
+class TopicPartitions(NamedTuple):
+    topic_id: UUID | None
+    partitions: Sequence[int]
+
+
+class ConsumerGroupHeartbeatBody(NamedTuple):
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    subscribed_topic_names: Sequence[str] | None
+    server_assignor: str | None
+    topic_partitions: Sequence[TopicPartitions] | None
+    subscribed_topic_regex: str | None = None
+
+
+class ConsumerGroupHeartbeatHandler(Handler[ConsumerGroupHeartbeatBody]):
+    key = ApiKey.CONSUMER_GROUP_HEARTBEAT
+    versions = Versions(0, 1, 0)
+    rights = (Right(Operation.READ, Resource.GROUP), Right(Operation.DESCRIBE, Resource.TOPIC))
+    body = ConsumerGroupHeartbeatBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._groups = components.consumer_groups
         interval_ms = components.settings.groups.consumer_heartbeat_interval_ms
         self._interval = timedelta(milliseconds=interval_ms)
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: ConsumerGroupHeartbeatBody) -> Body:
         check_group_id(body.group_id)
         answer = await self._groups.heartbeat(_heartbeat(request, body))
         return _response(request, self._values(answer))
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:  # noqa: ARG002
+    def refuse(self, request: Request, body: ConsumerGroupHeartbeatBody, error: Exception) -> Body:  # noqa: ARG002
         return _response(
             request,
             {
@@ -64,11 +89,11 @@ class ConsumerGroupHeartbeatHandler:
         }
 
 
-def _heartbeat(request: Request, body: Any) -> Heartbeat:
+def _heartbeat(request: Request, body: ConsumerGroupHeartbeatBody) -> Heartbeat:
     has_pattern = request.version >= _FIRST_VERSION_WITH_PATTERNS
     member_id = body.member_id
     if not member_id and not has_pattern:
-        member_id = str(uuid4())
+        member_id = str(new_uuid())
     names = body.subscribed_topic_names
     return Heartbeat(
         group_id=body.group_id,
@@ -76,22 +101,23 @@ def _heartbeat(request: Request, body: Any) -> Heartbeat:
         epoch=body.member_epoch,
         instance_id=body.instance_id,
         rack_id=body.rack_id,
-        rebalance_timeout_ms=body.rebalance_timeout,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
         topic_names=None if names is None else frozenset(names),
         topic_pattern=body.subscribed_topic_regex if has_pattern else None,
         assignor=body.server_assignor,
         owned=_owned(body),
         client_id=request.client_id or "",
-        client_host=request.client_host,
+        client_host=request.session.client_host,
     )
 
 
-def _owned(body: Any) -> Partitions | None:
+def _owned(body: ConsumerGroupHeartbeatBody) -> Partitions | None:
     if body.topic_partitions is None:
         return None
     return frozenset(
-        TopicPartition(topic.topic_id, PartitionIndex(index))
+        TopicPartition(TopicId(topic.topic_id), PartitionIndex(index))
         for topic in body.topic_partitions
+        if topic.topic_id is not None
         for index in topic.partitions
     )
 

@@ -1,22 +1,24 @@
 """DeleteTopics, by name or by id."""
 
 from collections import Counter
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.model import Topic
-from stratalog.control.plane import UnknownTopicError
+from stratalog.admin.errors import DuplicateEntryError
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.errors import CallError, StratalogError
 from stratalog.ids import TopicId
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of, message_of
-from stratalog.kafka.errors import DuplicateEntryError, UnknownTopicIdError
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import code_of, message_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.errors import UnknownTopicIdError
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _FIRST_VERSION_WITH_TOPIC_IDS = 6
 
@@ -26,17 +28,29 @@ class _Asked(NamedTuple):
     topic_id: UUID | None
 
 
-class DeleteTopicsHandler:
+class DeleteTopicState(NamedTuple):
+    name: str | None
+    topic_id: UUID | None
+
+
+class DeleteTopicsBody(NamedTuple):
+    topic_names: Sequence[str] = ()
+    topics: Sequence[DeleteTopicState] = ()
+
+
+class DeleteTopicsHandler(Handler[DeleteTopicsBody]):
+    key = ApiKey.DELETE_TOPICS
+    versions = Versions(1, 6, 4)
+    rights = (Right(Operation.DELETE, Resource.TOPIC),)
+    body = DeleteTopicsBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._catalog = components.catalog
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: DeleteTopicsBody) -> Body:
         times = Counter(_all_asked(request, body))
         results = [await self._result(asked, count) for asked, count in times.items()]
-        return write_response(ApiKey.DELETE_TOPICS, request.version, {"responses": results})
-
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
-        results = [_values(asked, error) for asked in _all_asked(request, body)]
         return write_response(ApiKey.DELETE_TOPICS, request.version, {"responses": results})
 
     async def _result(self, asked: _Asked, times: int) -> Values:
@@ -65,7 +79,7 @@ class DeleteTopicsHandler:
         return identified[TopicId(asked.topic_id)]
 
 
-def _all_asked(request: Request, body: Any) -> list[_Asked]:
+def _all_asked(request: Request, body: DeleteTopicsBody) -> list[_Asked]:
     if request.version < _FIRST_VERSION_WITH_TOPIC_IDS:
         return [_Asked(name, None) for name in body.topic_names]
     return [_Asked(topic.name, topic.topic_id) for topic in body.topics]

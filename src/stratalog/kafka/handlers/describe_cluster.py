@@ -1,27 +1,34 @@
 """DescribeCluster: the live brokers."""
 
-from typing import Any
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from stratalog.admin.rights import Operation, Resource, Right
 from stratalog.ids import kafka_base64
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of, message_of
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import write_response
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import code_of, message_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import write_response
 
 
-class DescribeClusterHandler:
+class DescribeClusterBody(NamedTuple):
+    """Whatever is asked for, the live brokers are the answer."""
+
+
+class DescribeClusterHandler(Handler[DescribeClusterBody]):
+    key = ApiKey.DESCRIBE_CLUSTER
+    versions = Versions(0, 2, 0)
+    rights = (Right(Operation.DESCRIBE, Resource.CLUSTER),)
+    body = DescribeClusterBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._membership = components.membership
 
-    async def handle(self, request: Request, body: Any) -> Body:  # noqa: ARG002
+    async def handle(self, request: Request, body: DescribeClusterBody) -> Body:  # noqa: ARG002
         return self._response(request, None)
-
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:  # noqa: ARG002
-        return self._response(request, error)
 
     def _response(self, request: Request, error: Exception | None) -> Body:
         live = self._membership.live()

@@ -1,43 +1,63 @@
 """DescribeConfigs, of topics and brokers."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.plane import UnknownTopicError
-from stratalog.errors import CallError, StratalogError
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.config_description import (
+from stratalog.admin.config_description import (
     DescribedConfig,
     ResourceType,
     describe_broker,
     describe_topic,
 )
-from stratalog.kafka.error_codes import code_of, message_of
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.errors import CallError, StratalogError
+from stratalog.kafka.handlers.shared.config_values import config_values
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import code_of, message_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _FIRST_VERSION_WITH_DOCUMENTATION = 3
 
 
-class DescribeConfigsHandler:
+class DescribeConfigsResource(NamedTuple):
+    resource_type: int
+    resource_name: str
+    configuration_keys: Sequence[str] | None
+
+
+class DescribeConfigsBody(NamedTuple):
+    resources: Sequence[DescribeConfigsResource]
+    include_synonyms: bool
+    include_documentation: bool = False
+
+
+class DescribeConfigsHandler(Handler[DescribeConfigsBody]):
+    key = ApiKey.DESCRIBE_CONFIGS
+    versions = Versions(1, 4, 4)
+    rights = (
+        Right(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),
+        Right(Operation.DESCRIBE_CONFIGS, Resource.TOPIC),
+    )
+    body = DescribeConfigsBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._catalog = components.catalog
         self._membership = components.membership
         self._settings = components.settings
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: DescribeConfigsBody) -> Body:
         results = [await self._result(request, body, asked) for asked in body.resources]
         return write_response(ApiKey.DESCRIBE_CONFIGS, request.version, {"results": results})
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
-        results = [_failed(asked, error) for asked in body.resources]
-        return write_response(ApiKey.DESCRIBE_CONFIGS, request.version, {"results": results})
-
-    async def _result(self, request: Request, body: Any, asked: Any) -> Values:
+    async def _result(
+        self, request: Request, body: DescribeConfigsBody, asked: DescribeConfigsResource
+    ) -> Values:
         try:
             configs = await self._configs(asked)
         except StratalogError as error:
@@ -52,13 +72,13 @@ class DescribeConfigsHandler:
             "resource_type": asked.resource_type,
             "resource_name": asked.resource_name,
             "configs": [
-                config.values(synonyms=body.include_synonyms, documentation=documentation)
+                config_values(config, synonyms=body.include_synonyms, documentation=documentation)
                 for config in configs
                 if not keys or config.name in keys
             ],
         }
 
-    async def _configs(self, asked: Any) -> Sequence[DescribedConfig]:
+    async def _configs(self, asked: DescribeConfigsResource) -> Sequence[DescribedConfig]:
         name = asked.resource_name
         if asked.resource_type == ResourceType.TOPIC:
             found = await self._catalog.refreshed([name])
@@ -79,7 +99,7 @@ class DescribeConfigsHandler:
         return describe_broker(self._settings, own)
 
 
-def _failed(asked: Any, error: Exception) -> Values:
+def _failed(asked: DescribeConfigsResource, error: Exception) -> Values:
     return {
         "error_code": code_of(error),
         "error_message": message_of(error),

@@ -3,37 +3,47 @@
 A group that does not exist is "Dead", which until version 6 was no error.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.group_model import GroupKind
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.groups.model import GroupKind
 from stratalog.errors import StratalogError
 from stratalog.groups.errors import GroupNotFoundError
 from stratalog.groups.group import GroupDescription
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import group_code_of, message_of
-from stratalog.kafka.group_names import check_group_id
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.kafka.handlers.shared.group_names import check_group_id
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import group_code_of, message_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _FIRST_VERSION_WITH_NOT_FOUND = 6
 _DEAD = "Dead"
 
 
-class DescribeGroupsHandler:
+class DescribeGroupsBody(NamedTuple):
+    groups: Sequence[str]
+
+
+class DescribeGroupsHandler(Handler[DescribeGroupsBody]):
+    key = ApiKey.DESCRIBE_GROUPS
+    versions = Versions(0, 6, 5)
+    rights = (Right(Operation.DESCRIBE, Resource.GROUP),)
+    body = DescribeGroupsBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._groups = components.groups
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: DescribeGroupsBody) -> Body:
         groups = [await self._described(request, group_id) for group_id in body.groups]
         return write_response(ApiKey.DESCRIBE_GROUPS, request.version, {"groups": groups})
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
-        groups = [_failed(request, group_id, error) for group_id in body.groups]
-        return write_response(ApiKey.DESCRIBE_GROUPS, request.version, {"groups": groups})
+    def error_code(self, error: Exception) -> ErrorCode:
+        return group_code_of(error)
 
     async def _described(self, request: Request, group_id: str) -> Values:
         try:

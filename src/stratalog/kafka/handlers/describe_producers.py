@@ -1,28 +1,42 @@
 """DescribeProducers: the idempotent producers whose sequences are remembered on a partition."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.model import ActiveProducer
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.log.model import ActiveProducer
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of, message_of
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _NO_COORDINATOR_EPOCH = -1
 
 
-class DescribeProducersHandler:
+class DescribedTopic(NamedTuple):
+    name: str
+    partition_indexes: Sequence[int]
+
+
+class DescribeProducersBody(NamedTuple):
+    topics: Sequence[DescribedTopic]
+
+
+class DescribeProducersHandler(Handler[DescribeProducersBody]):
+    key = ApiKey.DESCRIBE_PRODUCERS
+    versions = Versions(0, 0, 0)
+    rights = (Right(Operation.READ, Resource.TOPIC),)
+    body = DescribeProducersBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._catalog = components.catalog
         self._control = components.control
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: DescribeProducersBody) -> Body:
         topics = await self._catalog.named([asked.name for asked in body.topics])
         keys = {
             (asked.name, index): TopicPartition(topic.id, PartitionIndex(index))
@@ -31,26 +45,13 @@ class DescribeProducersHandler:
             for index in asked.partition_indexes
             if 0 <= index < topic.partition_count
         }
-        found = await self._control.active_producers(list(keys.values()))
+        found = await self._control.log.active_producers(list(keys.values()))
         results = [_topic(asked, keys, found) for asked in body.topics]
-        return write_response(ApiKey.DESCRIBE_PRODUCERS, request.version, {"topics": results})
-
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
-        results = [
-            {
-                "name": asked.name,
-                "partitions": [
-                    _failed(index, code_of(error), message_of(error))
-                    for index in asked.partition_indexes
-                ],
-            }
-            for asked in body.topics
-        ]
         return write_response(ApiKey.DESCRIBE_PRODUCERS, request.version, {"topics": results})
 
 
 def _topic(
-    asked: Any,
+    asked: DescribedTopic,
     keys: Mapping[tuple[str, int], TopicPartition],
     found: Mapping[TopicPartition, Sequence[ActiveProducer]],
 ) -> Values:

@@ -1,19 +1,18 @@
 """DescribeTopicPartitions: topics page by page. The cursor names where the next page begins."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.model import Topic
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.topics.model import Topic
 from stratalog.errors import CallError
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _MOST_PARTITIONS = 2000
 """Of one page, whatever is asked for; it is Kafka's own bound."""
@@ -24,12 +23,33 @@ class _Place(NamedTuple):
     partition: int
 
 
-class DescribeTopicPartitionsHandler:
+class AskedTopic(NamedTuple):
+    name: str
+
+
+class Cursor(NamedTuple):
+    topic_name: str
+    partition_index: int
+
+
+class DescribeTopicPartitionsBody(NamedTuple):
+    topics: Sequence[AskedTopic]
+    response_partition_limit: int
+    cursor: Cursor | None
+
+
+class DescribeTopicPartitionsHandler(Handler[DescribeTopicPartitionsBody]):
+    key = ApiKey.DESCRIBE_TOPIC_PARTITIONS
+    versions = Versions(0, 0, 0)
+    rights = (Right(Operation.DESCRIBE, Resource.TOPIC),)
+    body = DescribeTopicPartitionsBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._catalog = components.catalog
         self._membership = components.membership
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: DescribeTopicPartitionsBody) -> Body:
         start = _start(body)
         topics = await self._wanted(body, start)
         room = min(body.response_partition_limit, _MOST_PARTITIONS)
@@ -48,11 +68,9 @@ class DescribeTopicPartitionsHandler:
                 return _response(request, results, _Place(name, end))
         return _response(request, results, None)
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
-        results = [_failed(asked.name, code_of(error)) for asked in body.topics]
-        return _response(request, results, None)
-
-    async def _wanted(self, body: Any, start: _Place) -> Sequence[tuple[str, Topic | None]]:
+    async def _wanted(
+        self, body: DescribeTopicPartitionsBody, start: _Place
+    ) -> Sequence[tuple[str, Topic | None]]:
         """The topics from the cursor on, by name. Without names, all there are."""
         if body.topics:
             names = sorted({asked.name for asked in body.topics})
@@ -85,7 +103,7 @@ class DescribeTopicPartitionsHandler:
         }
 
 
-def _start(body: Any) -> _Place:
+def _start(body: DescribeTopicPartitionsBody) -> _Place:
     if body.response_partition_limit < 1:
         raise CallError(f"a page of {body.response_partition_limit} partitions has no end")
     if body.cursor is None:

@@ -2,26 +2,40 @@
 brokers live, and any of them takes any write."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of, message_of
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _NOT_NEEDED = "leaders follow from the brokers that are alive: there is nothing to elect"
 _UNKNOWN = "there is no such partition"
 
 
-class ElectLeadersHandler:
+class TopicPartitions(NamedTuple):
+    topic: str
+    partitions: Sequence[int]
+
+
+class ElectLeadersBody(NamedTuple):
+    topic_partitions: Sequence[TopicPartitions] | None
+
+
+class ElectLeadersHandler(Handler[ElectLeadersBody]):
+    key = ApiKey.ELECT_LEADERS
+    versions = Versions(0, 2, 2)
+    rights = (Right(Operation.ALTER, Resource.CLUSTER),)
+    body = ElectLeadersBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._catalog = components.catalog
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: ElectLeadersBody) -> Body:
         """Asked for all partitions, Kafka leaves out those that need no election: all of them."""
         asked_topics = body.topic_partitions or []
         topics = await self._catalog.named([asked.topic for asked in asked_topics])
@@ -36,19 +50,6 @@ class ElectLeadersHandler:
             ]
             results.append({"topic": asked.topic, "partition_result": partitions})
         return _response(request, ErrorCode.none, results)
-
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
-        results = [
-            {
-                "topic": asked.topic,
-                "partition_result": [
-                    _partition(index, code_of(error), message_of(error))
-                    for index in asked.partitions
-                ],
-            }
-            for asked in body.topic_partitions or []
-        ]
-        return _response(request, code_of(error), results)
 
 
 def _response(request: Request, code: ErrorCode, results: Sequence[Values]) -> Body:

@@ -5,19 +5,24 @@ meet. Whoever asks here all the same is served.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.model import Span, Topic
-from stratalog.control.plane import UnknownTopicError
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.log.model import Span
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.ids import NO_OFFSET, Offset, PartitionIndex, TopicId, TopicPartition
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of, fetch_code_of
-from stratalog.kafka.errors import UnknownTopicIdError
-from stratalog.kafka.fetch_response import (
+from stratalog.kafka.handlers.shared.leader_epochs import KnownEpoch, wrong_epochs
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import code_of, fetch_code_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.errors import UnknownTopicIdError
+from stratalog.kafka.wire.fetch_response import (
     FIRST_VERSION_WITH_RACK,
     FIRST_VERSION_WITH_SESSIONS,
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -25,11 +30,6 @@ from stratalog.kafka.fetch_response import (
     TopicFetched,
     fetch_response,
 )
-from stratalog.kafka.handler import Body
-from stratalog.kafka.leader_epochs import KnownEpoch, wrong_epochs
-from stratalog.kafka.metrics import RequestMetrics
-from stratalog.kafka.read_failures import ReadFailures
-from stratalog.kafka.request import Request
 from stratalog.topic.model import PartitionRead
 
 _READ_COMMITTED = 1
@@ -39,18 +39,51 @@ _NO_SESSION_EPOCHS = (-1, 0)
 """No session wanted, and the first request of a new one, which is answered as if it were none."""
 
 
-class FetchHandler:
-    def __init__(
-        self, components: Components, metrics: RequestMetrics, failures: ReadFailures
-    ) -> None:
+_TopicKey: TypeAlias = str | TopicId | None
+"""A topic as the request names it. None is an id of zeros."""
+
+
+class FetchPartition(NamedTuple):
+    partition: int
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = -1
+
+
+class FetchTopic(NamedTuple):
+    partitions: Sequence[FetchPartition]
+    topic: str = ""
+    topic_id: UUID | None = None
+
+
+class FetchBody(NamedTuple):
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    topics: Sequence[FetchTopic]
+    session_id: int = 0
+    session_epoch: int = -1
+    rack_id: str = ""
+
+
+class FetchHandler(Handler[FetchBody]):
+    key = ApiKey.FETCH
+    versions = Versions(4, 18, 12)
+    rights = (Right(Operation.READ, Resource.TOPIC),)
+    body = FetchBody
+    in_turn = True
+
+    def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._catalog = components.catalog
         self._reader = components.reader
         self._control = components.control
         self._membership = components.membership
-        self._metrics = metrics
-        self._failures = failures
+        self._metrics = components.metrics
+        self._failures = components.failures
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: FetchBody) -> Body:
         if _continues_session(request, body):
             not_found = ErrorCode.fetch_session_id_not_found
             return fetch_response(request.version, [], error_code=not_found)
@@ -72,13 +105,13 @@ class FetchHandler:
             [span for span in spans if span.topic_partition not in not_read],
             max_bytes=max(body.max_bytes, 0),
             min_bytes=0 if at_once else body.min_bytes,
-            max_wait_ms=0 if at_once else max(body.max_wait, 0),
+            max_wait_ms=0 if at_once else max(body.max_wait_ms, 0),
             committed=body.isolation_level == _READ_COMMITTED,
         )
         return self._response(request, body, topics, reads, not_read)
 
     async def _with_wrong_epochs(
-        self, request: Request, body: Any, topics: Mapping[Any, Topic]
+        self, request: Request, body: FetchBody, topics: Mapping[_TopicKey, Topic]
     ) -> dict[TopicPartition, PartitionFetched]:
         """Answers for the partitions whose leader epoch is not the one that the client knows."""
         if request.version < _FIRST_VERSION_WITH_EPOCHS:
@@ -100,7 +133,7 @@ class FetchHandler:
     async def _sent_on(
         self,
         request: Request,
-        body: Any,
+        body: FetchBody,
         spans: Sequence[Span],
         answered: Container[TopicPartition],
     ) -> dict[TopicPartition, PartitionFetched]:
@@ -117,7 +150,7 @@ class FetchHandler:
             if span.topic_partition not in answered
             and (broker := self._membership.nearer_broker(span.topic_partition, body.rack_id))
         }
-        states = await self._control.partitions(list(nearer)) if nearer else {}
+        states = await self._control.log.partitions(list(nearer)) if nearer else {}
         return {
             key: PartitionFetched(
                 span.partition,
@@ -132,7 +165,7 @@ class FetchHandler:
             and state.log_start <= span.offset <= state.high_watermark
         }
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
+    def refuse(self, request: Request, body: FetchBody, error: Exception) -> Body:
         code = code_of(error)
         topics = [
             _fetched(request, asked, [_failed(one.partition, code) for one in asked.partitions])
@@ -141,17 +174,19 @@ class FetchHandler:
         top_level = code if request.version >= FIRST_VERSION_WITH_SESSIONS else 0
         return fetch_response(request.version, topics, error_code=top_level)
 
-    async def _topics(self, request: Request, body: Any) -> Mapping[Any, Topic]:
-        keys = [_key(request, asked) for asked in body.topics]
+    async def _topics(self, request: Request, body: FetchBody) -> Mapping[_TopicKey, Topic]:
         if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            return await self._catalog.with_ids([key for key in keys if key is not None])
-        return await self._catalog.named(keys)
+            ids = [TopicId(asked.topic_id) for asked in body.topics if asked.topic_id is not None]
+            identified = await self._catalog.with_ids(ids)
+            return dict[_TopicKey, Topic](identified.items())
+        named = await self._catalog.named([asked.topic for asked in body.topics])
+        return dict[_TopicKey, Topic](named.items())
 
     def _response(
         self,
         request: Request,
-        body: Any,
-        topics: Mapping[Any, Topic],
+        body: FetchBody,
+        topics: Mapping[_TopicKey, Topic],
         reads: Sequence[PartitionRead],
         not_read: Mapping[TopicPartition, PartitionFetched],
     ) -> Body:
@@ -198,15 +233,15 @@ class FetchHandler:
         )
 
 
-def _continues_session(request: Request, body: Any) -> bool:
+def _continues_session(request: Request, body: FetchBody) -> bool:
     if request.version < FIRST_VERSION_WITH_SESSIONS:
         return False
     return body.session_id != 0 or body.session_epoch not in _NO_SESSION_EPOCHS
 
 
 def _wanted(
-    request: Request, body: Any, topics: Mapping[Any, Topic]
-) -> Iterator[tuple[Topic, Any]]:
+    request: Request, body: FetchBody, topics: Mapping[_TopicKey, Topic]
+) -> Iterator[tuple[Topic, FetchPartition]]:
     """The asked partitions of topics that exist."""
     for asked in body.topics:
         topic = topics.get(_key(request, asked))
@@ -215,13 +250,15 @@ def _wanted(
                 yield topic, partition
 
 
-def _key(request: Request, asked: Any) -> Any:
+def _key(request: Request, asked: FetchTopic) -> _TopicKey:
     if request.version < FIRST_VERSION_WITH_TOPIC_IDS:
         return asked.topic
     return TopicId(asked.topic_id) if asked.topic_id else None
 
 
-def _fetched(request: Request, asked: Any, partitions: Sequence[PartitionFetched]) -> TopicFetched:
+def _fetched(
+    request: Request, asked: FetchTopic, partitions: Sequence[PartitionFetched]
+) -> TopicFetched:
     if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return TopicFetched(None, asked.topic_id, partitions)
     return TopicFetched(asked.topic, None, partitions)

@@ -4,19 +4,20 @@ Transactional producers are told to give up, which is the kinder answer to a pro
 otherwise wait in silence.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.plane import NotCoordinatorError
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.groups.errors import NotCoordinatorError
 from stratalog.errors import CallError, StratalogError
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import group_code_of, message_of
-from stratalog.kafka.group_names import check_group_id
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.kafka.handlers.shared.group_names import check_group_id
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import group_code_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _GROUP = 0
 _TRANSACTION = 1
@@ -24,19 +25,28 @@ _FIRST_VERSION_WITH_TYPES = 1
 _FIRST_VERSION_WITH_MANY = 4
 
 
-class FindCoordinatorHandler:
+class FindCoordinatorBody(NamedTuple):
+    key: str = ""
+    key_type: int = 0
+    coordinator_keys: Sequence[str] = ()
+
+
+class FindCoordinatorHandler(Handler[FindCoordinatorBody]):
+    key = ApiKey.FIND_COORDINATOR
+    versions = Versions(0, 6, 3)
+    rights = (Right(Operation.DESCRIBE, Resource.GROUP),)
+    body = FindCoordinatorBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._groups = components.groups
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: FindCoordinatorBody) -> Body:
         kind = body.key_type if request.version >= _FIRST_VERSION_WITH_TYPES else _GROUP
         return _response(request, [await self._found(kind, key) for key in _keys(request, body)])
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
-        return _response(
-            request,
-            [_nobody(key, group_code_of(error), message_of(error)) for key in _keys(request, body)],
-        )
+    def error_code(self, error: Exception) -> ErrorCode:
+        return group_code_of(error)
 
     async def _found(self, kind: int, key: str) -> Values:
         if kind == _TRANSACTION:
@@ -61,7 +71,7 @@ class FindCoordinatorHandler:
         }
 
 
-def _keys(request: Request, body: Any) -> list[str]:
+def _keys(request: Request, body: FindCoordinatorBody) -> list[str]:
     if request.version >= _FIRST_VERSION_WITH_MANY:
         return list(body.coordinator_keys)
     return [body.key]

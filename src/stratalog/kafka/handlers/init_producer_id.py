@@ -5,19 +5,18 @@ it comes with an old one (KIP-360). A transactional id is refused: there is no c
 """
 
 import asyncio
-from typing import Any
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.block.errors import TransactionsUnsupportedError
+from stratalog.admin.rights import Operation, Resource, Right
 from stratalog.control.plane import ControlPlane
-from stratalog.ids import NO_PRODUCER, ProducerId
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import write_response
+from stratalog.ids import ProducerId
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import write_response
+from stratalog.topic.errors import TransactionsUnsupportedError
 
 _IDS_PER_ALLOCATION = 1000
 """As Kafka. What a stopping broker has not given out is lost, and 2**63 are many."""
@@ -35,24 +34,34 @@ class ProducerIds:
     async def take(self) -> ProducerId:
         async with self._allocating:
             if self._next == self._end:
-                self._next = await self._control.allocate_producer_ids(_IDS_PER_ALLOCATION)
+                self._next = await self._control.log.allocate_producer_ids(_IDS_PER_ALLOCATION)
                 self._end = self._next + _IDS_PER_ALLOCATION
             taken = ProducerId(self._next)
             self._next += 1
         return taken
 
 
-class InitProducerIdHandler:
+class InitProducerIdBody(NamedTuple):
+    transactional_id: str | None
+
+
+class InitProducerIdHandler(Handler[InitProducerIdBody]):
+    key = ApiKey.INIT_PRODUCER_ID
+    versions = Versions(0, 5, 2)
+    rights = (
+        Right(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),
+        Right(Operation.WRITE, Resource.TOPIC),
+    )
+    body = InitProducerIdBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._ids = ProducerIds(components.control)
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: InitProducerIdBody) -> Body:
         if body.transactional_id is not None:
             raise TransactionsUnsupportedError("this broker does not support transactions yet")
         return _response(request, ErrorCode.none, await self._ids.take(), 0)
-
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:  # noqa: ARG002
-        return _response(request, code_of(error), NO_PRODUCER, -1)
 
 
 def _response(request: Request, code: ErrorCode, producer_id: ProducerId, epoch: int) -> Body:

@@ -1,17 +1,18 @@
 """JoinGroup: become a member, and hear of the generation when all have joined."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from stratalog.admin.rights import Operation, Resource, Right
 from stratalog.groups.classic_model import JoinAnswer, JoinRequest
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of, group_code_of
-from stratalog.kafka.group_names import check_group_id
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import write_response
+from stratalog.kafka.handlers.shared.group_names import check_group_id
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import code_of, group_code_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import write_response
 
 _FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_VERSION_WITH_KNOWN_IDS = 4
@@ -20,20 +21,41 @@ _FIRST_VERSION_WITH_NO_PROTOCOL = 7
 _FIRST_VERSION_WITH_SKIPPING = 9
 
 
-class JoinGroupHandler:
+class JoinGroupProtocol(NamedTuple):
+    name: str
+    metadata: bytes
+
+
+class JoinGroupBody(NamedTuple):
+    group_id: str
+    session_timeout_ms: int
+    member_id: str
+    protocol_type: str
+    protocols: Sequence[JoinGroupProtocol]
+    rebalance_timeout_ms: int = -1
+    group_instance_id: str | None = None
+
+
+class JoinGroupHandler(Handler[JoinGroupBody]):
+    key = ApiKey.JOIN_GROUP
+    versions = Versions(0, 9, 6)
+    rights = (Right(Operation.READ, Resource.GROUP),)
+    body = JoinGroupBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._groups = components.classic_groups
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: JoinGroupBody) -> Body:
         check_group_id(body.group_id)
         answer = await self._groups.join(body.group_id, _join_request(request, body))
         return _response(request, answer)
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
+    def refuse(self, request: Request, body: JoinGroupBody, error: Exception) -> Body:
         return _response(request, JoinAnswer(member_id=body.member_id), group_code_of(error))
 
 
-def _join_request(request: Request, body: Any) -> JoinRequest:
+def _join_request(request: Request, body: JoinGroupBody) -> JoinRequest:
     version = request.version
     timed = version >= _FIRST_VERSION_WITH_REBALANCE_TIMEOUT
     named = version >= _FIRST_VERSION_WITH_INSTANCES
@@ -41,9 +63,9 @@ def _join_request(request: Request, body: Any) -> JoinRequest:
         member_id=body.member_id,
         instance_id=body.group_instance_id if named else None,
         client_id=request.client_id or "",
-        client_host=request.client_host,
-        session_timeout_ms=body.session_timeout,
-        rebalance_timeout_ms=body.rebalance_timeout if timed else body.session_timeout,
+        client_host=request.session.client_host,
+        session_timeout_ms=body.session_timeout_ms,
+        rebalance_timeout_ms=body.rebalance_timeout_ms if timed else body.session_timeout_ms,
         protocol_type=body.protocol_type,
         protocols={protocol.name: protocol.metadata for protocol in body.protocols},
         requires_known_id=version >= _FIRST_VERSION_WITH_KNOWN_IDS,

@@ -1,27 +1,45 @@
 """LeaveGroup: one member leaves, or an administrator removes several."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from stratalog.admin.rights import Operation, Resource, Right
 from stratalog.errors import StratalogError
 from stratalog.groups.classic_model import Leaving
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of, group_code_of
-from stratalog.kafka.group_names import check_group_id
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import write_response
+from stratalog.kafka.handlers.shared.group_names import check_group_id
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import code_of, group_code_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _FIRST_VERSION_WITH_MANY = 3
 
 
-class LeaveGroupHandler:
+class MemberIdentity(NamedTuple):
+    member_id: str
+    group_instance_id: str | None
+
+
+class LeaveGroupBody(NamedTuple):
+    group_id: str
+    member_id: str = ""
+    members: Sequence[MemberIdentity] = ()
+
+
+class LeaveGroupHandler(Handler[LeaveGroupBody]):
+    key = ApiKey.LEAVE_GROUP
+    versions = Versions(0, 5, 4)
+    rights = (Right(Operation.READ, Resource.GROUP),)
+    body = LeaveGroupBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._groups = components.classic_groups
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: LeaveGroupBody) -> Body:
         check_group_id(body.group_id)
         leaving = _leaving(request, body)
         errors = await self._groups.leave(body.group_id, leaving)
@@ -37,11 +55,11 @@ class LeaveGroupHandler:
         ]
         return _response(request, ErrorCode.none, members)
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:  # noqa: ARG002
-        return _response(request, group_code_of(error), [])
+    def error_code(self, error: Exception) -> ErrorCode:
+        return group_code_of(error)
 
 
-def _leaving(request: Request, body: Any) -> list[Leaving]:
+def _leaving(request: Request, body: LeaveGroupBody) -> list[Leaving]:
     if request.version < _FIRST_VERSION_WITH_MANY:
         return [Leaving(member_id=body.member_id)]
     return [
@@ -54,6 +72,6 @@ def _code(error: StratalogError | None) -> ErrorCode:
     return ErrorCode.none if error is None else code_of(error)
 
 
-def _response(request: Request, code: ErrorCode, members: list[dict[str, Any]]) -> Body:
+def _response(request: Request, code: ErrorCode, members: Sequence[Values]) -> Body:
     values = {"error_code": code, "members": members}
     return write_response(ApiKey.LEAVE_GROUP, request.version, values)

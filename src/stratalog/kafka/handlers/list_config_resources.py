@@ -2,17 +2,16 @@
 alone, of which there are none."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.config_description import ResourceType
-from stratalog.kafka.error_codes import code_of
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.admin.config_description import ResourceType
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _FIRST_VERSION_WITH_TYPES = 1
 _BROKER_LOGGER = 8
@@ -28,21 +27,28 @@ _LISTABLE = {
 """What Kafka takes. Loggers, metrics and groups have no configs here, so none is listed."""
 
 
-class ListConfigResourcesHandler:
+class ListConfigResourcesBody(NamedTuple):
+    resource_types: Sequence[int] = ()
+
+
+class ListConfigResourcesHandler(Handler[ListConfigResourcesBody]):
+    key = ApiKey.LIST_CONFIG_RESOURCES
+    versions = Versions(0, 1, 0)
+    rights = (Right(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),)
+    body = ListConfigResourcesBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._catalog = components.catalog
         self._membership = components.membership
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: ListConfigResourcesBody) -> Body:
         if request.version < _FIRST_VERSION_WITH_TYPES:
             return _response(request, ErrorCode.none, [])
         if not _LISTABLE.issuperset(body.resource_types):
             return _response(request, ErrorCode.unsupported_version, [])
         found = await self._resources(frozenset(body.resource_types) or _LISTABLE)
         return _response(request, ErrorCode.none, found)
-
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:  # noqa: ARG002
-        return _response(request, code_of(error), [])
 
     async def _resources(self, wanted: frozenset[int] | set[int]) -> list[Values]:
         found: list[Values] = []

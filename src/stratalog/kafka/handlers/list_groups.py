@@ -1,26 +1,41 @@
 """ListGroups: the groups of this broker. Clients ask every broker and put the lists together."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.group_model import GroupSummary
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import group_code_of
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import write_response
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.groups.model import GroupSummary
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import group_code_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import write_response
 
 _FIRST_VERSION_WITH_STATES = 4
 _FIRST_VERSION_WITH_TYPES = 5
 
 
-class ListGroupsHandler:
+class ListGroupsBody(NamedTuple):
+    states_filter: Sequence[str] = ()
+    types_filter: Sequence[str] = ()
+
+
+class ListGroupsHandler(Handler[ListGroupsBody]):
+    key = ApiKey.LIST_GROUPS
+    versions = Versions(0, 5, 3)
+    rights = (
+        Right(Operation.DESCRIBE, Resource.CLUSTER),
+        Right(Operation.DESCRIBE, Resource.GROUP),
+    )
+    body = ListGroupsBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._groups = components.groups
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: ListGroupsBody) -> Body:
         states = _lowered(
             body.states_filter if request.version >= _FIRST_VERSION_WITH_STATES else ()
         )
@@ -33,11 +48,11 @@ class ListGroupsHandler:
         ]
         return _response(request, ErrorCode.none, listed)
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:  # noqa: ARG002
-        return _response(request, group_code_of(error), [])
+    def error_code(self, error: Exception) -> ErrorCode:
+        return group_code_of(error)
 
 
-def _lowered(names: Any) -> set[str]:
+def _lowered(names: Sequence[str]) -> set[str]:
     return {name.lower() for name in names}
 
 

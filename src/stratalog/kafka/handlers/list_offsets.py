@@ -2,21 +2,21 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.model import TimeQuery, Topic
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.log.model import TimeQuery
+from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of
-from stratalog.kafka.handler import Body
-from stratalog.kafka.leader_epochs import KnownEpoch, wrong_epochs
-from stratalog.kafka.read_failures import ReadFailures
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.kafka.handlers.shared.leader_epochs import KnownEpoch, wrong_epochs
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import code_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 from stratalog.topic.model import TimedOffset
 
 _LATEST = -1
@@ -47,14 +47,36 @@ class _Answer(NamedTuple):
     found: TimedOffset | None = None
 
 
-class ListOffsetsHandler:
-    def __init__(self, components: Components, failures: ReadFailures) -> None:
+class ListOffsetsPartition(NamedTuple):
+    partition_index: int
+    timestamp: int
+    current_leader_epoch: int = -1
+
+
+class ListOffsetsTopic(NamedTuple):
+    name: str
+    partitions: Sequence[ListOffsetsPartition]
+
+
+class ListOffsetsBody(NamedTuple):
+    topics: Sequence[ListOffsetsTopic]
+    isolation_level: int = 0
+
+
+class ListOffsetsHandler(Handler[ListOffsetsBody]):
+    key = ApiKey.LIST_OFFSETS
+    versions = Versions(1, 11, 6)
+    rights = (Right(Operation.DESCRIBE, Resource.TOPIC),)
+    body = ListOffsetsBody
+
+    def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._catalog = components.catalog
         self._offsets = components.offsets
         self._control = components.control
-        self._failures = failures
+        self._failures = components.failures
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: ListOffsetsBody) -> Body:
         topics = await self._catalog.named([asked.name for asked in body.topics])
         queries = [
             _Query(
@@ -88,7 +110,7 @@ class ListOffsetsHandler:
         return write_response(ApiKey.LIST_OFFSETS, request.version, {"topics": results})
 
     async def _wrong_epochs(
-        self, request: Request, body: Any, topics: Mapping[str, Topic]
+        self, request: Request, body: ListOffsetsBody, topics: Mapping[str, Topic]
     ) -> dict[TopicPartition, _Answer]:
         if request.version < _FIRST_VERSION_WITH_EPOCHS:
             return {}
@@ -102,11 +124,6 @@ class ListOffsetsHandler:
         for key in wrong:
             self._catalog.forget(key.topic_id)
         return {key: _Answer(code) for key, code in wrong.items()}
-
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
-        answer = _Answer(code_of(error))
-        topics = [_topic(asked, [answer] * len(asked.partitions)) for asked in body.topics]
-        return write_response(ApiKey.LIST_OFFSETS, request.version, {"topics": topics})
 
     async def _answers(
         self, version: int, queries: Sequence[_Query], *, committed: bool
@@ -175,7 +192,7 @@ class ListOffsetsHandler:
 _UNKNOWN = _Answer(ErrorCode.unknown_topic_or_partition)
 
 
-def _topic(asked: Any, answers: Sequence[_Answer]) -> Values:
+def _topic(asked: ListOffsetsTopic, answers: Sequence[_Answer]) -> Values:
     return {
         "name": asked.name,
         "partitions": [
@@ -186,7 +203,7 @@ def _topic(asked: Any, answers: Sequence[_Answer]) -> Values:
 
 
 def _partition(index: int, answer: _Answer) -> Values:
-    values: dict[str, Any] = {"partition_index": index, "error_code": answer.code}
+    values: dict[str, ErrorCode | int] = {"partition_index": index, "error_code": answer.code}
     if answer.found is not None:
         values["offset"] = answer.found.offset
         values["timestamp"] = answer.found.timestamp

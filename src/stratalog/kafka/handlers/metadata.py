@@ -4,49 +4,67 @@ A client that tells its zone is given brokers of that zone as leaders, if there 
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.model import BrokerInfo, Topic
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.topic_names import check_topic_name
+from stratalog.control.brokers.model import BrokerInfo
+from stratalog.control.topics.model import Topic
 from stratalog.errors import RetriableError, StratalogError
 from stratalog.ids import LeaderEpoch, PartitionIndex, TopicId, TopicPartition, kafka_base64
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of
-from stratalog.kafka.handler import Body
-from stratalog.kafka.metadata_response import (
+from stratalog.kafka.handlers.shared.client_zones import zone_of_client
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import code_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.metadata_response import (
     BrokerDescribed,
     TopicDescribed,
     metadata_response,
     topic_part,
 )
-from stratalog.kafka.request import Request
-from stratalog.kafka.topic_creation import TopicCreation
-from stratalog.kafka.topic_names import check_topic_name
-from stratalog.kafka.zones import zone_of_client
 
 _FIRST_VERSION_WITH_CREATION_FLAG = 4
 _FIRST_VERSION_WITH_TOPIC_IDS = 10
 _MAX_CACHED_PARTS = 20_000
 
 
-class MetadataHandler:
-    def __init__(self, components: Components, creation: TopicCreation) -> None:
+class MetadataTopic(NamedTuple):
+    name: str | None
+    topic_id: UUID | None = None
+
+
+class MetadataBody(NamedTuple):
+    topics: Sequence[MetadataTopic] | None
+    allow_auto_topic_creation: bool = True
+
+
+class MetadataHandler(Handler[MetadataBody]):
+    key = ApiKey.METADATA
+    versions = Versions(0, 13, 9)
+    rights = (Right(Operation.DESCRIBE, Resource.TOPIC), Right(Operation.CREATE, Resource.TOPIC))
+    body = MetadataBody
+
+    def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._catalog = components.catalog
         self._membership = components.membership
-        self._creation = creation
+        self._creation = components.creation
         self._creates = components.settings.broker.auto_create_topics
         self._parts = _PartCache()
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: MetadataBody) -> Body:
         version = request.version
         if body.topics is None or (version == 0 and not body.topics):
             parts = [self._known(request, topic) for topic in await self._catalog.all()]
         else:
-            parts = await self._asked(request, body)
+            parts = await self._asked(request, body, body.topics)
         return self._response(version, parts)
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
+    def refuse(self, request: Request, body: MetadataBody, error: Exception) -> Body:
         code = code_of(error)
         parts = [
             topic_part(
@@ -66,15 +84,17 @@ class MetadataHandler:
             topics=parts,
         )
 
-    async def _asked(self, request: Request, body: Any) -> list[bytes]:
-        names = [asked.name for asked in body.topics if asked.name is not None]
+    async def _asked(
+        self, request: Request, body: MetadataBody, topics: Sequence[MetadataTopic]
+    ) -> list[bytes]:
+        names = [asked.name for asked in topics if asked.name is not None]
         # Not from the cache: whoever has just created or grown a topic through another broker
         # asks here next, and clients ask seldom enough.
         named = await self._named(list(dict.fromkeys(names))) if names else {}
-        ids = [key for asked in body.topics if (key := _asked_id(request, asked)) is not None]
+        ids = [key for asked in topics if (key := _asked_id(request, asked)) is not None]
         identified = await self._catalog.with_ids(ids) if ids else {}
         parts = []
-        for asked in body.topics:
+        for asked in topics:
             key = _asked_id(request, asked)
             topic = named.get(asked.name) if asked.name is not None else None
             if key is not None:
@@ -96,7 +116,7 @@ class MetadataHandler:
         except RetriableError:
             return await self._catalog.named(names)
 
-    async def _missing(self, request: Request, body: Any, name: str) -> bytes:
+    async def _missing(self, request: Request, body: MetadataBody, name: str) -> bytes:
         try:
             check_topic_name(name)
             if self._creates and _allows_creation(request, body):
@@ -152,13 +172,13 @@ class _PartCache:
         return part
 
 
-def _allows_creation(request: Request, body: Any) -> bool:
+def _allows_creation(request: Request, body: MetadataBody) -> bool:
     if request.version < _FIRST_VERSION_WITH_CREATION_FLAG:
         return True
     return bool(body.allow_auto_topic_creation)
 
 
-def _asked_id(request: Request, asked: Any) -> TopicId | None:
+def _asked_id(request: Request, asked: MetadataTopic) -> TopicId | None:
     if request.version < _FIRST_VERSION_WITH_TOPIC_IDS or asked.topic_id is None:
         return None
     return TopicId(asked.topic_id)

@@ -1,23 +1,30 @@
 """OffsetCommit: how far a group has read. Answered when the offsets are durable."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.group_model import OffsetToCommit
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.groups.model import OffsetToCommit
 from stratalog.errors import StratalogError
 from stratalog.groups.errors import MetadataTooLargeError
 from stratalog.groups.group import Committer
 from stratalog.ids import Offset, PartitionIndex
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of, group_code_of
-from stratalog.kafka.group_names import check_group_id
-from stratalog.kafka.handler import Body
-from stratalog.kafka.offset_topics import AskedTopics, topic_key, topic_values, unknown_topic
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import write_response
+from stratalog.kafka.handlers.shared.group_names import check_group_id
+from stratalog.kafka.handlers.shared.offset_topics import (
+    AskedTopics,
+    TopicKey,
+    topic_key,
+    topic_values,
+    unknown_topic,
+)
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import code_of, group_code_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import write_response
 
 LONGEST_METADATA = 4096
 """Characters, as Kafka's offset.metadata.max.bytes, which counts characters, too."""
@@ -26,16 +33,43 @@ _FIRST_VERSION_WITH_INSTANCES = 7
 _FIRST_VERSION_WITH_MEMBER_EPOCHS = 9
 _NO_EPOCH = -1
 
-Place: TypeAlias = tuple[Any, int]
+Place: TypeAlias = tuple[TopicKey, int]
 """What the request calls a topic, and a partition."""
 
 
-class OffsetCommitHandler:
+class OffsetCommitPartition(NamedTuple):
+    partition_index: int
+    committed_offset: int
+    committed_metadata: str | None
+    committed_leader_epoch: int = -1
+
+
+class OffsetCommitTopic(NamedTuple):
+    partitions: Sequence[OffsetCommitPartition]
+    name: str = ""
+    topic_id: UUID | None = None
+
+
+class OffsetCommitBody(NamedTuple):
+    group_id: str
+    generation_id_or_member_epoch: int
+    member_id: str
+    topics: Sequence[OffsetCommitTopic]
+    group_instance_id: str | None = None
+
+
+class OffsetCommitHandler(Handler[OffsetCommitBody]):
+    key = ApiKey.OFFSET_COMMIT
+    versions = Versions(2, 10, 8)
+    rights = (Right(Operation.READ, Resource.GROUP), Right(Operation.READ, Resource.TOPIC))
+    body = OffsetCommitBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._groups = components.groups
         self._catalog = components.catalog
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: OffsetCommitBody) -> Body:
         check_group_id(body.group_id, may_be_empty=True)
         topics = await self._topics(request, body)
         codes: dict[Place, ErrorCode] = {}
@@ -51,10 +85,10 @@ class OffsetCommitHandler:
         codes |= await self._commit(request, body, offsets)
         return _response(request, body, lambda key, index: codes[key, index])
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
-        return _response(request, body, lambda _key, _index: group_code_of(error))
+    def error_code(self, error: Exception) -> ErrorCode:
+        return group_code_of(error)
 
-    async def _topics(self, request: Request, body: Any) -> AskedTopics:
+    async def _topics(self, request: Request, body: OffsetCommitBody) -> AskedTopics:
         wanted = {
             topic_key(request.version, asked): [one.partition_index for one in asked.partitions]
             for asked in body.topics
@@ -62,7 +96,7 @@ class OffsetCommitHandler:
         return await AskedTopics.find(self._catalog, request.version, wanted, believes_cache=True)
 
     async def _commit(
-        self, request: Request, body: Any, offsets: Mapping[Place, OffsetToCommit]
+        self, request: Request, body: OffsetCommitBody, offsets: Mapping[Place, OffsetToCommit]
     ) -> dict[Place, ErrorCode]:
         if not offsets:
             return {}
@@ -90,7 +124,9 @@ class OffsetCommitHandler:
         }
 
 
-def _offset(request: Request, topics: AskedTopics, key: Any, partition: Any) -> OffsetToCommit:
+def _offset(
+    request: Request, topics: AskedTopics, key: TopicKey, partition: OffsetCommitPartition
+) -> OffsetToCommit:
     topic = topics.topic(key, partition.partition_index)
     metadata = partition.committed_metadata or ""
     if len(metadata) > LONGEST_METADATA:
@@ -105,7 +141,9 @@ def _offset(request: Request, topics: AskedTopics, key: Any, partition: Any) -> 
     )
 
 
-def _response(request: Request, body: Any, code_at: Callable[[Any, int], ErrorCode]) -> Body:
+def _response(
+    request: Request, body: OffsetCommitBody, code_at: Callable[[TopicKey, int], ErrorCode]
+) -> Body:
     topics = []
     for asked in body.topics:
         key = topic_key(request.version, asked)

@@ -1,25 +1,46 @@
 """OffsetDelete: a group forgets offsets of topics that none of its members reads."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from stratalog.admin.rights import Operation, Resource, Right
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import group_code_of
-from stratalog.kafka.group_names import check_group_id
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import write_response
+from stratalog.kafka.handlers.shared.group_names import check_group_id
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import group_code_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import write_response
 
 
-class OffsetDeleteHandler:
+class OffsetDeletePartition(NamedTuple):
+    partition_index: int
+
+
+class OffsetDeleteTopic(NamedTuple):
+    name: str
+    partitions: Sequence[OffsetDeletePartition]
+
+
+class OffsetDeleteBody(NamedTuple):
+    group_id: str
+    topics: Sequence[OffsetDeleteTopic]
+
+
+class OffsetDeleteHandler(Handler[OffsetDeleteBody]):
+    key = ApiKey.OFFSET_DELETE
+    versions = Versions(0, 0, 1)
+    rights = (Right(Operation.DELETE, Resource.GROUP), Right(Operation.READ, Resource.TOPIC))
+    body = OffsetDeleteBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._groups = components.groups
         self._catalog = components.catalog
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: OffsetDeleteBody) -> Body:
         check_group_id(body.group_id, may_be_empty=True)
         is_deletable = await self._groups.deletable_offsets(body.group_id)
         topics = await self._catalog.refreshed([asked.name for asked in body.topics])
@@ -43,6 +64,5 @@ class OffsetDeleteHandler:
         values = {"error_code": ErrorCode.none, "topics": answers}
         return write_response(ApiKey.OFFSET_DELETE, request.version, values)
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:  # noqa: ARG002
-        values = {"error_code": group_code_of(error), "topics": []}
-        return write_response(ApiKey.OFFSET_DELETE, request.version, values)
+    def error_code(self, error: Exception) -> ErrorCode:
+        return group_code_of(error)

@@ -5,52 +5,79 @@ that there certainly is none, and a consumer would start over.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.group_model import CommittedOffset
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.groups.model import CommittedOffset
 from stratalog.errors import StratalogError
 from stratalog.groups.group import Committer
 from stratalog.ids import NO_OFFSET, PartitionIndex, TopicPartition
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of, group_code_of
-from stratalog.kafka.group_names import check_group_id
-from stratalog.kafka.handler import Body
-from stratalog.kafka.offset_topics import (
+from stratalog.kafka.handlers.shared.group_names import check_group_id
+from stratalog.kafka.handlers.shared.offset_topics import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     AskedTopics,
+    TopicKey,
     topic_key,
     topic_values,
 )
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import code_of, group_code_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _FIRST_VERSION_WITH_ERROR = 2
 _FIRST_VERSION_WITH_MANY = 8
 _FIRST_VERSION_WITH_MEMBERS = 9
 
 
+class OffsetFetchTopic(NamedTuple):
+    partition_indexes: Sequence[int]
+    name: str = ""
+    topic_id: UUID | None = None
+
+
+class OffsetFetchGroup(NamedTuple):
+    group_id: str
+    topics: Sequence[OffsetFetchTopic] | None
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
+class OffsetFetchBody(NamedTuple):
+    group_id: str = ""
+    topics: Sequence[OffsetFetchTopic] | None = None
+    groups: Sequence[OffsetFetchGroup] = ()
+
+
 class _Asked(NamedTuple):
     group_id: str
     committer: Committer
-    topics: Sequence[Any] | None
+    topics: Sequence[OffsetFetchTopic] | None
     """None: all that the group has committed."""
 
 
-class OffsetFetchHandler:
+class OffsetFetchHandler(Handler[OffsetFetchBody]):
+    key = ApiKey.OFFSET_FETCH
+    versions = Versions(1, 10, 6)
+    rights = (Right(Operation.DESCRIBE, Resource.GROUP), Right(Operation.DESCRIBE, Resource.TOPIC))
+    body = OffsetFetchBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._groups = components.groups
         self._catalog = components.catalog
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: OffsetFetchBody) -> Body:
         version = request.version
         return _response(
             request, [await self._group(version, one) for one in _asked(version, body)]
         )
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
+    def refuse(self, request: Request, body: OffsetFetchBody, error: Exception) -> Body:
         version = request.version
         return _response(request, [_failed(version, one, error) for one in _asked(version, body)])
 
@@ -68,7 +95,7 @@ class OffsetFetchHandler:
     async def _all(self, version: int, asked: _Asked) -> list[Values]:
         found = await self._groups.fetch_offsets(asked.group_id, asked.committer, None)
         topics = await self._catalog.with_ids(list({each.topic_id for each in found}))
-        by_topic: dict[Any, list[Values]] = {}
+        by_topic: dict[TopicKey, list[Values]] = {}
         for each in found:
             if each.topic_id in topics:
                 by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
@@ -79,7 +106,9 @@ class OffsetFetchHandler:
             for key, partitions in by_topic.items()
         ]
 
-    async def _wanted(self, version: int, asked: _Asked, topics: Sequence[Any]) -> list[Values]:
+    async def _wanted(
+        self, version: int, asked: _Asked, topics: Sequence[OffsetFetchTopic]
+    ) -> list[Values]:
         known = await AskedTopics.find(
             self._catalog,
             version,
@@ -111,8 +140,8 @@ class OffsetFetchHandler:
 
 
 def _places(
-    version: int, known: AskedTopics, topics: Sequence[Any]
-) -> tuple[Mapping[tuple[Any, int], TopicPartition], Mapping[tuple[Any, int], ErrorCode]]:
+    version: int, known: AskedTopics, topics: Sequence[OffsetFetchTopic]
+) -> tuple[Mapping[tuple[TopicKey, int], TopicPartition], Mapping[tuple[TopicKey, int], ErrorCode]]:
     """The partitions that exist. A name that no topic has is no error, as in Kafka: it has no
     offsets; an id is one."""
     places, codes = {}, {}
@@ -128,7 +157,7 @@ def _places(
     return places, codes
 
 
-def _asked(version: int, body: Any) -> list[_Asked]:
+def _asked(version: int, body: OffsetFetchBody) -> list[_Asked]:
     nobody = Committer(member_id="", instance_id=None, epoch=-1)
     if version < _FIRST_VERSION_WITH_MANY:
         return [_Asked(body.group_id, nobody, body.topics)]

@@ -4,28 +4,49 @@ Nothing that was acknowledged is ever truncated here, so the answer is always at
 the consumer is. Epochs outlive their records: a consumer far behind is not sent to the start.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.model import EpochEnd, EpochQuery, Topic
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.log.model import EpochEnd, EpochQuery
+from stratalog.control.topics.model import Topic
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of
-from stratalog.kafka.handler import Body
-from stratalog.kafka.leader_epochs import epoch_code
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.kafka.handlers.shared.leader_epochs import epoch_code
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 
-class OffsetForLeaderEpochHandler:
+class OffsetForLeaderPartition(NamedTuple):
+    partition: int
+    current_leader_epoch: int
+    leader_epoch: int
+
+
+class OffsetForLeaderTopic(NamedTuple):
+    topic: str
+    partitions: Sequence[OffsetForLeaderPartition]
+
+
+class OffsetForLeaderEpochBody(NamedTuple):
+    topics: Sequence[OffsetForLeaderTopic]
+
+
+class OffsetForLeaderEpochHandler(Handler[OffsetForLeaderEpochBody]):
+    key = ApiKey.OFFSET_FOR_LEADER_EPOCH
+    versions = Versions(2, 4, 4)
+    rights = (Right(Operation.DESCRIBE, Resource.TOPIC),)
+    body = OffsetForLeaderEpochBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._catalog = components.catalog
         self._control = components.control
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: OffsetForLeaderEpochBody) -> Body:
         topics = await self._catalog.named([asked.topic for asked in body.topics])
         ends = await self._ends(body, topics)
         results = []
@@ -38,18 +59,8 @@ class OffsetForLeaderEpochHandler:
             results.append({"topic": asked.topic, "partitions": partitions})
         return write_response(ApiKey.OFFSET_FOR_LEADER_EPOCH, request.version, {"topics": results})
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:
-        results = [
-            {
-                "topic": asked.topic,
-                "partitions": [_failed(one, code_of(error)) for one in asked.partitions],
-            }
-            for asked in body.topics
-        ]
-        return write_response(ApiKey.OFFSET_FOR_LEADER_EPOCH, request.version, {"topics": results})
-
     async def _ends(
-        self, body: Any, topics: Mapping[str, Topic]
+        self, body: OffsetForLeaderEpochBody, topics: Mapping[str, Topic]
     ) -> dict[EpochQuery, EpochEnd | None]:
         queries = [
             _query(topic, one)
@@ -57,16 +68,16 @@ class OffsetForLeaderEpochHandler:
             if (topic := topics.get(asked.topic)) is not None
             for one in asked.partitions
         ]
-        return dict(zip(queries, await self._control.epoch_ends(queries), strict=True))
+        return dict(zip(queries, await self._control.log.epoch_ends(queries), strict=True))
 
 
-def _query(topic: Topic, one: Any) -> EpochQuery:
+def _query(topic: Topic, one: OffsetForLeaderPartition) -> EpochQuery:
     return EpochQuery(
         partition=TopicPartition(topic.id, PartitionIndex(one.partition)), epoch=one.leader_epoch
     )
 
 
-def _partition(one: Any, end: EpochEnd | None) -> Values:
+def _partition(one: OffsetForLeaderPartition, end: EpochEnd | None) -> Values:
     if end is None:
         return _failed(one, ErrorCode.unknown_topic_or_partition)
     code = epoch_code(one.current_leader_epoch, end.current_epoch)
@@ -80,5 +91,5 @@ def _partition(one: Any, end: EpochEnd | None) -> Values:
     }
 
 
-def _failed(one: Any, code: ErrorCode) -> Values:
+def _failed(one: OffsetForLeaderPartition, code: ErrorCode) -> Values:
     return {"error_code": code, "partition": one.partition}

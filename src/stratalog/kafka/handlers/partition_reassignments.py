@@ -2,28 +2,47 @@
 brokers keep no data that could be moved."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.control.model import Topic
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.topics.model import Topic
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of, message_of
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import Values, write_response
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _REFUSAL = "replicas cannot be assigned: brokers keep no data, and any of them serves"
 
 
-class AlterPartitionReassignmentsHandler:
+class ReassignablePartition(NamedTuple):
+    partition_index: int
+    replicas: Sequence[int] | None
+
+
+class ReassignableTopic(NamedTuple):
+    name: str
+    partitions: Sequence[ReassignablePartition]
+
+
+class AlterPartitionReassignmentsBody(NamedTuple):
+    topics: Sequence[ReassignableTopic]
+
+
+class AlterPartitionReassignmentsHandler(Handler[AlterPartitionReassignmentsBody]):
+    key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+    versions = Versions(0, 1, 0)
+    rights = (Right(Operation.ALTER, Resource.CLUSTER),)
+    body = AlterPartitionReassignmentsBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._catalog = components.catalog
         self._membership = components.membership
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: AlterPartitionReassignmentsBody) -> Body:
         topics = await self._catalog.named([asked.name for asked in body.topics])
         results = [
             {
@@ -36,10 +55,7 @@ class AlterPartitionReassignmentsHandler:
         ]
         return _altered(request, ErrorCode.none, None, results)
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:  # noqa: ARG002
-        return _altered(request, code_of(error), message_of(error), [])
-
-    def _partition(self, topic: Topic | None, one: Any) -> Values:
+    def _partition(self, topic: Topic | None, one: ReassignablePartition) -> Values:
         index = one.partition_index
         if topic is None or not 0 <= index < topic.partition_count:
             code = ErrorCode.unknown_topic_or_partition
@@ -53,12 +69,18 @@ class AlterPartitionReassignmentsHandler:
         return _result(index, ErrorCode.none, None)
 
 
-class ListPartitionReassignmentsHandler:
-    async def handle(self, request: Request, body: Any) -> Body:  # noqa: ARG002
-        return _listed(request, ErrorCode.none, None)
+class ListPartitionReassignmentsBody(NamedTuple):
+    """Whatever is asked for, nothing is under way."""
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:  # noqa: ARG002
-        return _listed(request, code_of(error), message_of(error))
+
+class ListPartitionReassignmentsHandler(Handler[ListPartitionReassignmentsBody]):
+    key = ApiKey.LIST_PARTITION_REASSIGNMENTS
+    versions = Versions(0, 0, 0)
+    rights = (Right(Operation.DESCRIBE, Resource.CLUSTER),)
+    body = ListPartitionReassignmentsBody
+
+    async def handle(self, request: Request, body: ListPartitionReassignmentsBody) -> Body:  # noqa: ARG002
+        return _listed(request, ErrorCode.none, None)
 
 
 def _result(index: int, code: ErrorCode, message: str | None) -> Values:

@@ -1,31 +1,26 @@
 """Produce: records enter the order of appends when accepted, and are answered when durable."""
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.block.errors import TransactionsUnsupportedError
-from stratalog.control.model import Topic
-from stratalog.control.plane import UnknownTopicError
+from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.ids import NO_OFFSET, PartitionIndex, TopicId
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import code_of, message_of
-from stratalog.kafka.errors import InvalidRecordsError, RequiredAcksError, UnknownTopicIdError
-from stratalog.kafka.handler import Body
-from stratalog.kafka.metrics import RequestMetrics
-from stratalog.kafka.produce_request import (
-    PartitionRecords,
-    ProduceRequest,
-    TopicRecords,
-    parse_produce,
-)
-from stratalog.kafka.produce_response import PartitionProduced, TopicProduced, produce_response
-from stratalog.kafka.request import Request
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import code_of, message_of
+from stratalog.kafka.server.handler import Answer, Body, Request, TwoStageHandler
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError, UnknownTopicIdError
+from stratalog.kafka.wire.produce_response import PartitionProduced, TopicProduced, produce_response
+from stratalog.topic.append import PendingAppend
+from stratalog.topic.errors import TransactionsUnsupportedError
 from stratalog.topic.model import PartitionWrite, PartitionWritten
 
 log = logging.getLogger(__name__)
@@ -42,29 +37,53 @@ class _Pending:
     error: Exception | None = None
 
 
-class ProduceHandler:
-    def __init__(self, components: Components, metrics: RequestMetrics) -> None:
+class PartitionRecords(NamedTuple):
+    index_: int
+    records: memoryview | None
+
+
+class TopicRecords(NamedTuple):
+    """Versions with topic ids have no names."""
+
+    partition_data: Sequence[PartitionRecords]
+    name: str | None = None
+    topic_id: UUID | None = None
+
+
+class ProduceBody(NamedTuple):
+    transactional_id: str | None
+    acks: int
+    topic_data: Sequence[TopicRecords]
+
+
+class ProduceHandler(TwoStageHandler[ProduceBody]):
+    key = ApiKey.PRODUCE
+    versions = Versions(3, 13, 9)
+    rights = (Right(Operation.WRITE, Resource.TOPIC),)
+    body = ProduceBody
+
+    def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._catalog = components.catalog
         self._appender = components.appender
-        self._metrics = metrics
+        self._metrics = components.metrics
 
-    async def accept(self, request: Request) -> Callable[[], Awaitable[Body | None]]:
-        produce = parse_produce(request.frame, request.body_start, request.version)
+    async def accept(self, request: Request, body: ProduceBody) -> Answer:
         writes: list[PartitionWrite] = []
         pending: list[list[_Pending]] = []
-        written: asyncio.Future[list[PartitionWritten]] | None = None
+        written: PendingAppend | None = None
         failure: Exception | None = None
         try:
-            _check(produce)
+            _check(body)
             for topic, found in zip(
-                produce.topics, await self._topics(produce.topics), strict=True
+                body.topic_data, await self._topics(body.topic_data), strict=True
             ):
                 pending.append(_collect(topic, found, writes))
             if writes:
                 written = await self._appender.append(writes)
         except Exception as error:
             failure = error
-        return lambda: self._answer(request, produce, pending, written, failure)
+        return lambda: self._answer(request, body, pending, written, failure)
 
     async def _topics(self, topics: Sequence[TopicRecords]) -> list[Topic | None]:
         """The topics as the catalog knows them; whoever is missing there does not exist."""
@@ -90,15 +109,15 @@ class ProduceHandler:
     async def _answer(
         self,
         request: Request,
-        produce: ProduceRequest,
+        produce: ProduceBody,
         pending: Sequence[Sequence[_Pending]],
-        written: "asyncio.Future[list[PartitionWritten]] | None",
+        written: PendingAppend | None,
         failure: Exception | None,
     ) -> Body | None:
         answers: list[PartitionWritten] = []
         try:
             if written is not None:
-                answers = await written
+                answers = await written.answers()
         except Exception as error:
             failure = error
         if failure is not None and code_of(failure) is ErrorCode.unknown_server_error:
@@ -108,7 +127,7 @@ class ProduceHandler:
         else:
             topics = [
                 self._produced(topic, parts, answers)
-                for topic, parts in zip(produce.topics, pending, strict=True)
+                for topic, parts in zip(produce.topic_data, pending, strict=True)
             ]
         if produce.acks == 0:
             _log_unanswered(request, topics)
@@ -130,14 +149,14 @@ class ProduceHandler:
             )
         return TopicProduced(topic.name, topic.topic_id, partitions)
 
-    def _all_failed(self, produce: ProduceRequest, error: Exception) -> list[TopicProduced]:
+    def _all_failed(self, produce: ProduceBody, error: Exception) -> list[TopicProduced]:
         return [
             TopicProduced(
                 topic.name,
                 topic.topic_id,
-                [self._failed(partition.partition, error) for partition in topic.partitions],
+                [self._failed(partition.index_, error) for partition in topic.partition_data],
             )
-            for topic in produce.topics
+            for topic in produce.topic_data
         ]
 
     def _failed(self, index: int, error: Exception) -> PartitionProduced:
@@ -146,7 +165,7 @@ class ProduceHandler:
         return PartitionProduced(index, code, NO_OFFSET, -1, NO_OFFSET, message_of(error))
 
 
-def _check(produce: ProduceRequest) -> None:
+def _check(produce: ProduceBody) -> None:
     if produce.acks not in (-1, 0, 1):
         raise RequiredAcksError(f"acks={produce.acks}: it must be -1, 0 or 1")
     if produce.transactional_id is not None:
@@ -158,16 +177,16 @@ def _collect(
 ) -> list[_Pending]:
     """Add the topic's partitions to the writes, those that can be written."""
     pending = []
-    for partition in records.partitions:
+    for partition in records.partition_data:
         error = _problem(records, topic, partition)
-        pending.append(_Pending(partition.partition, len(writes), error))
+        pending.append(_Pending(partition.index_, len(writes), error))
         if error is None:
             assert topic is not None
             assert partition.records is not None
             writes.append(
                 PartitionWrite(
                     topic=topic,
-                    partition=PartitionIndex(partition.partition),
+                    partition=PartitionIndex(partition.index_),
                     data=partition.records,
                 )
             )
@@ -179,10 +198,10 @@ def _problem(
 ) -> StratalogError | None:
     if topic is None and records.topic_id is not None:
         return UnknownTopicIdError(f"no topic has the id {records.topic_id}")
-    if topic is None or partition.partition < 0:
-        return UnknownTopicError(f"there is no partition {records.name}-{partition.partition}")
+    if topic is None or partition.index_ < 0:
+        return UnknownTopicError(f"there is no partition {records.name}-{partition.index_}")
     if not partition.records:
-        return InvalidRecordsError(f"no records for partition {topic.name}-{partition.partition}")
+        return InvalidRecordsError(f"no records for partition {topic.name}-{partition.index_}")
     return None
 
 

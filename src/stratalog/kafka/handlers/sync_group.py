@@ -1,39 +1,61 @@
 """SyncGroup: the leader hands in the assignments, and every member gets its own."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from stratalog.admin.rights import Operation, Resource, Right
 from stratalog.groups.classic_model import SyncAnswer, SyncRequest
 from stratalog.groups.errors import InconsistentProtocolError
-from stratalog.kafka.api import ApiKey
-from stratalog.kafka.components import Components
-from stratalog.kafka.error_codes import group_code_of
-from stratalog.kafka.group_names import check_group_id
-from stratalog.kafka.handler import Body
-from stratalog.kafka.request import Request
-from stratalog.kafka.schema_writer import write_response
+from stratalog.kafka.handlers.shared.group_names import check_group_id
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import group_code_of
+from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.schema_writer import write_response
 
 _FIRST_VERSION_WITH_INSTANCES = 3
 _FIRST_VERSION_WITH_PROTOCOLS = 5
 
 
-class SyncGroupHandler:
+class SyncGroupAssignment(NamedTuple):
+    member_id: str
+    assignment: bytes
+
+
+class SyncGroupBody(NamedTuple):
+    group_id: str
+    generation_id: int
+    member_id: str
+    assignments: Sequence[SyncGroupAssignment]
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+
+
+class SyncGroupHandler(Handler[SyncGroupBody]):
+    key = ApiKey.SYNC_GROUP
+    versions = Versions(0, 5, 4)
+    rights = (Right(Operation.READ, Resource.GROUP),)
+    body = SyncGroupBody
+
     def __init__(self, components: Components) -> None:
+        super().__init__(components)
         self._groups = components.classic_groups
 
-    async def handle(self, request: Request, body: Any) -> Body:
+    async def handle(self, request: Request, body: SyncGroupBody) -> Body:
         check_group_id(body.group_id)
         answer = await self._groups.sync(body.group_id, _sync_request(request, body))
         if answer.error is not None:
             raise answer.error
         return _response(request, ErrorCode.none, answer)
 
-    def refuse(self, request: Request, body: Any, error: Exception) -> Body:  # noqa: ARG002
-        return _response(request, group_code_of(error), SyncAnswer())
+    def error_code(self, error: Exception) -> ErrorCode:
+        return group_code_of(error)
 
 
-def _sync_request(request: Request, body: Any) -> SyncRequest:
+def _sync_request(request: Request, body: SyncGroupBody) -> SyncRequest:
     named = request.version >= _FIRST_VERSION_WITH_INSTANCES
     agreed = request.version >= _FIRST_VERSION_WITH_PROTOCOLS
     if agreed and (body.protocol_type is None or body.protocol_name is None):

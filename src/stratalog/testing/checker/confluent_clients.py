@@ -16,7 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from stratalog.clock import SystemClock
+from stratalog.clock import SYSTEM_CLOCK
 from stratalog.testing.checker.history import (
     Assign,
     Commit,
@@ -265,7 +265,7 @@ class ConfluentMember(threading.Thread):
 
         self._recorder.add(Subscribe(client=name, group=self._group, topics=(topic,)))
         consumer.subscribe([topic], on_assign=assigned)
-        clock = SystemClock()
+        clock = SYSTEM_CLOCK
         until = clock.monotonic() + self._random.uniform(5, 30)
         try:
             while not self._stopping.is_set() and clock.monotonic() < until:
@@ -334,7 +334,7 @@ class _Drain:
         self._next = dict.fromkeys(range(load.partitions), 0)
 
     def run(self, seconds: float) -> bool:
-        clock = SystemClock()
+        clock = SYSTEM_CLOCK
         deadline = clock.monotonic() + seconds
         ends = {partition: self._end(partition, deadline) for partition in self._next}
         starts = tuple(Position(self._topic, partition, 0) for partition in self._next)
@@ -360,7 +360,7 @@ class _Drain:
             try:
                 _, end = self._consumer.get_watermark_offsets(place, timeout=_WATERMARK_SECONDS)
             except KafkaException:
-                if SystemClock().monotonic() > deadline:
+                if SYSTEM_CLOCK.monotonic() > deadline:
                     raise
             else:
                 return int(end)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from stratalog.clock import SystemClock
+from stratalog.clock import SYSTEM_CLOCK
 from stratalog.testing.checker.processes import BrokerProcess
 from stratalog.testing.checker.proxy import Proxy, Weather
 
@@ -108,7 +108,7 @@ class Nemesis:
         self._brokers = brokers
         self._faults = faults
         self._note = note
-        self._clock = SystemClock()
+        self._clock = SYSTEM_CLOCK
         self._locks = [asyncio.Lock() for _ in brokers]
 
     async def run(self) -> None:

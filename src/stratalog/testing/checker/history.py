@@ -11,11 +11,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import IO, Any, NamedTuple, cast
 
-from stratalog.errors import DamagedError
-
-
-class BadHistoryError(DamagedError):
-    """A line of a stored history cannot be read."""
+from stratalog.testing.errors import BadHistoryError
 
 
 class Place(NamedTuple):

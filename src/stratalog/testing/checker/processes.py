@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -12,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from stratalog.clock import SystemClock
-from stratalog.errors import RetriableError
+from stratalog.clock import SYSTEM_CLOCK
+from stratalog.environment import ENVIRONMENT
 from stratalog.settings import StorageSettings
 from stratalog.testing.checker.proxy import Proxy
+from stratalog.testing.errors import BrokerStartError
 
 _GREETING = b"Stratalog is up"
 _START_SECONDS = 60.0
@@ -31,10 +31,6 @@ FAST: Mapping[str, Mapping[str, object]] = {
     "janitor": {"interval_ms": 3000, "grace_ms": 3000},
 }
 """Short times, so that a run of a minute sees what a day of a real cluster would."""
-
-
-class BrokerStartError(RetriableError):
-    """A broker did not come up, although nothing was done to it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,8 +97,8 @@ class BrokerProcess:
 
     async def start(self) -> None:
         """Start, and come back when it serves. One that fails, because of a fault, is retried."""
-        deadline = SystemClock().monotonic() + _START_SECONDS
-        while SystemClock().monotonic() < deadline:
+        deadline = SYSTEM_CLOCK.monotonic() + _START_SECONDS
+        while SYSTEM_CLOCK.monotonic() < deadline:
             greetings = self._greetings()
             self._launch()
             if await self._greeted(greetings):
@@ -162,7 +158,7 @@ class BrokerProcess:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**ENVIRONMENT, "PYTHONUNBUFFERED": "1"},
                 start_new_session=True,
             )
 
@@ -182,8 +178,8 @@ class BrokerProcess:
 
     async def _greeted(self, before: int) -> bool:
         """Whether it says that it is up, before it ends. A new process writes behind old ones."""
-        deadline = SystemClock().monotonic() + _START_SECONDS
-        while self.running and SystemClock().monotonic() < deadline:
+        deadline = SYSTEM_CLOCK.monotonic() + _START_SECONDS
+        while self.running and SYSTEM_CLOCK.monotonic() < deadline:
             if self._greetings() > before:
                 return True
             await asyncio.sleep(_STEP_SECONDS)

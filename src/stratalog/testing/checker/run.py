@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stratalog.checks.fsck import run_fsck
 from stratalog.checks.report import Report as FsckReport
-from stratalog.clock import SystemClock
+from stratalog.clock import SYSTEM_CLOCK
 from stratalog.control.open import open_control_plane
 from stratalog.objects.open import open_store
 from stratalog.settings import StorageSettings
@@ -160,7 +160,7 @@ async def _drive(
 
 
 async def _tick(recorder: Recorder, nemesis: Nemesis | None, tick: Tick) -> None:
-    clock = SystemClock()
+    clock = SYSTEM_CLOCK
     started = clock.monotonic()
     while True:
         await asyncio.sleep(_TICK_SECONDS)
@@ -172,7 +172,7 @@ async def _tick(recorder: Recorder, nemesis: Nemesis | None, tick: Tick) -> None
 async def _fsck(storage: StorageSettings) -> FsckReport:
     control = await open_control_plane(storage.control)
     try:
-        store = open_store(storage.objects, storage.object_options, clock=SystemClock())
+        store = open_store(storage.objects, storage.object_options, clock=SYSTEM_CLOCK)
         try:
             return await run_fsck(control, store, deep=True)
         finally:

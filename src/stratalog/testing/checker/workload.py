@@ -12,11 +12,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Protocol
-from uuid import uuid4
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from stratalog.clock import SystemClock
+from stratalog.clock import SYSTEM_CLOCK
+from stratalog.ids import new_uuid
 from stratalog.testing.checker.confluent_clients import (
     ConfluentConsumer,
     ConfluentMember,
@@ -53,7 +53,7 @@ class _Thread(_Client, Protocol):
 
 
 def new_topic_name() -> str:
-    return f"checker-{uuid4().hex[:8]}"
+    return f"checker-{new_uuid().hex[:8]}"
 
 
 async def create_topic(load: Load) -> None:
@@ -69,7 +69,7 @@ class Workload:
         self.recorder = recorder or Recorder()
         self._load = load
         self._groups = groups
-        self._clock = SystemClock()
+        self._clock = SYSTEM_CLOCK
         self._producers: list[_Thread] = [
             ConfluentProducer(load, self.recorder, f"librdkafka-{promise}", promise)
             for promise in (Promise.PLAIN, Promise.IDEMPOTENT)

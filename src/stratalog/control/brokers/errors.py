@@ -1,0 +1,7 @@
+from stratalog.errors import (
+    CallError,
+)
+
+
+class BrokerIdTakenError(CallError):
+    """Another live broker has this id."""

@@ -1,0 +1,9 @@
+"""The ledger of consumer groups."""
+
+from stratalog.control.groups.coordination import GroupOperations
+from stratalog.control.groups.offsets import GroupOffsetOperations
+
+
+class GroupsLedger(GroupOperations, GroupOffsetOperations):
+    """A group has one coordinator: a live broker, with a term that fences all that its
+    predecessors may still write."""

@@ -1,0 +1,239 @@
+"""`commit_blocks`, and what settles the doubt about it.
+
+The object rows are inserted in the committing transaction, under the ids that a tombstone would
+take. So of a commit and a tombstone exactly one gets in, whenever either comes.
+"""
+
+from collections.abc import Sequence
+
+from stratalog.control.ledger import Ledger
+from stratalog.control.log.answers import pack_answers, unpack_answers
+from stratalog.control.log.commit_plan import CommitPlan, Head, involved, plan_commit
+from stratalog.control.log.errors import (
+    AnswersForgottenError,
+    CommitMismatchError,
+    ObjectsKnownError,
+)
+from stratalog.control.log.model import BlockToCommit, CommitAnswer, WriteTier
+from stratalog.control.log.producers import read_producers, write_producers
+from stratalog.control.log.rows import ROW, insert_rows
+from stratalog.control.objects.errors import BarredObjectError
+from stratalog.control.objects.ledger import OBJECT_ID, insert_tombstones
+from stratalog.control.objects.model import ObjectKind, ObjectState
+from stratalog.control.sql.database import Connection, Rows, as_uuid, shape
+from stratalog.ids import ObjectId, TopicPartition
+
+_TIERS = {tier.value: tier for tier in WriteTier}
+_POSITION = shape(position="integer", topic_id="uuid", partition="integer")
+_HEAD = shape(
+    topic_id="uuid",
+    partition="integer",
+    high_watermark="bigint",
+    added_bytes="bigint",
+    commit_ms="bigint",
+)
+_OBJECT = shape(
+    object_id="uuid",
+    key="text",
+    state="text",
+    size_bytes="bigint",
+    broker_id="integer",
+    answers="bytea",
+)
+
+
+class CommitOperations(Ledger):
+    async def commit_blocks(self, blocks: Sequence[BlockToCommit]) -> list[list[CommitAnswer]]:
+        """Commit uploaded objects in one transaction: an answer per batch, in the blocks' order.
+
+        A commit that took effect already is answered again from what it left behind. Raises
+        `BarredObjectError` if one of the objects was given up before.
+        """
+        try:
+            return await self._database.write(lambda connection: _commit(connection, blocks))
+        except ObjectsKnownError:
+            pass
+        answers = await self._database.read(lambda connection: _stored(connection, blocks))
+        if answers is None:
+            raise BarredObjectError(
+                f"object {blocks[0].key}: its commit was given up: put its batches into another"
+            )
+        return answers
+
+    async def resolve_commit(
+        self, blocks: Sequence[BlockToCommit]
+    ) -> list[list[CommitAnswer]] | None:
+        """Settle the doubt about a `commit_blocks` whose outcome is unknown.
+
+        Returns its answers if it took effect. Otherwise it bars the objects, so that the commit
+        cannot take effect any more, and returns None. Raises `AnswersForgottenError` if it took
+        effect longer ago than answers are kept.
+        """
+
+        async def work(connection: Connection) -> list[list[CommitAnswer]] | None:
+            # Waits for a commit that is still under way on the server.
+            await insert_tombstones(connection, {b.object_id: b.key for b in blocks})
+            return await _stored(connection, blocks)
+
+        return await self._database.write(work)
+
+    async def forget_answers(self, *, older_than_ms: int) -> int:
+        """Drop answers of commits of at least this age: nobody is in doubt about them any more."""
+
+        async def work(connection: Connection) -> int:
+            forgotten = await connection.execute(
+                "UPDATE objects SET answers = NULL"
+                " WHERE answers IS NOT NULL AND committed_ms < {now_ms} - $1",
+                older_than_ms,
+            )
+            await connection.execute(
+                "DELETE FROM objects WHERE state = $1 AND answers IS NULL", ObjectState.GONE.value
+            )
+            return forgotten
+
+        return await self._database.write(work)
+
+
+async def _commit(
+    connection: Connection, blocks: Sequence[BlockToCommit]
+) -> list[list[CommitAnswer]]:
+    plan = await plan_blocks(connection, blocks)
+    await write_plan(connection, blocks, plan, keep_answers=True)
+    return plan.answers
+
+
+async def plan_blocks(connection: Connection, blocks: Sequence[BlockToCommit]) -> CommitPlan:
+    """Lock the heads of the blocks' partitions, and decide what committing them changes."""
+    partitions, producer_keys = involved(blocks)
+    heads, now_ms = await _lock_and_read(connection, sorted(partitions))
+    producers = await read_producers(connection, producer_keys)
+    return plan_commit(blocks, heads, producers, now_ms)
+
+
+async def write_plan(
+    connection: Connection,
+    blocks: Sequence[BlockToCommit],
+    plan: CommitPlan,
+    *,
+    keep_answers: bool,
+) -> None:
+    """Raises `ObjectsKnownError` if one of the objects has a row already.
+
+    Answers are kept for those who settle a doubt with `resolve_commit`.
+    """
+    await _write_objects(connection, blocks, plan, keep_answers=keep_answers)
+    await _write_rows(connection, plan)
+    await _write_heads(connection, plan)
+    await write_producers(connection, plan.producers)
+
+
+async def _lock_and_read(
+    connection: Connection, partitions: list[TopicPartition]
+) -> tuple[dict[TopicPartition, Head], int]:
+    """Lock the heads; then, by a new snapshot, read the rest and the time."""
+    # Positions come back instead of keys, because those are dear to decode and to look up.
+    source = Rows(_POSITION, [(i, *key) for i, key in enumerate(partitions)])
+    locked = await connection.fetch(
+        "SELECT r.position, h.high_watermark, h.last_commit_ms, h.leader_epoch FROM {rows}"
+        " JOIN heads h ON h.topic_id = r.topic_id AND h.partition = r.partition"
+        " ORDER BY h.topic_id, h.partition {for_update_of_h}",
+        rows=source,
+    )
+    boundaries = await connection.fetch(
+        "SELECT r.position, p.log_start, p.write_tier, (SELECT {now_ms}) FROM {rows}"
+        " JOIN partitions p ON p.topic_id = r.topic_id AND p.partition = r.partition"
+        " JOIN topics t ON t.topic_id = p.topic_id AND t.deleted_ms IS NULL",
+        rows=source,
+    )
+    starts = {row[0]: row for row in boundaries}
+    heads: dict[TopicPartition, Head] = {}
+    for position, high_watermark, last_commit_ms, leader_epoch in locked:
+        if position in starts:
+            _, log_start, write_tier, _ = starts[position]
+            heads[partitions[position]] = Head(
+                high_watermark, last_commit_ms, leader_epoch, log_start, _TIERS[write_tier]
+            )
+    return heads, boundaries[0][3] if boundaries else 0
+
+
+async def _write_objects(
+    connection: Connection,
+    blocks: Sequence[BlockToCommit],
+    plan: CommitPlan,
+    *,
+    keep_answers: bool,
+) -> None:
+    rows = [
+        (
+            block.object_id,
+            block.key,
+            (ObjectState.MARKED if block.object_id in plan.dead else ObjectState.LIVE).value,
+            block.size_bytes,
+            block.broker_id,
+            pack_answers(answers) if keep_answers else None,
+        )
+        for block, answers in zip(blocks, plan.answers, strict=True)
+    ]
+    inserted = await connection.execute(
+        "INSERT INTO objects (object_id, key, kind, state, size_bytes, broker_id, committed_ms,"
+        " marked_ms, answers) SELECT object_id, key, $1, state, size_bytes, broker_id, {now_ms},"
+        " CASE WHEN state = $2 THEN {now_ms} END, answers FROM {rows}"
+        " WHERE true ON CONFLICT (object_id) DO NOTHING",
+        ObjectKind.BLOCK.value,
+        ObjectState.MARKED.value,
+        rows=Rows(_OBJECT, sorted(rows)),
+    )
+    if inserted != len(blocks):
+        raise ObjectsKnownError
+
+
+async def _write_rows(connection: Connection, plan: CommitPlan) -> None:
+    if not plan.rows:
+        return
+    values = [
+        (
+            *row.partition,
+            row.base_offset,
+            row.last_offset,
+            row.object_id,
+            row.byte_offset,
+            row.byte_size,
+            row.max_timestamp,
+            row.timestamp_type,
+            row.committed_ms,
+            row.leader_epoch,
+        )
+        for row in plan.rows
+    ]
+    await insert_rows(connection, Rows(ROW, values), stamped=False)
+
+
+async def _write_heads(connection: Connection, plan: CommitPlan) -> None:
+    if not plan.heads:
+        return
+    await connection.execute(
+        "UPDATE heads SET high_watermark = r.high_watermark,"
+        " size_bytes = heads.size_bytes + r.added_bytes, last_commit_ms = r.commit_ms"
+        " FROM {rows} WHERE heads.topic_id = r.topic_id AND heads.partition = r.partition",
+        rows=Rows(_HEAD, [(*key, *change) for key, change in plan.heads.items()]),
+    )
+
+
+async def _stored(
+    connection: Connection, blocks: Sequence[BlockToCommit]
+) -> list[list[CommitAnswer]] | None:
+    """The answers of an earlier commit of just these blocks, or None if they are barred."""
+    rows = await connection.fetch(
+        "SELECT o.object_id, o.state, o.answers FROM {rows}"
+        " JOIN objects o ON o.object_id = r.object_id",
+        rows=Rows(OBJECT_ID, [(block.object_id,) for block in blocks]),
+    )
+    known = {ObjectId(as_uuid(row[0])): row[2] for row in rows if row[1] != ObjectState.BARRED}
+    if rows and not known:
+        return None
+    if len(known) != len(blocks):
+        keys = ", ".join(block.key for block in blocks if block.object_id not in known)
+        raise CommitMismatchError(f"not committed together with the others: {keys}")
+    if any(packed is None for packed in known.values()):
+        raise AnswersForgottenError(f"object {blocks[0].key}: committed, its answers are gone")
+    return [unpack_answers(known[block.object_id]) for block in blocks]

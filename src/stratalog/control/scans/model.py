@@ -1,0 +1,70 @@
+"""The control plane's nouns about scans, which read topics whole, and sinks, which write once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from stratalog.control.log.model import Coordinates, PartitionState
+from stratalog.control.segments.model import Segment
+from stratalog.ids import (
+    Offset,
+    TopicPartition,
+)
+
+EARLIEST = Offset(-2)
+LATEST = Offset(-1)
+
+
+class ScanWish(NamedTuple):
+    """A range of one partition that somebody wants to read."""
+
+    partition: TopicPartition
+    start: Offset = EARLIEST
+    """`EARLIEST` is `log_start`, `LATEST` the high watermark."""
+    end: Offset = LATEST
+    """The first offset that is not wanted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannedPartition:
+    """Where a range of a partition lives, all of it, and its boundaries, from one snapshot.
+
+    `segments` and then `rows` are what overlaps with the range, in offset order: the first holds
+    the range's start and the last its end, as far as both lie between `log_start` and the high
+    watermark.
+    """
+
+    state: PartitionState
+    segments: Sequence[Segment]
+    rows: Sequence[Coordinates]
+    noted: Sequence[Segment]
+    """The chained segments from the range's start on, also beyond its end, that note aborted
+    transactions. The notes are where the marker is, which may come long after the records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """What its snapshot saw stays readable until the expiry."""
+
+    lease_id: UUID
+    holder: str
+    started_ms: int
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanSnapshot:
+    """What `partitions` speak of stays readable until the lease ends."""
+
+    lease: Lease
+    partitions: Sequence[ScannedPartition | None]
+    """In the order of the wishes; None for a partition that does not exist."""
+
+
+class SinkOutcome(IntEnum):
+    COMMITTED = 0
+    REPEATED = 1
+    """This batch of the sink was committed before, maybe long ago. Its new objects are not used,
+    and the sweeper takes them."""

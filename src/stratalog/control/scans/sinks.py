@@ -1,0 +1,167 @@
+"""`commit_sink`: blocks that are committed once, however often the same batch is written.
+
+A sink's row has its last batch. It is moved in the committing transaction and before all else, so
+that its lock makes committers of the same sink follow each other, and whoever comes second finds
+the batch there. That is also what settles a doubt: after an unknown outcome the commit is repeated,
+with the same objects or with others, and takes effect exactly once. Rows are never removed, because
+a stream may be restarted from an old checkpoint at any time.
+
+A repeat is told from other rows under a number that was used before by how many records there are.
+Not so behind a stream's first batch: a stream that starts over begins with batch 0, so an equal
+number is a repeat. Its sources may have lost records since, or a table that it joins won some.
+"""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from stratalog.control.ledger import Ledger
+from stratalog.control.log.commits import plan_blocks, write_plan
+from stratalog.control.log.errors import CommitMismatchError, ObjectsKnownError
+from stratalog.control.log.model import BatchToCommit, BlockToCommit, CommitOutcome
+from stratalog.control.objects.errors import BarredObjectError
+from stratalog.control.objects.ledger import OBJECT_ID
+from stratalog.control.objects.model import ObjectState
+from stratalog.control.scans.errors import SinkBehindError, SinkRefusedError
+from stratalog.control.scans.model import SinkOutcome
+from stratalog.control.sql.database import Connection, Rows
+from stratalog.ids import kafka_base64
+
+log = logging.getLogger(__name__)
+
+_REASONS = {
+    CommitOutcome.UNKNOWN_PARTITION: "it does not exist (any more)",
+    CommitOutcome.WRONG_TIER: "it is not written to in blocks: migrate the topic first",
+}
+
+
+class _SinkBatch(NamedTuple):
+    sink_id: str
+    batch_id: int
+    records: int
+
+
+class SinkOperations(Ledger):
+    async def commit_sink(
+        self,
+        sink_id: str,
+        batch_id: int,
+        blocks: Sequence[BlockToCommit],
+        *,
+        from_stream: bool = False,
+    ) -> SinkOutcome:
+        """Commit uploaded objects once for this batch of this sink, all of them or none.
+
+        One transaction with the note of the sink's last batch, which is kept for ever. May be
+        repeated whenever its outcome is not known. Raises `SinkBehindError` if the sink has taken a
+        later batch, or this one with another number of records (if it is `from_stream`, only if it
+        is the first and has more), `SinkRefusedError` if a partition does not exist or is not
+        written to in blocks, and `BarredObjectError` if the sweeper has given up one of the
+        objects.
+        """
+        batch = _SinkBatch(sink_id, batch_id, _count_records(blocks))
+        try:
+            return await self._database.write(
+                partial(_commit, batch=batch, blocks=blocks, from_stream=from_stream)
+            )
+        except ObjectsKnownError:
+            error = await self._database.read(partial(_explain, blocks=blocks))
+        raise error
+
+    async def last_sink_batch(self, sink_id: str) -> int | None:
+        """The number of the batch that the sink has taken last. It only grows."""
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "SELECT batch_id FROM sinks WHERE sink_id = $1", sink_id
+            )
+        )
+        return int(rows[0][0]) if rows else None
+
+
+async def _commit(
+    connection: Connection,
+    batch: _SinkBatch,
+    blocks: Sequence[BlockToCommit],
+    from_stream: bool,
+) -> SinkOutcome:
+    if not await _advance(connection, batch):
+        await _check_repeat(connection, batch, from_stream)
+        return SinkOutcome.REPEATED
+    if blocks:
+        plan = await plan_blocks(connection, blocks)
+        for block, answers in zip(blocks, plan.answers, strict=True):
+            for part, answer in zip(block.batches, answers, strict=True):
+                if answer.outcome is not CommitOutcome.ACCEPTED:
+                    raise _refusal(batch, part, answer.outcome)
+        await write_plan(connection, blocks, plan, keep_answers=False)
+    return SinkOutcome.COMMITTED
+
+
+def _count_records(blocks: Sequence[BlockToCommit]) -> int:
+    return sum(part.last_offset_delta + 1 for block in blocks for part in block.batches)
+
+
+async def _advance(connection: Connection, batch: _SinkBatch) -> bool:
+    """Lock the sink's row, and move it to this batch unless it is there or beyond."""
+    moved = await connection.execute(
+        "INSERT INTO sinks (sink_id, batch_id, committed_ms, records, counted_batch_id)"
+        " VALUES ($1, $2, {now_ms}, $3, $2) ON CONFLICT (sink_id) DO UPDATE"
+        " SET batch_id = excluded.batch_id, committed_ms = excluded.committed_ms,"
+        " records = excluded.records, counted_batch_id = excluded.counted_batch_id"
+        " WHERE sinks.batch_id < excluded.batch_id",
+        *batch,
+    )
+    return moved > 0
+
+
+async def _check_repeat(connection: Connection, batch: _SinkBatch, from_stream: bool) -> None:
+    [(last_batch, records, counted_batch)] = await connection.fetch(
+        "SELECT batch_id, records, counted_batch_id FROM sinks WHERE sink_id = $1", batch.sink_id
+    )
+    if last_batch != batch.batch_id:
+        raise SinkBehindError(
+            f"sink {batch.sink_id!r} has taken batch {last_batch} already, and this is batch"
+            f" {batch.batch_id}: a stream that starts over with a new checkpoint needs a sinkId of"
+            " its own"
+        )
+    if counted_batch != last_batch or batch.records == records:
+        return
+    told = (
+        f"sink {batch.sink_id!r} has taken batch {last_batch} already, with {records} records,"
+        f" and now it has {batch.records}: nothing was written."
+    )
+    if not from_stream or (batch.batch_id == 0 and batch.records > records):
+        raise SinkBehindError(
+            f"{told} Other rows need a batchId above {last_batch}, and a stream that starts over"
+            " with a new checkpoint needs a sinkId of its own"
+        )
+    log.warning("%s A stream's batch is written once, as it was the first time.", told)
+
+
+def _refusal(batch: _SinkBatch, part: BatchToCommit, outcome: CommitOutcome) -> SinkRefusedError:
+    reason = _REASONS.get(outcome, f"the answer is {outcome.name}")
+    return SinkRefusedError(
+        f"batch {batch.batch_id} of sink {batch.sink_id!r} was not written: partition"
+        f" {part.partition} of topic {kafka_base64(part.topic_id)} cannot take it: {reason}"
+    )
+
+
+async def _explain(
+    connection: Connection, blocks: Sequence[BlockToCommit]
+) -> BarredObjectError | CommitMismatchError:
+    """Why objects have rows although their batch was never committed."""
+    rows = await connection.fetch(
+        "SELECT o.key, o.state FROM {rows} JOIN objects o ON o.object_id = r.object_id",
+        rows=Rows(OBJECT_ID, [(block.object_id,) for block in blocks]),
+    )
+    for key, state in rows:
+        if state != ObjectState.BARRED:
+            return CommitMismatchError(
+                f"object {key} was committed before, by another batch: put these into another"
+            )
+    key = rows[0][0] if rows else blocks[0].key
+    return BarredObjectError(
+        f"object {key}: the sweeper has given it up, because no lease was held since before its"
+        " upload: write the batch anew"
+    )

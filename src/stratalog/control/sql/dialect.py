@@ -1,0 +1,109 @@
+"""How the two databases spell what SQL leaves open. Pure: text and arguments in, the same out."""
+
+import json
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from stratalog.control.sql.database import Rows, Shape
+
+_PARAMETER = re.compile(r"\$(\d+)")
+_SOURCE_COLUMN = re.compile(r"\br\.(\w+)")
+
+
+class PostgresDialect:
+    _TOKENS = (
+        ("{now_ms}", "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"),
+        (
+            "{tables}",
+            "(SELECT tablename AS name FROM pg_tables"
+            " WHERE schemaname = ANY (current_schemas(false))) AS t",
+        ),
+        ("{for_update}", "FOR UPDATE"),
+        ("{for_update_of_h}", "FOR UPDATE OF h"),
+        ("{for_update_skip_locked}", "FOR UPDATE SKIP LOCKED"),
+    )
+
+    @staticmethod
+    @lru_cache(maxsize=512)
+    def render(sql: str, shape: Shape | None, first: int) -> str:
+        """The statement, with the row source's arrays as parameters from number `first` on."""
+        if shape is not None:
+            names = ", ".join(shape.names)
+            sql = sql.replace("{rows}", f"unnest({_arrays(shape, first)}) AS r({names})")
+        return _fill(sql, PostgresDialect._TOKENS)
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def render_each(sql: str, shape: Shape) -> str:
+        """The query as a lateral join, led by the number of the source row, from 1."""
+        names = ", ".join(shape.names)
+        inner = _fill(sql, PostgresDialect._TOKENS)
+        return (
+            f"SELECT r.source_row, q.* FROM unnest({_arrays(shape, 1)}) WITH ORDINALITY"
+            f" AS r({names}, source_row) CROSS JOIN LATERAL ({inner}) q"
+        )
+
+    @staticmethod
+    def columns(rows: Rows) -> list[Sequence[Any]]:
+        """The rows turned into one array per column."""
+        if not rows.values:
+            return [() for _ in rows.shape.names]
+        return list(zip(*rows.values, strict=True))
+
+
+class SqliteDialect:
+    _TOKENS = (
+        # A function of the connection, so that the clock can be given (see `sqlite.py`).
+        ("{now_ms}", "now_ms()"),
+        ("{tables}", "(SELECT name FROM sqlite_master WHERE type = 'table') AS t"),
+        ("{for_update}", ""),
+        ("{for_update_of_h}", ""),
+        ("{for_update_skip_locked}", ""),
+    )
+
+    @staticmethod
+    @lru_cache(maxsize=512)
+    def render(sql: str, shape: Shape | None, first: int) -> str:
+        """The statement, with the row source as one JSON parameter of number `first`."""
+        sql = _PARAMETER.sub(r"?\1", sql)
+        if shape is not None:
+            columns = ", ".join(map(_json_column, range(len(shape.names)), *shape))
+            sql = sql.replace("{rows}", f"(SELECT {columns} FROM json_each(?{first})) AS r")
+        return _fill(sql, SqliteDialect._TOKENS)
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def render_each(sql: str, shape: Shape) -> str:
+        """The query with the source's columns as parameters: SQLite has no lateral join."""
+        sql = _SOURCE_COLUMN.sub(lambda m: f"?{shape.names.index(m[1]) + 1}", sql)
+        return _fill(sql, SqliteDialect._TOKENS)
+
+    @staticmethod
+    def json(rows: Rows) -> str:
+        return json.dumps(rows.values, default=_json_value)
+
+    @staticmethod
+    def arguments(values: Sequence[Any]) -> list[Any]:
+        return [str(value) if isinstance(value, UUID) else value for value in values]
+
+
+def _arrays(shape: Shape, first: int) -> str:
+    return ", ".join(f"${first + i}::{kind}[]" for i, kind in enumerate(shape.types))
+
+
+def _json_column(index: int, name: str, kind: str) -> str:
+    extract = f"json_extract(value, '$[{index}]')"
+    return f"from_hex({extract}) AS {name}" if kind == "bytea" else f"{extract} AS {name}"
+
+
+def _json_value(value: Any) -> str:
+    return bytes(value).hex() if isinstance(value, bytes | memoryview) else str(value)
+
+
+def _fill(sql: str, tokens: Sequence[tuple[str, str]]) -> str:
+    for token, text in tokens:
+        sql = sql.replace(token, text)
+    return sql

@@ -1,0 +1,201 @@
+"""Topics: made, found, changed and hidden. Their rows leave in `purge.py`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from stratalog.control.keys import partition_rows
+from stratalog.control.log.model import WriteTier
+from stratalog.control.sql.database import Connection, Row, Rows, as_uuid, shape
+from stratalog.control.topics.adoption import AdoptionOperations
+from stratalog.control.topics.errors import PartitionCountError, TopicExistsError, UnknownTopicError
+from stratalog.control.topics.migration import MigrationOperations
+from stratalog.control.topics.model import Topic
+from stratalog.control.topics.purge import PurgeOperations
+from stratalog.ids import (
+    LeaderEpoch,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+    kafka_base64,
+    new_topic_id,
+)
+
+_TOPIC = "SELECT t.topic_id, t.name, t.partition_count, t.configs, t.created_ms FROM topics t"
+# Served by an index of its own, which is mostly empty.
+_EPOCHS = "SELECT h.topic_id, h.partition, h.leader_epoch FROM heads h WHERE h.leader_epoch > 0"
+_NAMES = shape(name="text")
+_IDS = shape(topic_id="uuid")
+
+
+class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations):
+    async def create(self, name: str, *, partition_count: int, configs: Mapping[str, str]) -> Topic:
+        if partition_count < 1:
+            raise PartitionCountError(f"topic {name}: needs at least one partition")
+        topic_id = new_topic_id(self._entropy)
+
+        async def work(connection: Connection) -> Topic:
+            rows = await connection.fetch(
+                "INSERT INTO topics (topic_id, name, configs, partition_count, created_ms)"
+                " VALUES ($1, $2, $3, $4, {now_ms})"
+                " ON CONFLICT (name) WHERE deleted_ms IS NULL DO NOTHING RETURNING created_ms",
+                topic_id,
+                name,
+                json.dumps(dict(configs)),
+                partition_count,
+            )
+            if not rows:
+                raise TopicExistsError(f"topic {name} exists")
+            await _insert_partitions(connection, topic_id, range(partition_count))
+            return Topic(
+                id=topic_id,
+                name=name,
+                partition_count=partition_count,
+                configs=dict(configs),
+                created_ms=rows[0][0],
+            )
+
+        return await self._database.write(work)
+
+    async def all(self) -> list[Topic]:
+        """All topics, by name."""
+
+        async def work(connection: Connection) -> list[Topic]:
+            rows = await connection.fetch(f"{_TOPIC} WHERE t.deleted_ms IS NULL")
+            epochs = await connection.fetch(_EPOCHS)
+            return _topics(rows, epochs)
+
+        # Sorted here, because a database sorts text by its own collation.
+        return sorted(await self._database.read(work), key=lambda topic: topic.name)
+
+    async def named(self, names: Sequence[str]) -> list[Topic]:
+        """Those of the names that exist, in no particular order."""
+        return await self._some_topics(
+            "t.name IN (SELECT name FROM {rows})", Rows(_NAMES, [(name,) for name in names])
+        )
+
+    async def with_ids(self, ids: Sequence[TopicId]) -> list[Topic]:
+        return await self._some_topics(
+            "t.topic_id IN (SELECT topic_id FROM {rows})",
+            Rows(_IDS, [(topic_id,) for topic_id in ids]),
+        )
+
+    async def _some_topics(self, condition: str, source: Rows) -> list[Topic]:
+        async def work(connection: Connection) -> list[Topic]:
+            rows = await connection.fetch(
+                f"{_TOPIC} WHERE t.deleted_ms IS NULL AND {condition}", rows=source
+            )
+            return await _with_epochs(connection, rows)
+
+        return await self._database.read(work)
+
+    async def add_partitions(self, topic_id: TopicId, *, partition_count: int) -> Topic:
+        """Grow the topic to `partition_count`."""
+
+        async def work(connection: Connection) -> Topic:
+            topic = await _locked(connection, topic_id)
+            if partition_count <= topic.partition_count:
+                raise PartitionCountError(
+                    f"topic {topic.name} has {topic.partition_count} partitions:"
+                    f" it cannot be changed to {partition_count}, only grow"
+                )
+            added = range(topic.partition_count, partition_count)
+            await _insert_partitions(connection, topic_id, added)
+            await connection.execute(
+                "UPDATE topics SET partition_count = $1 WHERE topic_id = $2",
+                partition_count,
+                topic_id,
+            )
+            return await _locked(connection, topic_id)
+
+        return await self._database.write(work)
+
+    async def set_configs(self, topic_id: TopicId, changes: Mapping[str, str | None]) -> Topic:
+        """Set or, with None, unset configs."""
+
+        async def work(connection: Connection) -> Topic:
+            topic = await _locked(connection, topic_id)
+            merged = {**topic.configs, **changes}
+            kept = {name: value for name, value in merged.items() if value is not None}
+            await connection.execute(
+                "UPDATE topics SET configs = $1 WHERE topic_id = $2", json.dumps(kept), topic_id
+            )
+            return await _locked(connection, topic_id)
+
+        return await self._database.write(work)
+
+    async def delete(self, topic_id: TopicId) -> None:
+        """Hide the topic at once; `purge_deleted_topics` takes its rows away in chunks."""
+        hidden = await self._database.write(
+            lambda connection: connection.execute(
+                "UPDATE topics SET deleted_ms = {now_ms}"
+                " WHERE topic_id = $1 AND deleted_ms IS NULL",
+                topic_id,
+            )
+        )
+        if not hidden:
+            raise _unknown(topic_id)
+
+
+async def _locked(connection: Connection, topic_id: TopicId) -> Topic:
+    rows = await connection.fetch(
+        f"{_TOPIC} WHERE t.topic_id = $1 AND t.deleted_ms IS NULL {{for_update}}", topic_id
+    )
+    if not rows:
+        raise _unknown(topic_id)
+    [topic] = await _with_epochs(connection, rows)
+    return topic
+
+
+async def _with_epochs(connection: Connection, rows: Sequence[Row]) -> list[Topic]:
+    if not rows:
+        return []
+    epochs = await connection.fetch(
+        f"{_EPOCHS} AND h.topic_id IN (SELECT topic_id FROM {{rows}})",
+        rows=Rows(_IDS, [(as_uuid(row[0]),) for row in rows]),
+    )
+    return _topics(rows, epochs)
+
+
+async def _insert_partitions(connection: Connection, topic_id: TopicId, added: range) -> None:
+    keys = partition_rows(TopicPartition(topic_id, PartitionIndex(index)) for index in added)
+    await connection.execute(
+        "INSERT INTO partitions (topic_id, partition, log_start, remote_end, block_start,"
+        " write_tier) SELECT topic_id, partition, 0, 0, 0, $1 FROM {rows}",
+        WriteTier.BLOCK.value,
+        rows=keys,
+    )
+    await connection.execute(
+        "INSERT INTO heads (topic_id, partition, high_watermark, size_bytes, last_commit_ms,"
+        " leader_epoch) SELECT topic_id, partition, 0, 0, 0, 0 FROM {rows}",
+        rows=keys,
+    )
+    await connection.execute(
+        "INSERT INTO epochs (topic_id, partition, leader_epoch, start_offset)"
+        " SELECT topic_id, partition, 0, 0 FROM {rows}",
+        rows=keys,
+    )
+
+
+def _unknown(topic_id: TopicId) -> UnknownTopicError:
+    return UnknownTopicError(f"no topic has the id {kafka_base64(topic_id)}")
+
+
+def _topics(rows: Sequence[Row], epochs: Sequence[Row]) -> list[Topic]:
+    of_topics: dict[UUID, dict[PartitionIndex, LeaderEpoch]] = {}
+    for topic_id, partition, epoch in epochs:
+        of_topic = of_topics.setdefault(as_uuid(topic_id), {})
+        of_topic[PartitionIndex(partition)] = LeaderEpoch(epoch)
+    return [_topic(row, of_topics.get(as_uuid(row[0]), {})) for row in rows]
+
+
+def _topic(row: Row, leader_epochs: Mapping[PartitionIndex, LeaderEpoch]) -> Topic:
+    topic_id, name, partition_count, configs, created_ms = row
+    return Topic(
+        id=TopicId(as_uuid(topic_id)),
+        name=name,
+        partition_count=partition_count,
+        configs=json.loads(configs),
+        created_ms=created_ms,
+        leader_epochs=leader_epochs,
+    )

@@ -1,0 +1,80 @@
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stratalog.control.segments.model import EpochStart, SegmentToAdd, SegmentUploaded
+from stratalog.ids import (
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+)
+
+MAX_PARTITIONS = 10_000
+"""Of one topic. More is more likely a slip than a plan, and every one of them costs rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    id: TopicId
+    name: str
+    partition_count: int
+    configs: Mapping[str, str]
+    """Only what was set on the topic. Defaults are the reader's business."""
+    created_ms: int
+    leader_epochs: Mapping[PartitionIndex, LeaderEpoch] = field(default_factory=dict)
+    """Of the partitions whose epoch is not 0."""
+
+
+ADOPTED_OFFSETS_END = 1 << 62
+"""Half of the offsets that there are in Kafka. The others are left for what is written here."""
+
+
+ADOPTED_EPOCHS_END = 1 << 30
+"""Likewise for leader epochs: those of this cluster begin above what was adopted."""
+
+
+ADOPTED_PRODUCERS_END = 1 << 62
+"""Likewise for the numbers of producers."""
+
+
+class AdoptedProducer(NamedTuple):
+    """A producer's last batch, from the newest producer snapshot."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    last_sequence: int
+    last_offset: Offset
+    offset_delta: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptedSegment:
+    segment: SegmentToAdd
+    uploaded: SegmentUploaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionToAdopt:
+    """A partition whose segments make one sequence without a gap, each ending after the one before.
+
+    Without segments it is empty, and `log_start` is also where its records will begin.
+    """
+
+    partition: PartitionIndex
+    log_start: Offset
+    segments: Sequence[AdoptedSegment]
+    epochs: Sequence[EpochStart]
+    """The whole lineage, from the newest leader-epoch checkpoint."""
+    producers: Sequence[AdoptedProducer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicToAdopt:
+    topic_id: TopicId
+    name: str
+    configs: Mapping[str, str]
+    partitions: Sequence[PartitionToAdopt]
+    """All of them, by index from 0."""

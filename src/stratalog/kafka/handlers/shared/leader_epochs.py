@@ -1,0 +1,51 @@
+"""Whether a client's leader epochs are the partitions' own.
+
+A client that knows an older epoch must look for the leader again; one that knows a newer one has
+seen what this broker has not, and should come back. What this broker remembers may let a client
+pass, never turn it away: then the control plane is asked.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.model import Topic
+from stratalog.ids import NO_EPOCH, LeaderEpoch, PartitionIndex, TopicPartition
+
+
+class KnownEpoch(NamedTuple):
+    """What a client believes of a partition."""
+
+    topic: Topic
+    partition: PartitionIndex
+    epoch: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic.id, self.partition)
+
+
+def epoch_code(known: int, current: LeaderEpoch) -> ErrorCode:
+    if known in (NO_EPOCH, current):
+        return ErrorCode.none
+    fenced = known < current
+    return ErrorCode.fenced_leader_epoch if fenced else ErrorCode.unknown_leader_epoch
+
+
+async def wrong_epochs(
+    control: ControlPlane, known: Iterable[KnownEpoch]
+) -> dict[TopicPartition, ErrorCode]:
+    """The codes for those partitions whose epoch is another one."""
+    doubtful = {
+        one.topic_partition: one.epoch
+        for one in known
+        if epoch_code(one.epoch, one.topic.leader_epochs.get(one.partition, LeaderEpoch(0)))
+    }
+    states = await control.log.partitions(list(doubtful)) if doubtful else {}
+    return {
+        key: code
+        for key, state in states.items()
+        if (code := epoch_code(doubtful[key], state.leader_epoch))
+    }

@@ -1,0 +1,34 @@
+"""What the handlers work with, put together once per broker."""
+
+from dataclasses import dataclass
+
+from stratalog.admin.topic_creation import TopicCreation
+from stratalog.cluster.membership import Membership
+from stratalog.control.plane import ControlPlane
+from stratalog.groups.classic_groups import ClassicGroups
+from stratalog.groups.consumer.groups import ConsumerGroups
+from stratalog.groups.coordinator import GroupCoordinator
+from stratalog.kafka.server.metrics import RequestMetrics
+from stratalog.kafka.server.read_failures import ReadFailures
+from stratalog.settings import Settings
+from stratalog.topic.append import TopicAppender
+from stratalog.topic.catalog import TopicCatalog
+from stratalog.topic.offsets import TopicOffsets
+from stratalog.topic.read import TopicReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Components:
+    settings: Settings
+    metrics: RequestMetrics
+    failures: ReadFailures
+    creation: TopicCreation
+    membership: Membership
+    control: ControlPlane
+    catalog: TopicCatalog
+    appender: TopicAppender
+    reader: TopicReader
+    offsets: TopicOffsets
+    groups: GroupCoordinator
+    classic_groups: ClassicGroups
+    consumer_groups: ConsumerGroups

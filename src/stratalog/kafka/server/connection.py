@@ -1,0 +1,276 @@
+"""One client's connection: requests come in, responses go out in the same order.
+
+Bytes are received straight into the buffer of their request. Requests are accepted one after the
+other and then worked on side by side. Reading stops while there is no memory for the next request,
+while too many are unanswered, or while the client does not take its responses. A request that has
+come whole is accepted even if the client is gone: with acks=0 that is how producers leave.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple, cast
+
+from stratalog.clock import Clock
+from stratalog.errors import CallError
+from stratalog.kafka.server.acceptor import Accepted, Acceptor, Response, Running
+from stratalog.kafka.server.budget import ByteBudget, Grant
+from stratalog.kafka.server.session import Session
+from stratalog.kafka.wire.api import ApiKey
+from stratalog.kafka.wire.errors import FrameSizeError
+from stratalog.kafka.wire.frames import FrameReceiver, Progress
+
+log = logging.getLogger(__name__)
+
+_UNCHARGED_BYTES = 1 << 20
+"""Requests other than Produce are charged to the budget only above this size, which honest ones
+hardly reach."""
+
+
+class _Hold(Enum):
+    """Why reading is stopped."""
+
+    BUDGET = "no memory for the next request"
+    UNANSWERED = "too many requests are unanswered"
+    CLOSING = "no more requests are taken"
+
+
+class _Arrival(NamedTuple):
+    frame: bytearray
+    grant: Grant | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    max_request_bytes: int
+    max_pipelined_requests: int
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(
+        self,
+        *,
+        number: int,
+        listener: str,
+        acceptor: Acceptor,
+        budget: ByteBudget,
+        limits: ConnectionLimits,
+        clock: Clock,
+        on_opened: Callable[["Connection"], None],
+        on_closed: Callable[["Connection"], None],
+    ) -> None:
+        self._number = number
+        self._listener = listener
+        self._acceptor = acceptor
+        self._budget = budget
+        self._max_unanswered = limits.max_pipelined_requests
+        self._clock = clock
+        self._on_opened = on_opened
+        self._on_closed = on_closed
+        self._frames = FrameReceiver(limits.max_request_bytes)
+        self._grant: Grant | None = None
+        self._holds: set[_Hold] = set()
+        self._unanswered = 0
+        self._arrivals: asyncio.Queue[_Arrival | None] = asyncio.Queue()
+        self._accepted: asyncio.Queue[tuple[Accepted, Grant | None] | None] = asyncio.Queue()
+        self._answering: asyncio.Future[Response] | None = None
+        self._answering_outlives = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._lost = asyncio.Event()
+        self._moved_s = clock.monotonic()
+        self.peer = "?"
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peername = transport.get_extra_info("peername")
+        self.peer = str(peername)
+        host = str(peername[0]) if isinstance(peername, tuple) else ""
+        self._session = Session(
+            number=self._number, listener=self._listener, client_host=f"/{host}"
+        )
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._work = asyncio.gather(self._accept_all(), self._answer_all(), self._lost.wait())
+        self._work.add_done_callback(self._finished)
+        self._on_opened(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self._frames.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._moved_s = self._clock.monotonic()
+        try:
+            progress = self._frames.received(nbytes)
+        except FrameSizeError as error:
+            log.info("Closing the connection of %s: %s", self.peer, error)
+            self.close()
+            return
+        if progress is Progress.HEAD:
+            self._ask_for_admission()
+        elif progress is Progress.WHOLE:
+            self._arrived()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._lost.set()
+        self._writable.set()
+        self.close()
+        if self._grant is not None:
+            self._grant.release()
+        if self._answering is not None and not self._answering_outlives:
+            self._answering.cancel()
+
+    # What the server calls.
+
+    def close(self) -> None:
+        """Take no more requests; answer those that have come, then close."""
+        if _Hold.CLOSING not in self._holds:
+            self._hold(_Hold.CLOSING)
+            self._arrivals.put_nowait(None)
+
+    def abort(self) -> None:
+        """Close now. What was accepted and outlives its client goes on."""
+        self._transport.abort()
+
+    def kill(self) -> None:
+        """Close now and wait for nothing."""
+        self.abort()
+        self._work.cancel()
+
+    @property
+    def closed(self) -> "asyncio.Future[Any]":
+        """Done when the socket is closed and no request is being worked on."""
+        return self._work
+
+    @property
+    def stalled_s(self) -> float:
+        """For how long nothing has come of a request that is half received."""
+        if self._frames.is_idle or self._holds:
+            return 0.0
+        return self._clock.monotonic() - self._moved_s
+
+    # Reading.
+
+    def _ask_for_admission(self) -> None:
+        size = self._frames.size_bytes
+        if self._frames.api_key != ApiKey.PRODUCE and size <= _UNCHARGED_BYTES:
+            self._frames.admit()
+            return
+        self._grant = self._budget.request(size, self._granted)
+        if self._grant.held:
+            self._frames.admit()
+        else:
+            self._hold(_Hold.BUDGET)
+
+    def _granted(self) -> None:
+        self._frames.admit()
+        self._moved_s = self._clock.monotonic()
+        self._let_go(_Hold.BUDGET)
+
+    def _arrived(self) -> None:
+        arrival = _Arrival(self._frames.take(), self._grant)
+        self._grant = None
+        self._unanswered += 1
+        if self._unanswered >= self._max_unanswered:
+            self._hold(_Hold.UNANSWERED)
+        self._arrivals.put_nowait(arrival)
+
+    def _hold(self, reason: _Hold) -> None:
+        if not self._holds:
+            self._transport.pause_reading()
+        self._holds.add(reason)
+
+    def _let_go(self, reason: _Hold) -> None:
+        self._holds.discard(reason)
+        if not self._holds:
+            self._transport.resume_reading()
+
+    # Working.
+
+    async def _accept_all(self) -> None:
+        arrival: _Arrival | None = None
+        try:
+            while (arrival := await self._arrivals.get()) is not None:
+                accepted = await self._acceptor.accept(arrival.frame, self._session)
+                if isinstance(accepted, Running) and arrival.grant is not None:
+                    _release_when_done(accepted.response, arrival.grant)
+                self._accepted.put_nowait((accepted, arrival.grant))
+        except CallError as error:
+            log.info("Closing the connection of %s: %s", self.peer, error)
+        except Exception:
+            log.exception("Closing the connection of %s: a request was not accepted", self.peer)
+        finally:
+            self.close()
+            self._forget_arrivals(arrival)
+            self._accepted.put_nowait(None)
+
+    def _forget_arrivals(self, arrival: _Arrival | None) -> None:
+        """Give back the memory of the request that was not accepted and of those behind it."""
+        while arrival is not None or not self._arrivals.empty():
+            if arrival is not None and arrival.grant is not None:
+                arrival.grant.release()
+            arrival = None if self._arrivals.empty() else self._arrivals.get_nowait()
+
+    async def _answer_all(self) -> None:
+        while (item := await self._accepted.get()) is not None:
+            accepted, grant = item
+            await self._writable.wait()
+            response = await self._response(accepted)
+            if response is not None and not self._lost.is_set():
+                self._transport.writelines(response)
+            if grant is not None:
+                grant.release()
+            self._answered()
+        self._transport.close()
+
+    async def _response(self, accepted: Accepted) -> Response:
+        """The response, or None if there is nobody to send it to."""
+        if isinstance(accepted, Running):
+            future, outlives = accepted.response, accepted.outlives_client
+        else:
+            future, outlives = asyncio.ensure_future(accepted.begin()), False
+        self._answering, self._answering_outlives = future, outlives
+        if self._lost.is_set() and not outlives:
+            future.cancel()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not (future.cancelled() and self._lost.is_set()):
+                raise
+        except Exception:
+            log.exception("Closing the connection of %s: a request has no answer", self.peer)
+            self.abort()
+        finally:
+            self._answering = None
+        return None
+
+    def _answered(self) -> None:
+        self._unanswered -= 1
+        if _Hold.UNANSWERED in self._holds and self._unanswered < self._max_unanswered:
+            self._let_go(_Hold.UNANSWERED)
+
+    def _finished(self, work: "asyncio.Future[Any]") -> None:
+        error = None if work.cancelled() else work.exception()
+        if error is not None and not isinstance(error, asyncio.CancelledError):
+            log.error("The connection of %s failed", self.peer, exc_info=error)
+            self.abort()
+        self._on_closed(self)
+
+
+def _release_when_done(response: asyncio.Future[Response], grant: Grant) -> None:
+    response.add_done_callback(lambda _: grant.release())

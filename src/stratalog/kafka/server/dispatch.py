@@ -1,0 +1,80 @@
+"""From the bytes of a request to the bytes of its response, through the handler of its API."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from stratalog.clock import Clock
+from stratalog.kafka.server.acceptor import Accepted, InTurn, Response, Running
+from stratalog.kafka.server.error_codes import code_of
+from stratalog.kafka.server.handler import Answer, Body, Handler, Request, TwoStageHandler
+from stratalog.kafka.server.metrics import RequestMetrics
+from stratalog.kafka.server.session import Session
+from stratalog.kafka.wire.api import ApiKey
+from stratalog.kafka.wire.header import parse_header
+from stratalog.kafka.wire.primitives import INT32, NO_TAGS
+
+log = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """Implements `Acceptor`."""
+
+    def __init__(
+        self,
+        handlers: Mapping[ApiKey, Handler[Any]],
+        *,
+        clock: Clock,
+        metrics: RequestMetrics,
+    ) -> None:
+        self._handlers = handlers
+        self._versions = {key: handler.versions for key, handler in handlers.items()}
+        self._clock = clock
+        self._metrics = metrics
+
+    async def accept(self, frame: bytearray, session: Session) -> Accepted:
+        view = memoryview(frame)
+        key, version, correlation_id, client_id, body_start = parse_header(view, self._versions)
+        request = Request(key, version, correlation_id, client_id, session)
+        handler = self._handlers[key]
+        body = handler.read(version, view, body_start)
+        if isinstance(handler, TwoStageHandler):
+            answer = await handler.accept(request, body)
+            return Running(self._begun(request, answer), outlives_client=True)
+        if handler.in_turn:
+            return InTurn(lambda: self._timed(request, lambda: _answer(handler, request, body)))
+        begun = self._begun(request, lambda: _answer(handler, request, body))
+        return Running(begun, outlives_client=False)
+
+    def _begun(self, request: Request, answer: Answer) -> asyncio.Task[Response]:
+        return asyncio.get_running_loop().create_task(self._timed(request, answer))
+
+    async def _timed(self, request: Request, answer: Answer) -> Response:
+        """The answer is begun in here: a request that is cancelled first leaves nothing behind."""
+        started = self._clock.monotonic()
+        body = await answer()
+        self._metrics.answered(request.key, self._clock.monotonic() - started)
+        return None if body is None else self._framed(request, body)
+
+    def _framed(self, request: Request, body: Body) -> Response:
+        """ApiVersions responses always have the oldest header: the client may know no other yet."""
+        head = INT32.pack(request.correlation_id)
+        flexible = request.version >= self._versions[request.key].first_flexible
+        if flexible and request.key is not ApiKey.API_VERSIONS:
+            head += NO_TAGS
+        size = len(head) + sum(len(part) for part in body)
+        return [INT32.pack(size) + head, *body]
+
+
+async def _answer(handler: Handler[Any], request: Request, body: Any) -> Body:
+    try:
+        return await handler.handle(request, body)
+    except Exception as error:
+        if code_of(error) is ErrorCode.unknown_server_error:
+            log.exception(
+                "%s of client %r on %s failed", request.key.name, request.client_id, request.session
+            )
+        return handler.refuse(request, body, error)

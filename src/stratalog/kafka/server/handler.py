@@ -1,0 +1,82 @@
+"""A handler of one API: its declaration, and how it reads and refuses requests."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from stratalog.admin.rights import Right
+from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.error_codes import code_of, message_of
+from stratalog.kafka.server.session import Session
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.primitives import Buffer
+from stratalog.kafka.wire.refusals import refusal
+from stratalog.kafka.wire.schema_reader import Reader, compiled_reader
+from stratalog.kafka.wire.schema_writer import write_response
+
+Body: TypeAlias = Sequence[Buffer]
+"""A response without its header."""
+Answer: TypeAlias = Callable[[], Awaitable[Body | None]]
+"""Called once, to wait for the response. None: the client expects no response."""
+RequestBody = TypeVar("RequestBody")
+
+
+class Request(NamedTuple):
+    """A request without its body."""
+
+    key: ApiKey
+    version: int
+    correlation_id: int
+    client_id: str | None
+    session: Session
+
+
+class Handler(ABC, Generic[RequestBody]):
+    """Subclasses in `kafka/handlers/` are found by the registry. Each declares these:"""
+
+    key: ClassVar[ApiKey]
+    versions: ClassVar[Versions]
+    rights: ClassVar[Sequence[Right]]
+    """Every right that a client may need; which of them a request needs depends on its body."""
+    body: type[RequestBody]
+    """The tuple that requests are read into; see `schema_reader`."""
+    in_turn: ClassVar[bool] = False
+    """Begin a request only when all earlier responses of its connection are written. For APIs with
+    large responses: a client that sends many requests and reads no response costs the memory of
+    one."""
+
+    def __init__(self, components: Components) -> None:
+        self._components = components
+        self._readers: dict[int, Reader[RequestBody]] = {}
+
+    def read(self, version: int, frame: memoryview, position: int) -> RequestBody:
+        reader = self._readers.get(version)
+        if reader is None:
+            reader = self._readers[version] = compiled_reader(self.body, self.key, version)
+        return reader(frame, position)
+
+    @abstractmethod
+    async def handle(self, request: Request, body: RequestBody) -> Body: ...
+
+    def refuse(self, request: Request, body: RequestBody, error: Exception) -> Body:
+        """The response to a request that failed as a whole."""
+        code = self.error_code(error)
+        values = refusal(self.key, request.version, body, code, message_of(error))
+        return write_response(self.key, request.version, values)
+
+    def error_code(self, error: Exception) -> ErrorCode:
+        return code_of(error)
+
+
+class TwoStageHandler(Handler[RequestBody]):
+    """Requests are accepted in the order of the connection, and answered later."""
+
+    @abstractmethod
+    async def accept(self, request: Request, body: RequestBody) -> Answer:
+        """Enter the request into its order. Errors are part of the answer."""
+
+    async def handle(self, request: Request, body: RequestBody) -> Body:
+        answer = await (await self.accept(request, body))()
+        return answer or []

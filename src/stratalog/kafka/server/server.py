@@ -1,0 +1,128 @@
+"""Listens for Kafka clients and keeps their connections."""
+
+import asyncio
+import itertools
+import logging
+import socket
+from typing import NamedTuple
+
+from stratalog.clock import Clock
+from stratalog.kafka.server.acceptor import Acceptor
+from stratalog.kafka.server.budget import ByteBudget
+from stratalog.kafka.server.connection import Connection, ConnectionLimits
+from stratalog.settings import BrokerSettings
+
+log = logging.getLogger(__name__)
+
+_STALL_S = 60.0
+"""A request that is half here and does not move holds memory that others wait for."""
+_STALL_CHECK_S = 15.0
+_KILL_S = 1.0
+_BACKLOG = 1024
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+def parse_address(text: str) -> Address:
+    """`host:port`, `[v6]:port` or `:port` for all interfaces."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{text!r} is not an address: write host:port")
+    return Address(host.strip("[]") or "0.0.0.0", int(port))
+
+
+class Server:
+    """Bind first, start later: other parts need the port before requests can be served."""
+
+    def __init__(self, *, settings: BrokerSettings, max_inflight_bytes: int, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._budget = ByteBudget(max_inflight_bytes)
+        self._connections: set[Connection] = set()
+        self._numbers = itertools.count(1)
+        self._socket: socket.socket | None = None
+        self._listener: asyncio.Server | None = None
+        self._stall_watch: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    @property
+    def inflight_bytes(self) -> int:
+        return self._budget.used_bytes
+
+    def bind(self) -> Address:
+        """Take the listening address and return it, with the port that was really taken."""
+        host, port = parse_address(self._settings.listen)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        self._socket.setblocking(False)
+        return Address(host, self._socket.getsockname()[1])
+
+    async def start(self, acceptor: Acceptor) -> None:
+        """Serve the clients that come to the bound address."""
+        assert self._socket is not None, "bind first"
+        limits = ConnectionLimits(
+            max_request_bytes=self._settings.max_request_bytes,
+            max_pipelined_requests=self._settings.max_pipelined_requests,
+        )
+
+        def connect() -> Connection:
+            return Connection(
+                number=next(self._numbers),
+                listener=self._settings.listen,
+                acceptor=acceptor,
+                budget=self._budget,
+                limits=limits,
+                clock=self._clock,
+                on_opened=self._opened,
+                on_closed=self._connections.discard,
+            )
+
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(connect, sock=self._socket, backlog=_BACKLOG)
+        self._stall_watch = asyncio.create_task(self._abort_stalled(), name="stall watch")
+
+    def _opened(self, connection: Connection) -> None:
+        """A client that was let in just before the listener closed is closed again."""
+        self._connections.add(connection)
+        if self._stopping:
+            connection.close()
+
+    async def stop(self, timeout_ms: int) -> None:
+        """Answer what was accepted, then close. What is not done by then is cut off."""
+        self._stopping = True
+        if self._stall_watch is not None:
+            self._stall_watch.cancel()
+            await asyncio.gather(self._stall_watch, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
+        elif self._socket is not None:
+            self._socket.close()
+        for connection in list(self._connections):
+            connection.close()
+        if not await self._until_closed(timeout_ms / 1000):
+            log.warning("Cutting %d connections off", len(self._connections))
+            for connection in list(self._connections):
+                connection.kill()
+            await self._until_closed(_KILL_S)
+
+    async def _until_closed(self, timeout_s: float) -> bool:
+        """Wait until no connection is left. False if the time was not enough."""
+        closed = [connection.closed for connection in self._connections]
+        if closed:
+            await asyncio.wait(closed, timeout=timeout_s)
+        return not self._connections
+
+    async def _abort_stalled(self) -> None:
+        while True:
+            await self._clock.sleep(_STALL_CHECK_S)
+            for connection in list(self._connections):
+                if connection.stalled_s > _STALL_S:
+                    log.info("Closing the connection of %s: it has stalled", connection.peer)
+                    connection.abort()

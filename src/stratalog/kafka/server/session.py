@@ -1,0 +1,24 @@
+"""A client's connection, as its requests see it."""
+
+from dataclasses import dataclass
+
+from stratalog.admin.principal import ANONYMOUS, Principal
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """One per connection. Handlers of authentication and of ApiVersions change it, in the order
+    of the requests."""
+
+    number: int
+    """Counts the connections of this broker."""
+    listener: str
+    """The address that the client connected to."""
+    client_host: str
+    """The client's address, as Kafka shows it to administrators: with a leading slash."""
+    principal: Principal = ANONYMOUS
+    software: str = "unknown software"
+    """The name and version of the client's library, from ApiVersions."""
+
+    def __str__(self) -> str:
+        return f"connection {self.number} ({self.software} at {self.client_host.lstrip('/')})"

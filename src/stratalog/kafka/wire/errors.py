@@ -1,0 +1,31 @@
+"""What can be wrong with a request as a whole."""
+
+from stratalog.errors import CallError
+
+
+class FrameSizeError(CallError):
+    """The length in front of a request is absurd: what follows is not the Kafka protocol."""
+
+
+class MalformedRequestError(CallError):
+    """The bytes of a request are not what its API and version say."""
+
+
+class UnsupportedRequestError(CallError):
+    """The API key or its version is not served here. Kafka closes the connection on those."""
+
+
+class InvalidRecordsError(CallError):
+    """A produce request carries no records for a partition."""
+
+
+class RequiredAcksError(CallError):
+    """A produce request asks for acknowledgements other than -1, 0 or 1."""
+
+
+class UnknownTopicIdError(CallError):
+    """No topic has this id (any more)."""
+
+
+class SchemaMismatchError(TypeError):
+    """A declared request does not fit the protocol's schema: a mistake in the handler."""

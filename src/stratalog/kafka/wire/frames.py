@@ -1,0 +1,76 @@
+"""Cuts a stream of bytes into requests, each received straight into a buffer of its own.
+
+Pure: it says where the next bytes are to be put, and is told how many came. Before the body of a
+request is received it must be admitted, so that its memory is asked for first.
+"""
+
+from enum import Enum
+
+from stratalog.kafka.wire.errors import FrameSizeError
+from stratalog.kafka.wire.header import SMALLEST_REQUEST_BYTES, peek_api_key
+from stratalog.kafka.wire.primitives import INT32
+
+_LENGTH_BYTES = 4
+_KEY_BYTES = 2
+
+
+class Progress(Enum):
+    PARTIAL = "partial"
+    HEAD = "head"
+    """The size and the API key are known; nothing more is received until `admit`."""
+    WHOLE = "whole"
+    """A request is complete: `take` it."""
+
+
+class FrameReceiver:
+    def __init__(self, max_request_bytes: int) -> None:
+        self._max_request_bytes = max_request_bytes
+        self._head = bytearray(_LENGTH_BYTES + _KEY_BYTES)
+        self._restart()
+
+    def _restart(self) -> None:
+        self.size_bytes = 0
+        self.api_key = -1
+        self._target = self._head
+        self._filled = 0
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go. Never empty: there is always a next byte to wait for."""
+        return memoryview(self._target)[self._filled :]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no byte of another request has come."""
+        return self._target is self._head and self._filled == 0
+
+    def received(self, count: int) -> Progress:
+        self._filled += count
+        if self._target is not self._head:
+            whole = self._filled == len(self._target)
+            return Progress.WHOLE if whole else Progress.PARTIAL
+        if self._filled >= _LENGTH_BYTES and not self.size_bytes:
+            self.size_bytes = self._checked_size()
+        if self._filled < len(self._head):
+            return Progress.PARTIAL
+        self.api_key = peek_api_key(self._head[_LENGTH_BYTES:])
+        return Progress.HEAD
+
+    def admit(self) -> None:
+        """Make room for the body. Its first bytes, the API key, are already here."""
+        self._target = bytearray(self.size_bytes)
+        self._target[:_KEY_BYTES] = self._head[_LENGTH_BYTES:]
+        self._filled = _KEY_BYTES
+
+    def take(self) -> bytearray:
+        frame = self._target
+        self._restart()
+        return frame
+
+    def _checked_size(self) -> int:
+        (size,) = INT32.unpack_from(self._head)
+        if not SMALLEST_REQUEST_BYTES <= size <= self._max_request_bytes:
+            raise FrameSizeError(
+                f"a request of {size} bytes: the least is {SMALLEST_REQUEST_BYTES}, "
+                f"the most {self._max_request_bytes}"
+            )
+        return int(size)

@@ -1,0 +1,54 @@
+"""A request as it came from the socket: its header, read by hand, and where its body begins."""
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from stratalog.kafka.wire.api import ApiKey, Versions
+from stratalog.kafka.wire.errors import MalformedRequestError, UnsupportedRequestError
+from stratalog.kafka.wire.primitives import INT16, read_length, skip_tags
+
+_HEAD = struct.Struct(">hhi")
+SMALLEST_REQUEST_BYTES = _HEAD.size
+
+
+class RequestHeader(NamedTuple):
+    key: ApiKey
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body_start: int
+    """0 in an ApiVersions request of a version that is not served: nothing else is known of it."""
+
+
+def parse_header(frame: memoryview, served: Mapping[ApiKey, Versions]) -> RequestHeader:
+    key, version, correlation_id = _HEAD.unpack_from(frame)
+    versions = served.get(key)
+    if versions is None:
+        raise UnsupportedRequestError(f"API key {key} is not served")
+    api = ApiKey(key)
+    if not versions.first <= version <= versions.last:
+        if api is ApiKey.API_VERSIONS:
+            return RequestHeader(api, version, correlation_id, None, 0)
+        raise UnsupportedRequestError(f"{api.name} version {version} is not served")
+    try:
+        client_id, position = _client_id(frame)
+        if version >= versions.first_flexible:
+            position = skip_tags(frame, position)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise MalformedRequestError(f"the header of a {api.name} request is cut off") from error
+    return RequestHeader(api, version, correlation_id, client_id, position)
+
+
+def _client_id(view: memoryview) -> tuple[str | None, int]:
+    """The client's name has the old form of a string in every version of the header."""
+    size, position = read_length(view, _HEAD.size, INT16)
+    if size < 0:
+        return None, position
+    return str(view[position : position + size], "utf-8"), position + size
+
+
+def peek_api_key(head: bytearray) -> int:
+    """The API key of a frame of which at least two bytes are there."""
+    (key,) = INT16.unpack_from(head)
+    return int(key)

@@ -1,0 +1,108 @@
+"""The response to a request that failed as a whole, made from the response's schema.
+
+The error stands where the schema has the first room for it: at the top, or else in every element
+that answers an element of the request. An element of the response takes the fields that name it
+from the element of the request; every other field is blank.
+"""
+
+import datetime
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any
+
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+
+from stratalog.kafka.wire.api import ApiKey
+
+
+def refusal(
+    key: ApiKey, version: int, body: object, code: ErrorCode, message: str
+) -> Mapping[str, Any]:
+    error = {"error_code": code, "error_message": message}
+    return _entity(load_response_schema(key, version), body, error, named_by=None)
+
+
+def _entity(
+    schema: Any, asked: object, error: Mapping[str, Any], *, named_by: object
+) -> dict[str, Any]:
+    """`named_by` is the element of the request that this element of the response answers."""
+    own = {field.name for field in fields(schema)}
+    values: dict[str, Any] = {}
+    for field in fields(schema):
+        nested = _nested(field)
+        if field.name in error:
+            values[field.name] = error[field.name]
+        elif nested is not None and _is_array(field):
+            says_error = "error_code" not in own and _can_say_error(nested)
+            values[field.name] = _elements(nested, field.name, asked, error) if says_error else ()
+        elif field.default is MISSING:
+            values[field.name] = _name_or_blank(field, named_by)
+    return values
+
+
+def _elements(
+    schema: Any, name: str, asked: object, error: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    return [
+        _entity(schema, element, error, named_by=element) for element in _asked_array(name, asked)
+    ]
+
+
+def _asked_array(name: str, asked: object) -> Sequence[Any]:
+    """The array of the request that an array of the response answers: the one with its name, or
+    else the first that has elements."""
+    arrays = {
+        each: value
+        for each in getattr(asked, "_fields", ())
+        if isinstance(value := getattr(asked, each), list)
+    }
+    return arrays.get(name) or next((array for array in arrays.values() if array), [])
+
+
+def _names(field: Field[Any], named_by: object) -> bool:
+    return hasattr(named_by, "_fields") and hasattr(named_by, field.name)
+
+
+def _name_or_blank(field: Field[Any], named_by: object) -> Any:
+    if _names(field, named_by):
+        return getattr(named_by, field.name)
+    blank = _blank(field)
+    is_name = isinstance(named_by, str | int) and type(blank) is type(named_by)
+    return named_by if is_name else blank
+
+
+def _blank(field: Field[Any]) -> Any:
+    if _is_array(field):
+        return ()
+    if type(None) in typing.get_args(field.type):
+        return None
+    kafka_type = field.metadata["kafka_type"]
+    if kafka_type.startswith("timedelta"):
+        return datetime.timedelta(0)
+    return {"string": "", "bytes": b"", "bool": False}.get(kafka_type, -1)
+
+
+def _can_say_error(schema: Any) -> bool:
+    return any(
+        field.name == "error_code" or ((inner := _nested(field)) and _can_say_error(inner))
+        for field in fields(schema)
+    )
+
+
+def _is_array(field: Field[Any]) -> bool:
+    kinds = (field.type, *typing.get_args(field.type))
+    return any(typing.get_origin(kind) is tuple for kind in kinds)
+
+
+def _nested(field: Field[Any]) -> Any:
+    """The schema of a field's elements, if they are entities."""
+    return _entity_in(field.type)
+
+
+def _entity_in(annotation: Any) -> Any:
+    if is_dataclass(annotation):
+        return annotation
+    found = (_entity_in(inner) for inner in typing.get_args(annotation))
+    return next((entity for entity in found if entity is not None), None)

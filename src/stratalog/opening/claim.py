@@ -1,0 +1,114 @@
+"""Claims on stores: making a store this cluster's, and checking that it still is."""
+
+from stratalog.control.identity.model import Cluster
+from stratalog.control.plane import ControlPlane
+from stratalog.objects.store import (
+    Create,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    ObjectStore,
+    PutMode,
+    Replace,
+)
+from stratalog.opening.errors import MarkerContendedError
+from stratalog.opening.marker import (
+    MARKER_KEY,
+    StoreMarker,
+    check_marker,
+    encode_marker,
+    marker_missing,
+    read_marker,
+)
+from stratalog.opening.segment_store import are_apart, check_holds_segments, check_noted
+
+_ATTEMPTS = 20
+"""Each lost race means that another broker won one, so many brokers that start at once all get
+through. The bound is for a store whose ETags never match."""
+
+
+async def claim_store(control: ControlPlane, store: ObjectStore) -> Cluster:
+    """Make this store this cluster's, or refuse. For the start of a broker."""
+    return await _write_next(control, store, may_create=True)
+
+
+async def renew_claim(control: ControlPlane, store: ObjectStore) -> Cluster:
+    """Check that the store is still this cluster's and raise its generation.
+
+    Unlike `claim_store`, it does not create a missing marker: a store without one is not the store
+    that was claimed.
+    """
+    return await _write_next(control, store, may_create=False)
+
+
+async def claim_segments(control: ControlPlane, store: ObjectStore, own: ObjectStore) -> None:
+    """Make `own` the store of this cluster's segments, or refuse.
+
+    For the start of a broker, after it has claimed `store`, which holds the blocks and may be the
+    same. If `own` has no marker, it is either new, or the empty folder on which the right store is
+    not mounted; only the first may be claimed.
+    """
+    if own is not store:
+        if await read_marker(own) is None:
+            await check_holds_segments(control, own)
+        await claim_store(control, own)
+    check_noted(await control.identity.note_segments_apart(are_apart(store, own)), store, own)
+
+
+async def check_claim(
+    control: ControlPlane, store: ObjectStore, *, setting: str = "storage.objects"
+) -> None:
+    """Raise unless the store has this cluster's marker. Changes nothing."""
+    found = await read_marker(store)
+    if found is None:
+        raise marker_missing(store, setting)
+    check_marker(found[0], await control.identity.cluster())
+
+
+async def check_store(control: ControlPlane, store: ObjectStore) -> None:
+    """Raise if the store is another cluster's, or should have a marker and has none.
+
+    For programs that run without a broker: no store has a marker until the first broker has
+    started. A store that is not mounted, or whose prefix is mistyped, has none either. There, all
+    blocks would seem to be lost, and no reader would find new ones.
+    """
+    found = await read_marker(store)
+    cluster = await control.identity.cluster()
+    if found is not None:
+        check_marker(found[0], cluster)
+    elif cluster.generation:
+        raise marker_missing(store)
+
+
+async def check_segments(control: ControlPlane, store: ObjectStore, own: ObjectStore) -> None:
+    """Raise unless `own` is the store in which brokers look for segments. Changes nothing."""
+    cluster = await control.identity.cluster()
+    if not cluster.generation:
+        return
+    check_noted(cluster.segments_apart, store, own)
+    if own is not store:
+        await check_claim(control, own, setting="remote.objects")
+    if cluster.segments_apart is None:
+        await check_holds_segments(control, own)
+
+
+async def _write_next(control: ControlPlane, store: ObjectStore, *, may_create: bool) -> Cluster:
+    for _ in range(_ATTEMPTS):
+        found = await read_marker(store)
+        mode: PutMode = Create()
+        if found is not None:
+            check_marker(found[0], await control.identity.cluster())
+            mode = Replace(etag=found[1])
+        elif not may_create:
+            raise marker_missing(store)
+        cluster = await control.identity.next_generation()
+        marker = StoreMarker(cluster_id=cluster.cluster_id, generation=cluster.generation)
+        try:
+            await store.put(MARKER_KEY, [encode_marker(marker)], mode=mode)
+        except (ObjectExistsError, ObjectChangedError, ObjectNotFoundError):
+            continue
+        return cluster
+    raise MarkerContendedError(
+        f"{MARKER_KEY} in {store.url} changed {_ATTEMPTS} times while it was being claimed: "
+        "try again; if it stays so, the store does not keep conditional puts"
+    )

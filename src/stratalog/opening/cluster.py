@@ -1,0 +1,207 @@
+"""Opening a cluster: its control plane, its object stores and the keys of its segments.
+
+Every program that works on a cluster opens it here, and declares its rights:
+
+| right | control plane | store of blocks | store of segments |
+|---|---|---|---|
+| MAKE | created if missing | claimed | claimed |
+| CHANGE | must exist | must be this cluster's | must be this cluster's |
+| APPEND | must exist | must be this cluster's | not used |
+| READ | must exist | not asked | must be the one that is noted |
+
+A reader does not ask for the marker, which would be one more request for each plan of a scan: in a
+wrong store it finds no object, and never a wrong one.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from enum import Enum, auto
+from functools import cached_property
+
+from stratalog.clock import SYSTEM_CLOCK, Clock
+from stratalog.control.open import open_control_plane, open_existing
+from stratalog.control.plane import ControlPlane
+from stratalog.ids import Entropy, system_entropy
+from stratalog.metrics import Metrics
+from stratalog.objects.store import ObjectStore
+from stratalog.opening.claim import check_segments, check_store, claim_segments, claim_store
+from stratalog.opening.segment_store import check_segments_noted
+from stratalog.opening.stores import ClusterStores, Wrap, check_shared, store_addresses, unwrapped
+from stratalog.opening.workers import WorkerAccess, WorkerKeys, worker_access
+from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.reader import SegmentReader
+from stratalog.segment.stores import SegmentStores
+from stratalog.settings import Settings
+
+
+class Rights(Enum):
+    MAKE = auto()
+    """For a broker, which is the only program that creates a cluster."""
+    CHANGE = auto()
+    """For the pipeline and for repairs, which write objects of every kind."""
+    APPEND = auto()
+    """For sinks, which write blocks."""
+    READ = auto()
+    """For scans and checks."""
+
+
+class OpenCluster:
+    """A cluster that was opened. `close` closes everything that was opened for it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        rights: Rights,
+        control: ControlPlane,
+        stores: ClusterStores,
+        *,
+        owns_control: bool = True,
+    ) -> None:
+        self.settings = settings
+        self.rights = rights
+        self.control = control
+        self._stores = stores
+        self._owns_control = owns_control
+
+    @property
+    def objects(self) -> ObjectStore:
+        """The store of the blocks."""
+        return self._stores.objects
+
+    @property
+    def segments(self) -> SegmentStores:
+        return self._stores.segments
+
+    @cached_property
+    def keys(self) -> KeyRing:
+        """The keys of encrypted segments. Their files are read when they are first needed."""
+        remote = self.settings.remote
+        if self.rights is Rights.READ:
+            return KeyRing.load({}, remote.private_keys, None)
+        return KeyRing.load(remote.public_keys, remote.private_keys, remote.encryption_key)
+
+    def segment_reader(self, metrics: Metrics | None = None) -> SegmentReader:
+        """Make a reader of this cluster's segments. The caller closes it."""
+        return SegmentReader(
+            stores=self.segments, keys=self.keys, settings=self.settings.remote, metrics=metrics
+        )
+
+    async def check_stores(self) -> None:
+        """Raise unless the stores are this cluster's, as the rights require."""
+        match self.rights:
+            case Rights.MAKE:
+                await claim_store(self.control, self.objects)
+                await claim_segments(self.control, self.objects, self.segments.own)
+            case Rights.CHANGE:
+                await check_store(self.control, self.objects)
+                await check_segments(self.control, self.objects, self.segments.own)
+            case Rights.APPEND:
+                await check_store(self.control, self.objects)
+            case Rights.READ:
+                await check_segments_noted(self.control, self.objects, self.segments.own)
+
+    async def for_workers(self, keys: WorkerKeys = WorkerKeys.NONE) -> WorkerAccess:
+        """Return all that executors need to reach the stores, and to know them for the right ones.
+
+        The value is pickled; its repr shows no secret."""
+        cluster = await self.control.identity.cluster()
+        claimed_by = cluster.cluster_id if cluster.generation else None
+        return worker_access(self.settings, keys, cluster_id=claimed_by)
+
+    async def close(self) -> None:
+        try:
+            await self._stores.close()
+        finally:
+            if self._owns_control:
+                await self.control.close()
+
+
+async def open_cluster(
+    settings: Settings,
+    rights: Rights,
+    *,
+    checked: bool = True,
+    clock: Clock | None = None,
+    entropy: Entropy = system_entropy,
+    metrics: Metrics | None = None,
+    segment_metrics: Metrics | None = None,
+    wrap: Wrap = unwrapped,
+    control: ControlPlane | None = None,
+    objects: ObjectStore | None = None,
+) -> OpenCluster:
+    """Open a cluster. A failure closes all that was opened, so that the call may be repeated.
+
+    The stores are checked, unless the caller does it itself before each use. `metrics` count the
+    requests to the store of the blocks, `segment_metrics` those to a separate store of segments. A
+    control plane that is given is used instead of opened, and remains the caller's; a store of
+    blocks that is given is closed with the cluster.
+    """
+    if rights is not Rights.MAKE and objects is None:
+        check_shared(settings)
+    plane = control or await _open_control(settings, rights)
+    try:
+        stores = ClusterStores(
+            store_addresses(settings),
+            clock=clock or SYSTEM_CLOCK,
+            entropy=entropy,
+            metrics=metrics,
+            segment_metrics=segment_metrics,
+            wrap=wrap,
+            objects=objects,
+        )
+    except BaseException:
+        if control is None:
+            await plane.close()
+        raise
+    cluster = OpenCluster(settings, rights, plane, stores, owns_control=control is None)
+    try:
+        if checked:
+            await cluster.check_stores()
+    except BaseException:
+        await cluster.close()
+        raise
+    return cluster
+
+
+@asynccontextmanager
+async def opened_cluster(
+    settings: Settings,
+    rights: Rights,
+    *,
+    checked: bool = True,
+    clock: Clock | None = None,
+    metrics: Metrics | None = None,
+    segment_metrics: Metrics | None = None,
+    wrap: Wrap = unwrapped,
+    control: ControlPlane | None = None,
+) -> AsyncIterator[OpenCluster]:
+    """Open a cluster for the duration of a block. It takes the arguments of `open_cluster`."""
+    cluster = await open_cluster(
+        settings,
+        rights,
+        checked=checked,
+        clock=clock,
+        metrics=metrics,
+        segment_metrics=segment_metrics,
+        wrap=wrap,
+        control=control,
+    )
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+@asynccontextmanager
+async def opened_control(settings: Settings) -> AsyncIterator[ControlPlane]:
+    """Open only the control plane, for programs that need no object. It must exist."""
+    control = await open_existing(settings.storage.control)
+    try:
+        yield control
+    finally:
+        await control.close()
+
+
+async def _open_control(settings: Settings, rights: Rights) -> ControlPlane:
+    url = settings.storage.control
+    return await (open_control_plane(url) if rights is Rights.MAKE else open_existing(url))

@@ -1,0 +1,46 @@
+"""Errors of opening a cluster: the stores are not its own, or cannot be reached from here."""
+
+import socket
+
+from stratalog.errors import CallError, DamagedError, RetriableError
+
+
+class MarkerDamagedError(DamagedError):
+    """The store's marker cannot be read."""
+
+
+class MarkerMissingError(CallError):
+    """A store that was claimed has lost its marker."""
+
+
+class WrongStoreError(CallError):
+    """The store belongs to another cluster, or to a newer version of Stratalog."""
+
+
+class ControlPlaneBehindError(CallError):
+    """The store has seen a newer control plane than this one."""
+
+
+class MarkerContendedError(RetriableError):
+    """Other brokers changed the marker between each read and write of it."""
+
+
+class WrongSegmentStoreError(CallError):
+    """The settings name another store for the cluster's own segments than the one they are in."""
+
+
+class PrivateStoreError(CallError):
+    """The object store is in the memory of one process, and another process wants to use it."""
+
+
+class WorkerStoreError(RetriableError):
+    """On this worker, the store's address does not lead to the cluster's store.
+
+    It is retriable because the store may yet be mounted, and other workers may have it.
+    """
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(
+            f"{url} is not this cluster's store on {socket.gethostname()}: {why}; mount the store"
+            " there, or let the address lead to it"
+        )

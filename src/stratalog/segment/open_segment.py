@@ -1,0 +1,85 @@
+"""A segment made ready to be read: its manifest understood, its data key unsealed."""
+
+from dataclasses import dataclass
+
+from stratalog.control.segments.model import Segment
+from stratalog.ids import SegmentId
+from stratalog.objects.store import Buffer, ObjectStore, Range
+from stratalog.segment.chunks import AnyChunks, FixedChunks
+from stratalog.segment.cipher import SegmentCipher
+from stratalog.segment.errors import SegmentMismatchError
+from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
+from stratalog.segment.manifest import Manifest, parse_manifest
+from stratalog.segment.transform import decode_chunk
+
+PLAIN_CHUNK_BYTES = 4 * 1024 * 1024
+"""In what pieces a plain log is read ahead and cached. Its own chunks mean nothing to a reader:
+they are not marked in it, and whoever wrote it may have chosen them tiny or huge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSegment:
+    segment: Segment
+    manifest: Manifest
+    store: ObjectStore
+    cipher: SegmentCipher | None
+    is_plain: bool
+    """Whether the object is the log, byte by byte."""
+    chunks: AnyChunks
+    """The pieces to be read as one: the manifest's, or of a plain log our own."""
+
+    @property
+    def segment_id(self) -> SegmentId:
+        return self.segment.segment_id
+
+    @property
+    def log_key(self) -> str:
+        return self.segment.key_base + LOG_SUFFIX
+
+    @property
+    def indexes_key(self) -> str:
+        return self.segment.key_base + INDEXES_SUFFIX
+
+    def original_range(self, chunks: range) -> Range:
+        """The bytes of the log in consecutive chunks."""
+        start = self.chunks.original_range(chunks[0]).start
+        return Range(start, self.chunks.original_range(chunks[-1]).end)
+
+    def decode(self, chunk: int, stored: Buffer) -> Buffer:
+        if self.is_plain:
+            return stored
+        return decode_chunk(stored, chunk, self.manifest, self.cipher, f"object {self.log_key}")
+
+
+def open_segment(
+    segment: Segment, store: ObjectStore, keys: KeyRing, *, plain_chunk_bytes: int
+) -> OpenSegment:
+    """Understand the manifest in the segment's row. Unsealing a key takes milliseconds."""
+    assert segment.uploaded is not None, f"segment {segment.segment_id} is not finished"
+    name = f"object {segment.key_base}{MANIFEST_SUFFIX}"
+    manifest = parse_manifest(segment.uploaded.manifest, name)
+    if manifest.chunks.original_bytes != segment.size_bytes:
+        raise SegmentMismatchError(
+            f"{name} speaks of a log of {manifest.chunks.original_bytes} bytes, the control plane"
+            f" of {segment.size_bytes}"
+        )
+    header = manifest.encryption
+    is_plain = header is None and not manifest.compressed
+    return OpenSegment(
+        segment=segment,
+        manifest=manifest,
+        store=store,
+        cipher=None if header is None else keys.open(header, name),
+        is_plain=is_plain,
+        chunks=_plain_chunks(segment, plain_chunk_bytes) if is_plain else manifest.chunks,
+    )
+
+
+def _plain_chunks(segment: Segment, chunk_bytes: int) -> FixedChunks:
+    return FixedChunks(
+        chunk_bytes=chunk_bytes,
+        original_bytes=segment.size_bytes,
+        stored_chunk_bytes=chunk_bytes,
+        final_stored_bytes=(segment.size_bytes - 1) % chunk_bytes + 1,
+    )

@@ -1,0 +1,112 @@
+"""What becomes of a call from a process to a database, a store or a broker.
+
+The request travels for a while and takes effect; the reply travels back. Each may be lost, and a
+request may arrive long after its caller gave up, or after the caller has died.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from dataclasses import dataclass, field
+from enum import StrEnum
+from random import Random
+from typing import TypeVar
+
+from stratalog.testing.simulation.process import Process
+
+T = TypeVar("T")
+
+
+class Fate(StrEnum):
+    FINE = "fine"
+    REFUSED = "refused"
+    """The other side says that it does nothing now."""
+    LOST_REQUEST = "lost request"
+    LOST_REPLY = "lost reply"
+    LATE = "late"
+    """The caller gives up, and the request arrives afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call, for the trace of a run."""
+
+    at_s: float
+    process: str
+    target: str
+    operation: str
+    fate: Fate
+
+
+@dataclass
+class Network:
+    random: Random
+    chances: dict[Fate, float] = field(default_factory=dict)
+    """How often calls go wrong in each way. They are fine if this is empty."""
+    delay_s: float = 0.004
+    """The mean time that a request or a reply travels."""
+    patience_s: float = 0.5
+    """After this a caller without a reply gives up."""
+    lateness_s: float = 3.0
+    """A late request arrives up to so long after its caller gave up."""
+    on_call: Callable[[Call], None] = lambda _: None
+
+    def heal(self) -> None:
+        self.chances = {}
+
+    def _fate(self) -> Fate:
+        drawn = self.random.random()
+        for fate, chance in self.chances.items():
+            if drawn < chance:
+                return fate
+            drawn -= chance
+        return Fate.FINE
+
+    async def call(
+        self,
+        process: Process,
+        target: str,
+        operation: str,
+        effect: Callable[[], Awaitable[T]],
+        *,
+        refused: Callable[[str], Exception],
+        unknown: Callable[[str], Exception],
+    ) -> T:
+        """Do `effect` at the other side, if the request arrives; fail if no reply comes back."""
+        await process.passes()
+        fate = self._fate()
+        loop = asyncio.get_running_loop()
+        self.on_call(Call(loop.time(), process.name, target, operation, fate))
+        if fate is Fate.REFUSED:
+            await self._travel()
+            await process.passes()
+            raise refused(f"{target} refused {operation}")
+        # Outside of the caller's process: a request on its way outlives its caller.
+        arriving = loop.create_task(self._arrive(fate, effect), context=Context())
+        try:
+            if fate is Fate.FINE:
+                answer = await asyncio.shield(arriving)
+                await self._travel()
+                return answer
+            await asyncio.sleep(self.patience_s)
+        finally:
+            arriving.add_done_callback(_retrieve)
+            await process.passes()
+        raise unknown(f"{target} did not answer {operation}")
+
+    async def _arrive(self, fate: Fate, effect: Callable[[], Awaitable[T]]) -> T:
+        if fate is Fate.LOST_REQUEST:
+            raise asyncio.CancelledError
+        await self._travel()
+        if fate is Fate.LATE:
+            await asyncio.sleep(self.patience_s + self.random.random() * self.lateness_s)
+        return await effect()
+
+    async def _travel(self) -> None:
+        await asyncio.sleep(self.random.expovariate(1 / self.delay_s))
+
+
+def _retrieve(task: "asyncio.Task[object]") -> None:
+    """An error that no caller hears of is no mistake."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,381 @@
+"""Clients of a simulated cluster. What they do and what they are told goes into a history."""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any, TypeVar
+
+from tests.simulation.nodes import Broker, ConnectionLostError
+
+from stratalog.batch.build import build_batch
+from stratalog.batch.records import Record, iter_records
+from stratalog.block.errors import (
+    BlockFailedError,
+    BrokerStoppingError,
+    OutOfOrderSequenceError,
+)
+from stratalog.control.log.errors import OffsetOutOfRangeError
+from stratalog.control.log.model import Span
+from stratalog.control.topics.model import Topic
+from stratalog.errors import RetriableError, StratalogError
+from stratalog.ids import Offset, PartitionIndex, ProducerId
+from stratalog.testing.checker import history
+from stratalog.testing.checker.history import Event, Promise, Send, Stage
+from stratalog.testing.simulation import Network, Process
+from stratalog.topic.model import PartitionWrite, PartitionWritten
+
+T = TypeVar("T")
+
+REQUEST_TIMEOUT_S = 6.0
+_SURE_FAILURES = (BlockFailedError, BrokerStoppingError, RetriableError)
+"""After these a batch is not in the log and never will be."""
+
+
+class UnansweredError(Exception):
+    """The client does not know what became of its request."""
+
+
+@dataclass
+class Clients:
+    """All clients, on machines that do not fail."""
+
+    process: Process
+    network: Network
+    brokers: Sequence[Broker]
+    random: Random
+    clock_ms: Callable[[], int]
+    history: list[Event] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    deleted: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+    """The highest offset below which a client asked for the deletion of a partition's records."""
+    batch_bytes: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    is_over: bool = False
+
+    async def ask(self, broker: Broker, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                return await self.network.call(
+                    self.process,
+                    broker.machine.name,
+                    "request",
+                    lambda: broker.serve(work),
+                    refused=UnansweredError,
+                    unknown=UnansweredError,
+                )
+        except (TimeoutError, ConnectionLostError) as error:
+            raise UnansweredError(str(error)) from None
+
+    def any_broker(self) -> Broker:
+        return self.random.choice(self.brokers)
+
+    async def pause(self, mean_s: float) -> None:
+        await asyncio.sleep(self.random.expovariate(1 / mean_s))
+
+
+@dataclass
+class _Batch:
+    values: list[str]
+    sequence: int
+    unit: str
+
+
+class Producer:
+    def __init__(
+        self,
+        clients: Clients,
+        name: str,
+        topic: Topic,
+        partition: int,
+        *,
+        producer_id: int | None,
+        pause_s: float,
+    ) -> None:
+        self._clients = clients
+        self._name = name
+        self._topic = topic
+        self._partition = partition
+        self._producer_id = producer_id
+        self._pause_s = pause_s
+        self._broker = clients.any_broker()
+        self._count = 0
+        self._sequence = 0
+        self.promise = Promise.ORDERED if producer_id is None else Promise.IDEMPOTENT
+
+    async def run(self) -> None:
+        while not self._clients.is_over:
+            await self._clients.pause(self._pause_s)
+            if self._producer_id is None:
+                await self._send_once()
+            else:
+                burst = [self._batch() for _ in range(self._clients.random.randint(1, 4))]
+                await self._send_all(deque(burst))
+
+    async def _send_once(self) -> None:
+        batch = self._batch()
+        try:
+            [answer] = await self._send([batch])
+        except UnansweredError as error:
+            self._done(batch, Stage.UNKNOWN, error=str(error))
+            self._broker = self._clients.any_broker()
+            return
+        if answer.error is None:
+            self._done(batch, Stage.OK, answer.base_offset)
+        elif isinstance(answer.error, _SURE_FAILURES):
+            self._done(batch, Stage.FAIL, error=repr(answer.error))
+        else:
+            self._done(batch, Stage.UNKNOWN, error=repr(answer.error))
+
+    async def _send_all(self, waiting: "deque[_Batch]") -> None:
+        """Send in order, again and again from the first that was not acknowledged."""
+        is_first_try = True
+        while waiting:
+            try:
+                answers = await self._send(list(waiting))
+            except UnansweredError:
+                self._broker = self._clients.any_broker()
+                is_first_try = False
+                await self._clients.pause(0.1)
+                continue
+            self._take(waiting, answers, is_first_try=is_first_try)
+            if waiting:
+                is_first_try = False
+                if self._clients.random.random() < 0.3:
+                    self._broker = self._clients.any_broker()
+                await self._clients.pause(0.1)
+
+    def _take(
+        self,
+        waiting: "deque[_Batch]",
+        answers: Sequence[PartitionWritten],
+        *,
+        is_first_try: bool,
+    ) -> None:
+        for place, answer in enumerate(answers):
+            if answer.error is not None:
+                if place == 0 and isinstance(answer.error, OutOfOrderSequenceError):
+                    self._clients.violations.append(
+                        f"sequence-lost: {self._name} was refused sequence"
+                        f" {waiting[0].sequence}, although all before it was acknowledged"
+                    )
+                return
+            batch = waiting.popleft()
+            offset = answer.base_offset if answer.base_offset >= 0 else None
+            self._done(batch, Stage.OK, offset)
+
+    async def _send(self, batches: Sequence[_Batch]) -> list[PartitionWritten]:
+        now_ms = self._clients.clock_ms()
+        writes = [self._write(batch, now_ms) for batch in batches]
+        gap_s = self._clients.random.random() * 0.2
+
+        async def append(broker: Broker) -> list[PartitionWritten]:
+            """Requests of one connection: they come one after the other, in order."""
+            assert broker.appender is not None
+            answers = []
+            for number, write in enumerate(writes):
+                if number:
+                    await broker.machine.process.clock.sleep(gap_s)
+                answers.append(await broker.appender.append([write]))
+            return [written for answer in answers for written in await answer]
+
+        return await self._clients.ask(self._broker, append)
+
+    def _batch(self) -> _Batch:
+        size = self._clients.random.randint(1, 3)
+        values = [f"{self._name}:{self._count + n}" for n in range(size)]
+        batch = _Batch(values, self._sequence, f"{self._name}#{self._count}")
+        self._count += size
+        self._sequence += size
+        for value in values:
+            self._clients.history.append(self._event(value, Stage.INVOKED, batch))
+        return batch
+
+    def _write(self, batch: _Batch, now_ms: int) -> PartitionWrite:
+        records = [
+            Record(place, now_ms, None, value.encode() + b"." * 60)
+            for place, value in enumerate(batch.values)
+        ]
+        data = (
+            build_batch(records)
+            if self._producer_id is None
+            else build_batch(
+                records,
+                producer_id=ProducerId(self._producer_id),
+                producer_epoch=0,
+                base_sequence=batch.sequence,
+            )
+        )
+        return PartitionWrite(
+            topic=self._topic,
+            partition=PartitionIndex(self._partition),
+            data=memoryview(bytearray(data)),
+        )
+
+    def _done(
+        self, batch: _Batch, stage: Stage, base: int | None = None, error: str | None = None
+    ) -> None:
+        for place, value in enumerate(batch.values):
+            offset = None if base is None else base + place
+            self._clients.history.append(self._event(value, stage, batch, offset, error))
+
+    def _event(
+        self,
+        value: str,
+        stage: Stage,
+        batch: _Batch,
+        offset: int | None = None,
+        error: str | None = None,
+    ) -> Send:
+        return Send(
+            client=self._name,
+            stage=stage,
+            topic=self._topic.name,
+            partition=self._partition,
+            value=value,
+            offset=offset,
+            promise=self.promise,
+            unit=batch.unit,
+            error=error,
+        )
+
+
+class Consumer:
+    """Reads all partitions of some topics, from the beginning, one dense sequence each."""
+
+    def __init__(self, clients: Clients, name: str, topics: Sequence[Topic]) -> None:
+        self._clients = clients
+        self._name = name
+        self._topics = {topic.id: topic for topic in topics}
+        self._next = {
+            (topic.id, partition): 0
+            for topic in topics
+            for partition in range(topic.partition_count)
+        }
+        self._broker = clients.any_broker()
+        positions = tuple(
+            history.Position(self._topics[key].name, partition, 0) for key, partition in self._next
+        )
+        clients.history.append(history.Assign(client=name, positions=positions))
+
+    async def run(self) -> None:
+        while not self._clients.is_over:
+            if self._clients.random.random() < 0.1:
+                self._broker = self._clients.any_broker()
+            if self._clients.random.random() < 0.05:
+                await self._clients.pause(2.0)
+            await self.poll(max_wait_ms=700)
+
+    async def poll(self, *, max_wait_ms: int, broker: Broker | None = None) -> bool:
+        """Read on; False if there was nothing."""
+        spans = [
+            Span(
+                topic_id=topic_id,
+                partition=PartitionIndex(partition),
+                offset=Offset(offset),
+                max_bytes=self._clients.random.choice([1, 300, 2000, 100_000]),
+            )
+            for (topic_id, partition), offset in self._next.items()
+        ]
+
+        async def read(broker: Broker) -> list[Any]:
+            assert broker.reader is not None
+            return await broker.reader.read(
+                spans, max_bytes=100_000, min_bytes=1, max_wait_ms=max_wait_ms
+            )
+
+        try:
+            answers = await self._clients.ask(broker or self._broker, read)
+        except (UnansweredError, StratalogError):
+            self._broker = self._clients.any_broker()
+            await self._clients.pause(0.1)
+            return True
+        return self._take(spans, answers)
+
+    def _take(self, spans: Sequence[Span], answers: Sequence[Any]) -> bool:
+        records: list[history.Record] = []
+        moved = False
+        for span, answer in zip(spans, answers, strict=True):
+            key = (span.topic_id, int(span.partition))
+            if answer.error is not None:
+                moved |= self._fail(key, answer)
+                continue
+            for record in iter_records(b"".join(answer.parts)):
+                if record.offset >= self._next[key] or records:
+                    self._add(records, key, record)
+            moved |= self._next[key] > span.offset
+        if records:
+            self._clients.history.append(history.Poll(client=self._name, records=tuple(records)))
+        return moved
+
+    def _add(self, records: list[history.Record], key: Any, record: Any) -> None:
+        topic = self._topics[key[0]]
+        if record.offset < self._next[key]:
+            # The first batch may begin before the offset that was asked for.
+            return
+        value = bytes(record.value).rstrip(b".").decode()
+        records.append(history.Record(topic.name, key[1], record.offset, value))
+        if record.offset != self._next[key]:
+            self._clients.violations.append(
+                f"not-dense: {self._name} read offset {record.offset} of"
+                f" {topic.name}-{key[1]} where {self._next[key]} is next"
+            )
+        self._next[key] = record.offset + 1
+
+    def _fail(self, key: Any, answer: Any) -> bool:
+        topic = self._topics[key[0]]
+        if isinstance(answer.error, OffsetOutOfRangeError):
+            position = history.Position(topic.name, key[1], self._next[key])
+            if topic.name == "trimmed" and answer.log_start > self._next[key]:
+                self._next[key] = int(answer.log_start)
+                to = history.Position(topic.name, key[1], self._next[key])
+                self._clients.history.append(history.Seek(client=self._name, position=to))
+            else:
+                event = history.OutOfRange(client=self._name, position=position)
+                self._clients.history.append(event)
+        elif not isinstance(answer.error, StratalogError):
+            self._clients.violations.append(f"mistake: {answer.error!r}")
+        else:
+            self._clients.history.append(history.Note(what=f"{self._name}: {answer.error!r}"))
+        return True
+
+    def drained(self) -> None:
+        ends = tuple(
+            history.Position(self._topics[key].name, partition, offset)
+            for (key, partition), offset in self._next.items()
+        )
+        self._clients.history.append(history.Drained(client=self._name, ends=ends))
+
+
+class Deleter:
+    """Asks for the deletion of records, now and then."""
+
+    def __init__(self, clients: Clients, topic: Topic, pause_s: float) -> None:
+        self._clients = clients
+        self._topic = topic
+        self._pause_s = pause_s
+
+    async def run(self) -> None:
+        while not self._clients.is_over:
+            await self._clients.pause(self._pause_s)
+            partition = self._clients.random.randrange(self._topic.partition_count)
+            delete = partial(self._delete, partition=partition)
+            try:
+                await self._clients.ask(self._clients.any_broker(), delete)
+            except (UnansweredError, StratalogError):
+                continue
+
+    async def _delete(self, broker: Broker, partition: int) -> None:
+        control = broker.control
+        assert control is not None
+        [state] = [
+            state
+            for state in await control.log.topic_partitions(self._topic.id)
+            if state.partition == partition
+        ]
+        kept = self._clients.random.randint(0, 40)
+        offset = max(0, state.high_watermark - kept)
+        key = (self._topic.name, partition)
+        self._clients.deleted[key] = max(self._clients.deleted[key], offset)
+        await control.log.delete_records({state.topic_partition: Offset(offset)})

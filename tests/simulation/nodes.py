@@ -1,0 +1,284 @@
+"""The processes of a simulated cluster: brokers and pipelines, made of the real rooms."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeVar
+
+from stratalog.block.fresh_blocks import FreshBlocks
+from stratalog.block.reader import BlockReader
+from stratalog.block.writer import Advanced, BlockWriter
+from stratalog.cluster.membership import Membership
+from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
+from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
+from stratalog.ids import new_uuid
+from stratalog.janitor.service import Janitor
+from stratalog.metrics import Metrics
+from stratalog.objects.retrying import RetryingStore, RetryPolicy
+from stratalog.objects.store import ObjectStore
+from stratalog.opening.claim import check_store, claim_segments, claim_store
+from stratalog.pipeline.driver import Driver
+from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, nothing_to_do
+from stratalog.pipeline.kinds.merge_task import run_merge
+from stratalog.pipeline.kinds.segment_finisher import SegmentFinisher
+from stratalog.pipeline.kinds.source_reader import Pace
+from stratalog.pipeline.kinds.split_task import run_split
+from stratalog.pipeline.kinds.task_stores import OpenWorkplace
+from stratalog.pipeline.plan.tasks import MergeTask, Task, TaskDone
+from stratalog.retry import retry
+from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.reader import SegmentReader
+from stratalog.segment.stores import SegmentStores
+from stratalog.segment.transform import Encoding
+from stratalog.settings import Settings
+from stratalog.testing.simulation import (
+    MemoryStore,
+    Network,
+    NodeClock,
+    Process,
+    SimulatedDatabase,
+    SimulatedStore,
+)
+from stratalog.topic.aborted import AbortedTransactions
+from stratalog.topic.append import TopicAppender
+from stratalog.topic.catalog import TopicCatalog
+from stratalog.topic.read import TopicReader
+from stratalog.topic.retention import retention_by
+from stratalog.topic.tiers import Tiers
+from stratalog.topic.watermarks import Watermarks
+
+T = TypeVar("T")
+
+
+class ConnectionLostError(Exception):
+    """The broker ended before it answered, or does not run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """The far side of every door."""
+
+    database: Database
+    store: MemoryStore
+    network: Network
+    settings: Settings
+    random: Random
+
+    def control_for(self, process: Process) -> ControlPlane:
+        entropy = Random(self.random.random()).randbytes
+        database = SimulatedDatabase(self.database, process, self.network)
+        return ControlPlane(database, entropy, process.clock)
+
+    def store_for(self, process: Process) -> ObjectStore:
+        door = SimulatedStore(self.store, process, self.network)
+        entropy = Random(self.random.random()).randbytes
+        return RetryingStore(door, clock=process.clock, entropy=entropy, policy=RetryPolicy())
+
+    def entropy(self) -> Callable[[int], bytes]:
+        return Random(self.random.random()).randbytes
+
+
+class Machine:
+    """Runs one process, and another one in its place after it was killed."""
+
+    def __init__(
+        self, name: str, clock: NodeClock, run: Callable[["Machine"], Coroutine[Any, Any, None]]
+    ) -> None:
+        self.name = name
+        self.clock = clock
+        self._run = run
+        self.process = Process(name, clock)
+        self.process.is_dead = True
+
+    def start(self) -> None:
+        if self.process.is_dead:
+            self.process = Process(self.name, self.clock)
+            self.process.start(self._run(self))
+
+    def kill(self) -> None:
+        self.process.kill()
+
+
+class Broker:
+    """A broker without its sockets: clients call `serve`."""
+
+    def __init__(self, name: str, clock: NodeClock, around: Surroundings) -> None:
+        self._around = around
+        self.machine = Machine(name, clock, self._run)
+        self.appender: TopicAppender | None = None
+        self.reader: TopicReader | None = None
+        self.control: ControlPlane | None = None
+
+    async def serve(self, work: Callable[["Broker"], Coroutine[Any, Any, T]]) -> T:
+        """Do a client's request in the broker's process."""
+        process = self.machine.process
+        if process.is_dead or self.appender is None:
+            raise ConnectionLostError(self.machine.name)
+
+        async def gated() -> T:
+            await process.passes()
+            return await work(self)
+
+        task = process.start(gated())
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise ConnectionLostError(self.machine.name)
+        return task.result()
+
+    async def _run(self, machine: Machine) -> None:
+        self.appender = self.reader = self.control = None
+        around, process, settings = self._around, machine.process, self._around.settings
+        clock, metrics = process.clock, Metrics()
+        control, store = around.control_for(process), around.store_for(process)
+        outages = (RetriableError, OutcomeUnknownError)
+        await retry(lambda: claim_store(control, store), clock=clock, failures=outages)
+        await retry(lambda: claim_segments(control, store, store), clock=clock, failures=outages)
+        stores = SegmentStores(store, _no_other)
+        incarnation = new_uuid(around.entropy())
+        membership = await retry(
+            lambda: Membership.join(
+                control=control,
+                clock=clock,
+                broker_id=None,
+                host=machine.name,
+                port=9092,
+                rack=None,
+                incarnation=incarnation,
+                lease_ms=settings.broker.lease_ms,
+            ),
+            clock=clock,
+            failures=outages,
+        )
+        watermarks = Watermarks(control=control, clock=clock, poll_ms=settings.fetch.poll_ms)
+        cache = FreshBlocks(settings.block.cache_bytes)
+        segments = SegmentReader(stores=stores, keys=KeyRing(), settings=settings.remote)
+
+        def committed(advanced: Advanced) -> None:
+            watermarks.advanced(advanced)
+
+        writer = BlockWriter(
+            store=store,
+            control=control,
+            cache=cache,
+            broker_id=lambda: membership.broker_id,
+            settings=settings.block,
+            clock=clock,
+            entropy=around.entropy(),
+            metrics=metrics,
+            on_commit=committed,
+        )
+        self.control = control
+        self.reader = TopicReader(
+            control=control,
+            tiers=Tiers(blocks=BlockReader(store=store, cache=cache), segments=segments),
+            aborted=AbortedTransactions(metadata=control.segments, segments=segments, clock=clock),
+            watermarks=watermarks,
+            clock=clock,
+            max_bytes=settings.fetch.max_bytes,
+        )
+        self.appender = TopicAppender(
+            writer=writer,
+            catalog=TopicCatalog(control=control, clock=clock),
+            clock=clock,
+            topic_defaults=settings.topic,
+        )
+        janitor = Janitor(
+            control=control,
+            store=store,
+            retention_of=retention_by(settings.topic),
+            settings=settings.janitor,
+            offsets_retention_ms=settings.groups.offsets_retention_ms,
+            clock=clock,
+            segments=stores,
+            metrics=metrics,
+            entropy=around.entropy(),
+        )
+        janitor.start()
+
+
+class Pipeline:
+    """A driver that runs again and again, with its executors in its own process."""
+
+    def __init__(self, name: str, clock: NodeClock, around: Surroundings, pause_s: float) -> None:
+        self._around = around
+        self._pause_s = pause_s
+        self.machine = Machine(name, clock, self._run)
+
+    async def _run(self, machine: Machine) -> None:
+        process = machine.process
+        while True:
+            await process.clock.sleep(self._pause_s)
+            with suppress(StratalogError):
+                await self.driver(process).run()
+
+    def driver(self, process: Process) -> Driver:
+        around, settings, clock = self._around, self._around.settings, process.clock
+        control, store = around.control_for(process), around.store_for(process)
+        stores = SegmentStores(store, _no_other)
+        place = OpenWorkplace(
+            objects=store,
+            segments=store,
+            segments_prefix=settings.remote.prefix,
+            encoding=Encoding(chunk_bytes=settings.remote.chunk_bytes),
+            keys=KeyRing(),
+            clock=clock,
+            entropy=around.entropy(),
+            pace=Pace(0, clock),
+        )
+
+        @asynccontextmanager
+        async def open_jobs() -> AsyncIterator[InProcessJobs]:
+            yield InProcessJobs(place)
+
+        return Driver(
+            control=control,
+            objects=store,
+            finisher=SegmentFinisher(
+                control=control,
+                metadata=control.segments,
+                stores=stores,
+                reader=SegmentReader(stores=stores, keys=KeyRing(), settings=settings.remote),
+                keys=KeyRing(),
+                clock=clock,
+                producer_expiry_ms=settings.janitor.producer_expiry_ms,
+            ),
+            open_jobs=open_jobs,
+            settings=settings,
+            clock=clock,
+            holder=process.name,
+            check_store=lambda: _check_store(control, store),
+        )
+
+
+async def _check_store(control: ControlPlane, store: ObjectStore) -> None:
+    await check_store(control, store)
+
+
+@dataclass
+class InProcessJobs:
+    """Runs tasks where Spark would."""
+
+    place: OpenWorkplace
+
+    def distrust(self) -> None:
+        """There is no session that could be broken."""
+
+    async def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]:
+        for work in bins:
+            needed = await begin(work)
+            if needed is None:
+                yield nothing_to_do(work)
+                continue
+            yield BinDone(work=work, answers=[await self._do(task) for task in needed.tasks])
+
+    async def _do(self, task: Task) -> TaskDone:
+        if isinstance(task, MergeTask):
+            return await run_merge(task, self.place)
+        return await run_split(task, self.place)
+
+
+def _no_other(url: str) -> ObjectStore:
+    raise AssertionError(url)

@@ -1,0 +1,113 @@
+"""The habits of the tree, as tests: `python -m tests.tidy` prints the counts behind them."""
+
+from pathlib import Path
+
+import pytest
+from tests.tidy import code, fences
+from tests.tidy.prose import Paragraph, paragraphs
+from tests.tidy.ratchet import Limit, Ratchet, load, lowered, measure
+from tests.tidy.words import Counted, count_paragraphs
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Ratchet:
+    return load()
+
+
+@pytest.fixture(scope="module")
+def found() -> Ratchet:
+    return measure()
+
+
+def test_prose_keeps_within_the_recorded_counts_of_its_room(
+    recorded: Ratchet, found: Ratchet
+) -> None:
+    none = Limit(0, 0, 0)
+    worse = {
+        room: (limit, recorded.rooms.get(room))
+        for room, limit in found.rooms.items()
+        if recorded.rooms.get(room, none).exceeded_by(limit)
+    }
+    assert not worse, "rewrite these sentences: python -m tests.tidy lines <room>"
+
+
+def test_no_file_is_too_long(recorded: Ratchet, found: Ratchet) -> None:
+    assert {p: n for p, n in found.files.items() if n > recorded.files.get(p, 0)} == {}
+
+
+def test_no_function_is_too_long(recorded: Ratchet, found: Ratchet) -> None:
+    longer = {f: n for f, n in found.functions.items() if n > recorded.functions.get(f, 0)}
+    assert longer == {}
+
+
+def test_error_classes_stand_in_errors_py(recorded: Ratchet, found: Ratchet) -> None:
+    assert found.errors - recorded.errors == set()
+
+
+def test_nothing_is_imported_from_a_test_module(recorded: Ratchet, found: Ratchet) -> None:
+    assert found.test_imports - recorded.test_imports == set()
+
+
+def test_docstrings_and_adjoining_comments_are_the_prose_of_a_file(tmp_path: Path) -> None:
+    source = tmp_path / "sample.py"
+    source.write_text(
+        '"""Holds what is left.\n\nWhoever asks is told `what`."""\n'
+        "# Nobody\n# knows.\n"
+        'x = "what"  # noqa: what\n'
+    )
+    assert [paragraph.text for paragraph in paragraphs(source)] == [
+        "Nobody knows.",
+        "Holds what is left.",
+        "Whoever asks is told `.",
+    ]
+
+
+def test_code_blocks_of_a_page_are_no_prose_and_cells_are_paragraphs(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("| a | What |\n\n```sh\nwhat\n```\n\n- one\n  two\n- three\n")
+    assert [paragraph.text for paragraph in paragraphs(page)] == ["a", "What", "one two", "three"]
+
+
+def test_each_word_rule_counts_what_it_names() -> None:
+    text = "Whether it is. What is told anew, those that nobody reads. It knows what."
+    assert count_paragraphs([Paragraph(1, text)]) == Counted(words=14, whats=2, starts=2, avoided=4)
+    assert Counted(words=1000, whats=1).what_rate == 1.0
+
+
+def test_recorded_counts_only_fall() -> None:
+    old = Ratchet(
+        rooms={"a": Limit(2.0, 5, 5), "b": Limit(1.0, 1, 1), "gone": Limit(1.0, 1, 1)},
+        files={"x": 600, "y": 700},
+        errors=frozenset({"OldError"}),
+    )
+    new = Ratchet(
+        rooms={"a": Limit(3.0, 4, 5), "b": Limit(0.0, 0, 0), "new": Limit(1.0, 0, 0)},
+        files={"x": 650, "z": 800},
+        errors=frozenset({"NewError"}),
+    )
+    kept = lowered(old, new, only="a")
+    assert kept.rooms == {"a": Limit(2.0, 4, 5), "b": Limit(1.0, 1, 1), "new": Limit(1.0, 0, 0)}
+    assert lowered(old, new).rooms["b"] == Limit(0.0, 0, 0)
+    assert kept.files == {"x": 600}
+    assert kept.errors == set()
+
+
+def test_the_recorded_counts_survive_being_written(tmp_path: Path, recorded: Ratchet) -> None:
+    recorded.write(tmp_path / "ratchet.toml")
+    assert load(tmp_path / "ratchet.toml") == recorded
+
+
+def test_a_function_is_as_long_as_from_its_def_to_its_last_line(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "x.py").write_text("class A:\n    def b(self):\n        return 1\n")
+    assert [(f.name, f.lines) for f in code.functions(tmp_path, ("src",))] == [("A.b", 2)]
+
+
+def test_every_code_block_of_a_page_says_if_a_test_runs_it() -> None:
+    assert fences.unmarked() == []
+
+
+def test_metrics_are_declared_in_the_catalogue_alone() -> None:
+    assert [str(path) for path in code.importers_of("prometheus_client")] == [
+        "src/stratalog/metrics.py"
+    ]

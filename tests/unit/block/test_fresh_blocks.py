@@ -1,0 +1,92 @@
+from uuid import UUID
+
+from tests.unit.block.entries import entry
+
+from stratalog.batch.entry import EntryBatch
+from stratalog.batch.frames import check_crc
+from stratalog.batch.header import TimestampType, parse_header
+from stratalog.batch.records import decode_records
+from stratalog.block.block import OpenBlock, SealedBlock, seal
+from stratalog.block.fresh_blocks import FreshBlocks, StampedBatch
+from stratalog.control.log.model import CommitAnswer, CommitOutcome
+from stratalog.ids import BrokerId, LeaderEpoch, ObjectId, Offset
+
+
+def sealed(*batches: EntryBatch, number: int = 1) -> SealedBlock:
+    block = OpenBlock()
+    block.add(batches)
+    object_id = ObjectId(UUID(int=number))
+    return seal(block, object_id=object_id, broker_id=BrokerId(1), created_ms=1)
+
+
+def accepted(offset: int, *, append_time_ms: int = 5000) -> CommitAnswer:
+    return CommitAnswer(
+        outcome=CommitOutcome.ACCEPTED,
+        base_offset=Offset(offset),
+        append_time_ms=append_time_ms,
+        leader_epoch=LeaderEpoch(7),
+    )
+
+
+def whole(batch: StampedBatch) -> bytes:
+    return b"".join(batch.parts)
+
+
+def test_a_fresh_batch_comes_stamped_and_the_uploaded_bytes_stay_as_they_were() -> None:
+    block = sealed(entry(records=3))
+    before = bytes(block.batches[0].data)
+    cache = FreshBlocks(10_000)
+    cache.add(block, [accepted(40)])
+    (found,) = cache.find(block.commit.object_id, 0, len(before)) or ()
+    header = parse_header(whole(found))
+    assert (header.base_offset, header.leader_epoch, found.last_offset) == (40, 7, 42)
+    check_crc(whole(found), 0, header)
+    assert bytes(block.batches[0].data) == before
+
+
+def test_log_append_time_is_stamped_with_the_commits_time() -> None:
+    block = sealed(entry(timestamp_type=TimestampType.LOG_APPEND_TIME))
+    cache = FreshBlocks(10_000)
+    cache.add(block, [accepted(0, append_time_ms=777)])
+    (found,) = cache.find(block.commit.object_id, 0, 1000) or ()
+    header = parse_header(whole(found))
+    check_crc(whole(found), 0, header)
+    assert [record.timestamp for record in decode_records(whole(found))] == [777]
+
+
+def test_rejected_batches_are_not_served() -> None:
+    block = sealed(entry(value=b"a"), entry(value=b"b"), entry(value=b"c"))
+    cache = FreshBlocks(10_000)
+    rejected = CommitAnswer(outcome=CommitOutcome.OUT_OF_ORDER_SEQUENCE)
+    cache.add(block, [accepted(0), rejected, accepted(1)])
+    found = cache.find(block.commit.object_id, 0, block.commit.size_bytes) or ()
+    assert [batch.last_offset for batch in found] == [0, 1]
+
+
+def test_a_range_selects_the_batches_that_begin_in_it() -> None:
+    block = sealed(entry(), entry(), entry())
+    cache = FreshBlocks(10_000)
+    cache.add(block, [accepted(0), accepted(1), accepted(2)])
+    size = len(block.batches[0].data)
+    found = cache.find(block.commit.object_id, size, 2 * size) or ()
+    assert [batch.last_offset for batch in found] == [1]
+
+
+def test_the_least_recently_used_block_leaves_when_memory_is_short() -> None:
+    blocks = [sealed(entry(value=bytes(1000)), number=number) for number in range(3)]
+    cache = FreshBlocks(3500)
+    for block in blocks[:2]:
+        cache.add(block, [accepted(0)])
+    cache.find(blocks[0].commit.object_id, 0, 1)
+    cache.add(blocks[2], [accepted(0)])
+    assert cache.find(blocks[1].commit.object_id, 0, 1) is None
+    assert cache.find(blocks[0].commit.object_id, 0, 1) is not None
+    assert cache.size_bytes <= 3500
+
+
+def test_a_block_larger_than_the_cache_is_not_kept() -> None:
+    block = sealed(entry(value=bytes(5000)))
+    cache = FreshBlocks(3500)
+    cache.add(block, [accepted(0)])
+    assert cache.find(block.commit.object_id, 0, 1) is None
+    assert cache.size_bytes == 0

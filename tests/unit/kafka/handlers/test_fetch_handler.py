@@ -1,0 +1,200 @@
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+from tests.unit.kafka.handlers.desk import Desk
+
+from stratalog.batch.errors import BatchDamagedError
+from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId
+from stratalog.kafka.server.acceptor import InTurn
+from stratalog.kafka.wire.api import ApiKey
+from stratalog.segment.errors import ManifestDamagedError
+from stratalog.segment.model import AbortedTransaction
+from stratalog.topic.errors import RemoteReadsOffError
+
+VERSIONS = range(4, 19)
+ORDERS = UUID(int=1)
+
+
+@pytest.fixture
+async def desk() -> Desk:
+    desk = Desk()
+    await desk.control.topics.create("orders", partition_count=3, configs={})
+    return desk
+
+
+def fetch(
+    *topics: dict[str, Any], session_id: int = 0, session_epoch: int = -1, isolation: int = 0
+) -> dict[str, Any]:
+    return {
+        "max_wait": timedelta(milliseconds=500),
+        "min_bytes": 5,
+        "max_bytes": 1000,
+        "isolation_level": isolation,
+        "session_id": session_id,
+        "session_epoch": session_epoch,
+        "topics": topics,
+        "forgotten_topics_data": (),
+    }
+
+
+def wanted(topic: str, topic_id: UUID, *offsets: int, epoch: int = -1) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "topic_id": topic_id,
+        "partitions": [
+            {
+                "partition": index,
+                "fetch_offset": offset,
+                "partition_max_bytes": 100,
+                "current_leader_epoch": epoch,
+            }
+            for index, offset in enumerate(offsets)
+        ],
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_records_are_fetched_with_the_offsets_of_their_partition(
+    desk: Desk, version: int
+) -> None:
+    response = await desk.ask(ApiKey.FETCH, version, **fetch(wanted("orders", ORDERS, 5, 11)))
+    good, bad = response.responses[0].partitions
+    assert good.error_code is ErrorCode.none
+    assert bytes(good.records) == b"some records"
+    assert (good.high_watermark, good.last_stable_offset) == (10, 8)
+    assert good.aborted_transactions is None
+    assert bad.error_code is ErrorCode.offset_out_of_range
+    assert bad.records == b""
+    spans, max_bytes, min_bytes, max_wait_ms = desk.reads.asked[0]
+    assert (max_bytes, min_bytes, max_wait_ms) == (1000, 5, 500)
+    assert [(span.partition, span.offset, span.max_bytes) for span in spans] == [
+        (0, 5, 100),
+        (1, 11, 100),
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_an_unknown_topic_is_told_at_once_beside_the_known_ones(
+    desk: Desk, version: int
+) -> None:
+    asked = fetch(wanted("nope", UUID(int=99), 0), wanted("orders", ORDERS, 5))
+    response = await desk.ask(ApiKey.FETCH, version, **asked)
+    unknown = ErrorCode.unknown_topic_id if version >= 13 else ErrorCode.unknown_topic_or_partition
+    assert [topic.partitions[0].error_code for topic in response.responses] == [
+        unknown,
+        ErrorCode.none,
+    ]
+    _, _, min_bytes, max_wait_ms = desk.reads.asked[0]
+    assert (min_bytes, max_wait_ms) == (0, 0)
+
+
+@pytest.mark.parametrize("version", range(7, 19))
+async def test_the_first_request_of_a_session_is_answered_without_one(
+    desk: Desk, version: int
+) -> None:
+    asked = fetch(wanted("orders", ORDERS, 5), session_id=0, session_epoch=0)
+    response = await desk.ask(ApiKey.FETCH, version, **asked)
+    assert response.session_id == 0
+    assert response.error_code is ErrorCode.none
+    assert len(response.responses) == 1
+
+
+@pytest.mark.parametrize(("session_id", "epoch"), [(0, 1), (7, 1), (7, 0), (7, -1)])
+async def test_a_session_that_goes_on_is_not_found(desk: Desk, session_id: int, epoch: int) -> None:
+    asked = fetch(wanted("orders", ORDERS, 5), session_id=session_id, session_epoch=epoch)
+    response = await desk.ask(ApiKey.FETCH, 12, **asked)
+    assert response.error_code is ErrorCode.fetch_session_id_not_found
+    assert response.responses == ()
+    assert desk.reads.asked == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_readers_of_committed_records_get_a_list_of_aborted_transactions(
+    desk: Desk, version: int
+) -> None:
+    asked = fetch(wanted("orders", ORDERS, 5), isolation=1)
+    response = await desk.ask(ApiKey.FETCH, version, **asked)
+    assert response.responses[0].partitions[0].aborted_transactions == ()
+    desk.reads.aborted = [AbortedTransaction(ProducerId(7), Offset(3), Offset(6), Offset(7))]
+    response = await desk.ask(ApiKey.FETCH, version, **asked)
+    [aborted] = response.responses[0].partitions[0].aborted_transactions
+    assert (aborted.producer_id, aborted.first_offset) == (7, 3)
+    others = await desk.ask(ApiKey.FETCH, version, **fetch(wanted("orders", ORDERS, 5)))
+    assert others.responses[0].partitions[0].aborted_transactions is None
+    assert desk.reads.committed == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [
+        (-1, ErrorCode.none),
+        (3, ErrorCode.fenced_leader_epoch),
+        (4, ErrorCode.none),
+        (5, ErrorCode.unknown_leader_epoch),
+    ],
+)
+@pytest.mark.parametrize("version", [9, 12, 13, 18])
+async def test_a_leader_epoch_that_is_not_the_partitions_own_is_told_at_once(
+    desk: Desk, version: int, epoch: int, code: ErrorCode
+) -> None:
+    known = desk.control.by_id[TopicId(ORDERS)]
+    desk.control.by_id[known.id] = replace(known, leader_epochs={PartitionIndex(0): LeaderEpoch(4)})
+    asked = fetch(wanted("orders", ORDERS, 5, epoch=epoch), wanted("orders", ORDERS, 5))
+    response = await desk.ask(ApiKey.FETCH, version, **asked)
+    checked, _ = response.responses
+    assert checked.partitions[0].error_code is code
+    assert bytes(checked.partitions[0].records) == (b"" if code else b"some records")
+    assert desk.reads.asked[0][3] == (0 if code else 500)
+
+
+async def test_a_broker_that_remembers_an_older_epoch_does_not_turn_clients_away(
+    desk: Desk,
+) -> None:
+    await desk.ask(ApiKey.FETCH, 9, **fetch(wanted("orders", ORDERS, 5, epoch=0)))
+    known = desk.control.by_id[TopicId(ORDERS)]
+    desk.control.by_id[known.id] = replace(known, leader_epochs={PartitionIndex(0): LeaderEpoch(1)})
+    response = await desk.ask(ApiKey.FETCH, 9, **fetch(wanted("orders", ORDERS, 5, epoch=1)))
+    assert response.responses[0].partitions[0].error_code is ErrorCode.none
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BatchDamagedError(0, "rotten"), ErrorCode.corrupt_message),
+        (UnknownTopicError("gone"), ErrorCode.unknown_topic_or_partition),
+        (ControlUnavailableError("away"), ErrorCode.kafka_storage_error),
+        (RemoteReadsOffError("off"), ErrorCode.kafka_storage_error),
+        (ManifestDamagedError("rotten"), ErrorCode.corrupt_message),
+    ],
+)
+async def test_what_the_read_says_is_what_the_consumer_is_told(
+    desk: Desk, error: Exception, code: ErrorCode
+) -> None:
+    desk.reads.error = error
+    response = await desk.ask(ApiKey.FETCH, 12, **fetch(wanted("orders", ORDERS, 5)))
+    assert response.responses[0].partitions[0].error_code is code
+
+
+@pytest.mark.parametrize("version", [4, 12, 13])
+async def test_a_fetch_that_fails_as_a_whole_fails_every_partition(
+    desk: Desk, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise ControlUnavailableError("away")
+
+    monkeypatch.setattr(desk.reads, "read", fail)
+    response = await desk.ask(ApiKey.FETCH, version, **fetch(wanted("orders", ORDERS, 5, 6)))
+    found = [one.error_code for one in response.responses[0].partitions]
+    assert found == [ErrorCode.kafka_storage_error] * 2
+
+
+async def test_fetches_are_worked_on_in_turn(desk: Desk) -> None:
+    accepted = await desk.accept(ApiKey.FETCH, 12, **fetch(wanted("orders", ORDERS, 5)))
+    assert isinstance(accepted, InTurn)
+    assert desk.reads.asked == []
