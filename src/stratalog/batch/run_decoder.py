@@ -19,7 +19,7 @@ from stratalog.batch.column_buffers import (
     fields_of,
     filled_record,
 )
-from stratalog.batch.column_layout import OUT, PLAN
+from stratalog.batch.column_layout import DECODE, OUT, PLAN, REFUSED, UNPACK
 from stratalog.batch.columns import (
     COLUMN_TYPES,
     BatchRun,
@@ -28,15 +28,8 @@ from stratalog.batch.columns import (
     RecordFilter,
     RunTooLargeError,
 )
-from stratalog.batch.compiled_decode import (
-    DECODE,
-    REFUSED,
-    UNPACK,
-    decode_batches,
-    measure_batches,
-    plan_batches,
-    walk_batches,
-)
+from stratalog.batch.compiled_decode import decode_batches, walk_batches
+from stratalog.batch.compiled_plan import measure_batches, plan_batches
 from stratalog.batch.damage import raise_damage
 from stratalog.batch.errors import BatchDamagedError
 from stratalog.batch.header import CODEC_MASK, HEADER_BYTES, BytesLike, Codec
