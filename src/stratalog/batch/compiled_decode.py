@@ -6,8 +6,8 @@ or the types of its arguments change, but not when an imported file does.
 
 The loops access memory by address. They read between the start and the end of a body, which come
 from checked lengths, and write into buffers allocated for as much as a body can hold, plus
-`SLACK_BYTES`. They never raise: they return `REFUSED` for malformed bytes, and `damage` then words
-the error.
+`SLACK_BYTES`. They never raise: they return `REFUSED` for malformed bytes, and `damage_report` then
+describes the fault.
 """
 
 from typing import Any, TypeAlias

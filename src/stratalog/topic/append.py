@@ -1,7 +1,7 @@
 """Appending to partitions: batches of producers are checked here, once, and handed to a tier.
 
-A bad batch fails its partition in the answer and nothing else. Checks that need shared state
-(sequences, epochs, whether the partition still exists) are the commit's.
+A bad batch fails its partition in the answer and nothing else. The commit makes the checks that
+need shared state: sequences, epochs, and whether the partition still exists.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class _Appended:
     """The parts of a request that went to one tier, and the answers to come."""
 
     places: Sequence[int]
-    """Of the parts in the request."""
+    """The positions of these parts in the request."""
     answered: "asyncio.Future[list[CommitAnswer]]"
 
 
@@ -228,7 +228,7 @@ class TopicAppender:
         )
 
     def _time_bounds(self, config: TopicConfig) -> tuple[int | None, int | None]:
-        """Between which times a producer's timestamps must lie. Ours need no bounds."""
+        """Bound the timestamps of producers. The broker's own timestamps need no bounds."""
         if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
             return None, None
         now_ms = self._clock.now_ms()
@@ -240,7 +240,7 @@ def _needs_rework(batch: EntryBatch, config: TopicConfig) -> bool:
 
 
 def _reworked(batches: Sequence[EntryBatch], config: TopicConfig) -> list[EntryBatch]:
-    """The batches with what the log changes at entry. It may decompress, so never on the loop."""
+    """Change the batches as the log needs them. Never call it on the loop: it may decompress."""
     return [_reworked_one(batch, config) for batch in batches]
 
 
@@ -258,7 +258,7 @@ def _reworked_one(batch: EntryBatch, config: TopicConfig) -> EntryBatch:
 
 
 def _lacks_max_timestamp(header: BatchHeader) -> bool:
-    """Some clients leave the field at -1. Retention and offsets by time go by it."""
+    """Some clients leave the field at -1. Retention and offsets by time depend on it."""
     return header.max_timestamp < 0 <= header.base_timestamp
 
 

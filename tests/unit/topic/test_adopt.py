@@ -34,18 +34,16 @@ from stratalog.segment.remote_log_metadata import (
     SegmentAdded,
 )
 from stratalog.topic.adopt import (
-    AdoptedAlreadyError,
-    OpenTransactionsError,
-    UnsealedSourceError,
     check_free,
     open_for_writes,
     plan_adoption,
 )
+from stratalog.topic.adopted_objects import AdoptedObjects
 from stratalog.topic.adoption_source import (
     SourcePartition,
     SourceTopic,
 )
-from stratalog.topic.foreign_objects import ForeignObjects
+from stratalog.topic.errors import AdoptedAlreadyError, OpenTransactionsError, UnsealedSourceError
 
 OTHER_ID = TopicId(uuid4())
 
@@ -82,7 +80,7 @@ async def test_progress_is_told_segment_by_segment(kafka: Kafka, store: ObjectSt
     zero = SourcePartition(partition=PartitionIndex(0), metadata=kafka.partition())
     await plan_adoption(
         SourceTopic(name=TOPIC, topic_id=TOPIC_ID, partitions=[zero]),
-        ForeignObjects(store, key_prefix=PREFIX, keys=KeyRing()),
+        AdoptedObjects(store, key_prefix=PREFIX, keys=KeyRing()),
         lambda *one: told.append(one),
     )
     assert told == [("segments", number, 3) for number in (1, 2, 3)]

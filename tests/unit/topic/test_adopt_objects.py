@@ -32,7 +32,8 @@ from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, 
 from stratalog.segment.manifest import parse_manifest
 from stratalog.segment.model import IndexKind
 from stratalog.settings import RemoteSettings, Settings, StorageSettings
-from stratalog.topic.foreign_objects import ForeignObjects, OwnRealmError, own_realms, place_of
+from stratalog.topic.adopted_objects import AdoptedObjects, own_realms, place_of
+from stratalog.topic.errors import OwnRealmError
 
 
 @pytest.mark.parametrize("suffix", [LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX])
@@ -74,7 +75,7 @@ async def test_only_compressed_plain_logs_may_have_a_seek_table_at_their_end(
     key = KEY_BASE + LOG_SUFFIX
     log = bytes((await store.get(key)).data)
     await store.put(key, [log + bytes(extra) if extra > 0 else log[:extra]])
-    objects = ForeignObjects(store, key_prefix=PREFIX, keys=key_ring())
+    objects = AdoptedObjects(store, key_prefix=PREFIX, keys=key_ring())
     if fits:
         assert (await objects.check(ADDED)).manifest.compressed
     else:
@@ -124,7 +125,7 @@ async def test_a_damaged_data_key_is_named(store: ObjectStore, tmp_path: Path) -
     key = KEY_BASE + MANIFEST_SUFFIX
     text = bytes((await store.get(key)).data).replace(b'"key1:', b'"key1:AAAA', 1)
     await store.put(key, [text])
-    objects = ForeignObjects(store, key_prefix=PREFIX, keys=key_ring())
+    objects = AdoptedObjects(store, key_prefix=PREFIX, keys=key_ring())
     with pytest.raises(DataKeyError, match=KEY_BASE):
         await objects.check(ADDED)
 
@@ -133,7 +134,7 @@ async def test_the_transaction_index_of_the_manifest_is_believed(
     store: ObjectStore, tmp_path: Path
 ) -> None:
     lay_out(tmp_path / "tiered", PLAIN)
-    objects = ForeignObjects(store, key_prefix=PREFIX, keys=KeyRing())
+    objects = AdoptedObjects(store, key_prefix=PREFIX, keys=KeyRing())
     assert (await objects.check(ADDED)).adopted.uploaded.has_aborted
 
 
@@ -183,7 +184,7 @@ async def test_objects_where_the_cluster_sweeps_are_refused(
         remote = replace(remote, objects=remote.objects.format(at))
     storage = StorageSettings(objects=f"file:{objects.format(at)}")
     realms = own_realms(Settings(storage=storage, remote=remote))
-    foreign = ForeignObjects(store, key_prefix=PREFIX, keys=KeyRing(), realms=realms)
+    foreign = AdoptedObjects(store, key_prefix=PREFIX, keys=KeyRing(), realms=realms)
     if refused:
         with pytest.raises(OwnRealmError, match="where this cluster deletes"):
             await foreign.check(ADDED)

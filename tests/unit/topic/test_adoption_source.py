@@ -18,10 +18,10 @@ from stratalog.segment.remote_log_metadata import (
     encode_record,
 )
 from stratalog.topic.adoption_source import (
-    NotInMetadataError,
     topic_in_metadata,
     usable_configs,
 )
+from stratalog.topic.errors import NotInMetadataError
 
 OTHER_ID = TopicId(uuid4())
 

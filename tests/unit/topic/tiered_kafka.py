@@ -30,11 +30,11 @@ from stratalog.topic.adopt import (
     PartitionPlan,
     plan_adoption,
 )
+from stratalog.topic.adopted_objects import AdoptedObjects
 from stratalog.topic.adoption_source import (
     SourcePartition,
     SourceTopic,
 )
-from stratalog.topic.foreign_objects import ForeignObjects
 
 
 def epoch(number: int, start: int) -> EpochStart:
@@ -111,7 +111,7 @@ class Kafka:
     async def plan_topic(self, *, keys: KeyRing | None = None, **offsets: Any) -> AdoptionPlan:
         metadata = self.partition() if self.records else None
         zero = SourcePartition(partition=PartitionIndex(0), metadata=metadata, **offsets)
-        objects = ForeignObjects(self._store, key_prefix=self._prefix, keys=keys or KeyRing())
+        objects = AdoptedObjects(self._store, key_prefix=self._prefix, keys=keys or KeyRing())
         return await plan_adoption(
             SourceTopic(name=TOPIC, topic_id=TOPIC_ID, partitions=[zero]), objects
         )
