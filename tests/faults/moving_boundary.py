@@ -178,7 +178,6 @@ async def write(scene: Scene, random: Random) -> None:
     )
     appender = TopicAppender(
         appenders={WriteTier.BLOCK: writer},
-        control=scene.control,
         catalog=TopicCatalog(control=scene.control, clock=CLOCK),
         clock=CLOCK,
         topic_defaults={},

@@ -183,7 +183,6 @@ class _Assembly:
         stopping.push_async_callback(writer.close)
         appender = TopicAppender(
             appenders={WriteTier.BLOCK: writer},
-            control=control,
             catalog=catalog,
             clock=clock,
             topic_defaults=settings.topic,

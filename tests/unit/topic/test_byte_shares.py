@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.topic.budget import Wish, fair_shares
+from stratalog.topic.byte_shares import Wish, fair_shares
 
 wishes = st.lists(
     st.tuples(st.integers(0, 100), st.integers(0, 1000)).map(

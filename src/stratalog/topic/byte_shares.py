@@ -1,23 +1,25 @@
-"""How many bytes each partition of a fetch may answer with. Pure."""
+"""The shares of the partitions of a fetch in its byte budget. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class Wish(NamedTuple):
-    """What one partition has to give: its first row, and all that was asked for."""
+    """The bytes that one partition could answer with."""
 
     first_bytes: int
+    """The first row. 0 if there is nothing to answer."""
     all_bytes: int
+    """All rows that were asked for."""
 
 
 def fair_shares(wishes: Sequence[Wish], total_bytes: int) -> list[int]:
     """Divide `total_bytes` among partitions.
 
-    In the order of the request, everybody gets its first row for as long as there is room, and
-    the first one in any case: else a reader with a small budget never moves on. (Clients rotate
-    that order.) What is left is divided evenly among those, except that nobody gets more than it
-    has.
+    In the order of the request, each partition gets its first row for as long as there is room. The
+    first partition always gets it: otherwise a reader with a small budget would never move on.
+    (Clients rotate the order.) The rest is divided evenly among the partitions that got their first
+    row, and no partition gets more than it has.
     """
     shares = [0] * len(wishes)
     rest = total_bytes

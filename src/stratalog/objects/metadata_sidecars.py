@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from stratalog.objects.durable import sync_folder, write_parts
+from stratalog.objects.durable_files import sync_folder, write_parts
 
 
 class Sidecars:

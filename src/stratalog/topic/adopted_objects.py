@@ -1,8 +1,8 @@
-"""The objects of another cluster's segments: found, checked against each other, never changed.
+"""The objects of a topic that is adopted: found, checked against each other, never changed.
 
-Checked is what a reader will rely on: that the manifest makes sense and speaks of the segment that
-Kafka's metadata speaks of, that the two other objects are there with the sizes that it implies, and
-that a key of ours opens it if it is encrypted. No record is read.
+The checks cover everything that a reader will rely on. The manifest must make sense and describe
+the segment that Kafka's metadata describes. The two other objects must have the sizes that the
+manifest implies. An encrypted segment must open with one of this cluster's keys. No record is read.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import TypeVar
 from stratalog.block.keys import BLOCKS_PREFIX
 from stratalog.control.segments.model import EpochStart, SegmentToAdd, SegmentUploaded
 from stratalog.control.topics.model import AdoptedSegment
-from stratalog.errors import CallError, DamagedError
+from stratalog.errors import DamagedError
 from stratalog.objects.store import Buffer, ObjectInfo, ObjectNotFoundError, ObjectStore, Range
 from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.custom_metadata import decode_custom_metadata
@@ -33,12 +33,9 @@ from stratalog.segment.model import IndexKind
 from stratalog.segment.producer_snapshot import ProducerEntry, decode_snapshot
 from stratalog.segment.remote_log_metadata import SegmentAdded
 from stratalog.settings import Settings
+from stratalog.topic.errors import OwnRealmError
 
 _Decoded = TypeVar("_Decoded")
-
-
-class OwnRealmError(CallError):
-    """The objects lie where this cluster deletes whatever it has no use for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +46,11 @@ class CheckedSegment:
     cipher: SegmentCipher | None
 
 
-class ForeignObjects:
-    """Those below one prefix of one store. `realms` are the places that the cluster cleans."""
+class AdoptedObjects:
+    """The objects below one prefix of one store.
+
+    This cluster deletes objects without rows below each of the `realms`.
+    """
 
     def __init__(
         self, store: ObjectStore, *, key_prefix: str, keys: KeyRing, realms: Sequence[str] = ()
@@ -87,11 +87,11 @@ class ForeignObjects:
         )
 
     async def epochs(self, segment: CheckedSegment) -> list[EpochStart]:
-        """From its leader-epoch checkpoint."""
+        """Read the leader-epoch checkpoint of a segment."""
         return await self._index(segment, IndexKind.LEADER_EPOCH, decode_checkpoint)
 
     async def producers(self, segment: CheckedSegment) -> list[ProducerEntry]:
-        """From its producer snapshot."""
+        """Read the producer snapshot of a segment."""
         return await self._index(segment, IndexKind.PRODUCER_SNAPSHOT, decode_snapshot)
 
     async def _index(
@@ -109,10 +109,10 @@ class ForeignObjects:
             raise IndexDamagedError(f"object {key}: {error}") from error
 
     async def _find(self, record: SegmentAdded) -> tuple[str, str]:
-        """Where the objects are, and the manifest's text.
+        """Find the key base of the objects, and the text of the manifest.
 
-        The plugin may have noted where it put them. It looks for the manifest below the prefix that
-        is configured today all the same, so that this is the second place to look.
+        The plugin may have noted where it put the objects. It nevertheless looks for the manifest
+        below the prefix that is configured today, so the manifest is searched there, too.
         """
         usual = self._key_base(record, self._key_prefix)
         noted = self._noted_key_base(record) or usual
@@ -188,7 +188,7 @@ class ForeignObjects:
 
 
 def own_realms(settings: Settings) -> list[str]:
-    """The places below which this cluster deletes objects that it has no rows for."""
+    """List the places below which this cluster deletes objects without rows."""
     segments = settings.remote.objects or settings.storage.objects
     return [
         place_of(settings.storage.objects, BLOCKS_PREFIX),
@@ -197,7 +197,7 @@ def own_realms(settings: Settings) -> list[str]:
 
 
 def place_of(store_url: str, key: str) -> str:
-    """One spelling for a place, however its store was named."""
+    """Spell a place in one way, however its store was named."""
     scheme, _, rest = store_url.partition(":")
     if scheme == "file":
         rest = f"//{Path(rest.removeprefix('//')).resolve()}"
