@@ -72,11 +72,10 @@ def up(
 async def _serve(settings: Settings) -> None:
     # Imported late, because the broker pulls in all the rooms below it.
     from stratalog.node.broker import Broker
-    from stratalog.pipeline.service import PipelineService
 
     stop = asyncio.Event()
     stop_on_signals(stop)
-    starting = asyncio.create_task(Broker.start(settings))
+    starting = asyncio.create_task(Broker.start(settings, with_pipeline=True))
     giving_up = asyncio.create_task(_cancel_on(stop, starting))
     try:
         broker = await starting
@@ -89,12 +88,10 @@ async def _serve(settings: Settings) -> None:
         return
     finally:
         giving_up.cancel()
-    service = PipelineService(settings)
-    service.start()
     _greet(broker.address, broker.broker_id, settings)
     await stop.wait()
-    say("Stopping: writing out what was accepted. Ctrl-C again stops at once.")
-    await asyncio.gather(broker.stop(), service.stop())
+    say("Stopping: writing out all accepted records. Ctrl-C again stops at once.")
+    await broker.stop()
     say("Stopped.")
 
 
