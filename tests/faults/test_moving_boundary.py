@@ -41,7 +41,7 @@ from tests.tiering import Step
 from stratalog.checks.fsck import run_fsck
 from stratalog.checks.remote import RemoteTier
 from stratalog.control.open import open_control_plane
-from stratalog.janitor.segments import clear_unfinished, delete_doomed
+from stratalog.janitor.segment_deletion import clear_unfinished, delete_doomed
 from stratalog.objects.open import open_store
 from stratalog.opening.claim import claim_store
 from stratalog.segment.key_ring import KeyRing

@@ -34,7 +34,7 @@ from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked, purge_topics
 from stratalog.janitor.retention import Retention, enforce_retention
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.opening.workers import WorkerKeys, worker_access
 from stratalog.pipeline.open import opened_driver, workplace_of
 from stratalog.pipeline.plan import split_plan

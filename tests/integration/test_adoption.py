@@ -53,7 +53,7 @@ from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import SegmentState
 from stratalog.ids import PartitionIndex, ProducerId, TopicPartition, kafka_base64
 from stratalog.janitor.deletion import purge_topics
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
 from stratalog.segment.keys import SUFFIXES
 from stratalog.segment.remote_log_metadata import (

@@ -22,8 +22,8 @@ from stratalog.control.segments.errors import SegmentStateError
 from stratalog.control.segments.model import Segment, SegmentUploaded
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.janitor.retention import Retention
+from stratalog.janitor.segment_deletion import clear_unfinished, delete_doomed
 from stratalog.janitor.segment_sweeper import SegmentSweeper
-from stratalog.janitor.segments import clear_unfinished, delete_doomed
 from stratalog.janitor.service import Janitor
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore

@@ -45,7 +45,7 @@ from stratalog.control.open import open_control_plane
 from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
 from stratalog.opening.workers import WorkerKeys, worker_access
 from stratalog.scan.errors import SnapshotGoneError

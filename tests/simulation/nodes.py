@@ -182,7 +182,6 @@ class Broker:
         )
         self.appender = TopicAppender(
             appenders={WriteTier.BLOCK: writer},
-            control=control,
             catalog=TopicCatalog(control=control, clock=clock),
             clock=clock,
             topic_defaults=settings.topic,

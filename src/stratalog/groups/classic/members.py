@@ -1,18 +1,18 @@
-"""Who is in a classic group: its members, its static members' places, and its leader."""
+"""The members of a classic group: by member id, by the instance ids of static ones, the leader."""
 
 from collections.abc import Iterator
 from math import inf
 
-from stratalog.groups.classic_member import ClassicMember
+from stratalog.groups.classic.member import ClassicMember
 from stratalog.groups.errors import FencedInstanceError, UnknownMemberError
 
 
-class Roster:
+class Members:
     def __init__(self) -> None:
         self._members: dict[str, ClassicMember] = {}
         self._statics: dict[str, str] = {}
         self.leader: str | None = None
-        """The member that assigns; the first to come, until it leaves."""
+        """The id of the member that assigns: the first one to join, until it leaves."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -33,7 +33,8 @@ class Roster:
         return self._statics.get(instance_id)
 
     def validated(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member that says it is this one, if it still is."""
+        """Return the member with this id. Raises if the instance id has passed to another
+        member."""
         if instance_id is not None:
             current = self._statics.get(instance_id)
             if current is None:
@@ -59,7 +60,7 @@ class Roster:
             self.leader = next(iter(self._members), None)
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
-        """Give a static member's place, with all that belongs to it, to its new process."""
+        """Give a static member the id of its new process. It keeps everything else."""
         was_leader = self.leader == member.member_id
         self._members = {
             (member_id if key == member.member_id else key): each
@@ -72,7 +73,8 @@ class Roster:
             self.leader = member_id
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it has joined again, else take another; False if nobody has."""
+        """Keep the leader if it has joined again, else elect a member that has. Return False if no
+        member has joined."""
         joined = [member.member_id for member in self if member.joining is not None]
         if joined and self.leader not in joined:
             self.leader = joined[0]
@@ -88,11 +90,11 @@ class Roster:
 
     @property
     def rebalance_timeout_s(self) -> float:
-        """As long as the slowest member may take."""
+        """The time that the slowest member may take."""
         longest_ms = max((each.rebalance_timeout_ms for each in self._members.values()), default=0)
         return longest_ms / 1000
 
     @property
     def deadline_s(self) -> float:
-        """When the first session ends."""
+        """The time at which the first session ends."""
         return min((member.expires_s for member in self._members.values()), default=inf)

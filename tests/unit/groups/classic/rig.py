@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stratalog.groups.classic import ClassicGroup
-from stratalog.groups.classic_model import (
+from stratalog.groups.classic.group import ClassicGroup
+from stratalog.groups.classic.model import (
     ClassicLimits,
     JoinAnswer,
     JoinRequest,
@@ -142,11 +142,11 @@ class Rig:
     def assign(self, ids: list[str]) -> None:
         generation = self.group.generation
         assignments = {each: each.encode() for each in ids}
-        leader = self.group.roster.leader
+        leader = self.group.members.leader
         for each in ids:
             given = assignments if each == leader else {}
             self.sync(each, generation, given, instance=self._instance(each))
         assert self.group.state_name == "Stable"
 
     def _instance(self, member_id: str) -> str | None:
-        return self.group.roster[member_id].instance_id
+        return self.group.members[member_id].instance_id

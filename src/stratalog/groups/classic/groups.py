@@ -1,4 +1,4 @@
-"""The classic groups of this broker: requests in, answers when the group has got so far."""
+"""The classic groups of this broker. A request is answered when its group has got so far."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from typing import cast
 
 from stratalog.control.groups.model import GroupKind, GroupRecord
 from stratalog.errors import StratalogError
-from stratalog.groups.classic import ClassicGroup
-from stratalog.groups.classic_model import (
+from stratalog.groups.classic.group import ClassicGroup
+from stratalog.groups.classic.model import (
     ClassicLimits,
     JoinAnswer,
     JoinRequest,
@@ -17,7 +17,7 @@ from stratalog.groups.classic_model import (
 )
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.groups.errors import InconsistentProtocolError, UnknownMemberError
-from stratalog.groups.held import HeldGroup
+from stratalog.groups.loaded_group import LoadedGroup
 from stratalog.ids import Entropy, system_entropy
 from stratalog.settings import GroupsSettings
 
@@ -38,12 +38,12 @@ class ClassicGroups:
             max_session_timeout_ms=settings.max_session_timeout_ms,
             max_size=settings.max_size,
         )
-        coordinator.loads(GroupKind.CLASSIC, self._load)
+        coordinator.register_loader(GroupKind.CLASSIC, self._load)
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinAnswer:
-        def begin(held: HeldGroup, now_s: float) -> "asyncio.Future[object]":
-            group = self._to_join(held)
-            ticket, answer = held.ticket()
+        def begin(loaded: LoadedGroup, now_s: float) -> "asyncio.Future[object]":
+            group = self._to_join(loaded)
+            ticket, answer = loaded.ticket()
             group.join(ticket, request, now_s)
             return answer
 
@@ -51,9 +51,9 @@ class ClassicGroups:
         return cast(JoinAnswer, await waiting)
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncAnswer:
-        def begin(held: HeldGroup, now_s: float) -> "asyncio.Future[object]":
-            group = _classic(held)
-            ticket, answer = held.ticket()
+        def begin(loaded: LoadedGroup, now_s: float) -> "asyncio.Future[object]":
+            group = _classic(loaded)
+            ticket, answer = loaded.ticket()
             group.sync(ticket, request, now_s)
             return answer
 
@@ -63,18 +63,18 @@ class ClassicGroups:
     async def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> None:
-        """Raises what is wrong, if anything."""
+        """Note a sign of life of a member. Raises if the member is to join again."""
 
-        def beat(held: HeldGroup, now_s: float) -> None:
-            _classic(held).heartbeat(member_id, instance_id, generation, now_s)
+        def beat(loaded: LoadedGroup, now_s: float) -> None:
+            _classic(loaded).heartbeat(member_id, instance_id, generation, now_s)
 
         await self._coordinator.look(group_id, beat)
 
     async def leave(self, group_id: str, leaving: Sequence[Leaving]) -> list[StratalogError | None]:
-        """What became of each."""
+        """Remove members. Return an error, or None, for each of them."""
 
-        def go(held: HeldGroup, now_s: float) -> list[StratalogError | None]:
-            return _classic(held).leave(leaving, now_s)
+        def go(loaded: LoadedGroup, now_s: float) -> list[StratalogError | None]:
+            return _classic(loaded).leave(leaving, now_s)
 
         return await self._coordinator.change(group_id, go)
 
@@ -83,20 +83,20 @@ class ClassicGroups:
             return ClassicGroup(self._limits, entropy=self._entropy)
         return ClassicGroup.resumed(record.state, self._limits, now_s, entropy=self._entropy)
 
-    def _to_join(self, held: HeldGroup) -> ClassicGroup:
-        """A group that is empty becomes a classic one when the first member joins it."""
-        if held.group.kind is not GroupKind.CLASSIC:
-            if not held.group.is_empty:
+    def _to_join(self, loaded: LoadedGroup) -> ClassicGroup:
+        """Return the group that a member joins. An empty consumer group becomes a classic one."""
+        if loaded.group.kind is not GroupKind.CLASSIC:
+            if not loaded.group.is_empty:
                 raise InconsistentProtocolError(
-                    f"group {held.group_id!r} has members that use group.protocol=consumer"
+                    f"group {loaded.group_id!r} has members that use group.protocol=consumer"
                 )
-            held.replace(
-                ClassicGroup(self._limits, entropy=self._entropy, generation=held.group.epoch)
+            loaded.replace(
+                ClassicGroup(self._limits, entropy=self._entropy, generation=loaded.group.epoch)
             )
-        return _classic(held)
+        return _classic(loaded)
 
 
-def _classic(held: HeldGroup) -> ClassicGroup:
-    if not isinstance(held.group, ClassicGroup):
-        raise UnknownMemberError(f"group {held.group_id!r} has no members that join and sync")
-    return held.group
+def _classic(loaded: LoadedGroup) -> ClassicGroup:
+    if not isinstance(loaded.group, ClassicGroup):
+        raise UnknownMemberError(f"group {loaded.group_id!r} has no members that join and sync")
+    return loaded.group

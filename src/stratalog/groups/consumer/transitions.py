@@ -1,6 +1,7 @@
-"""The steps that a group takes: a heartbeat, a leave, a member thrown out. Pure functions.
+"""The transitions of a group: a heartbeat, a leave, the removal of a member. Pure functions.
 
-Each returns the state that follows. Whoever calls keeps that state before telling anybody of it.
+Each function returns the state that follows. The caller saves that state before it answers a
+client.
 """
 
 from collections.abc import Mapping
@@ -27,17 +28,17 @@ from stratalog.groups.errors import FencedInstanceError, GroupFullError, Unknown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
-    """A group in which the sender of a heartbeat has its place and its new subscription."""
+    """A group that knows the sender of a heartbeat and its new subscription."""
 
     before: Member
     state: GroupState
     member_id: str
     resubscribed: bool
-    """Whether the member is new, or what it wants has changed."""
+    """True if the member is new, or if its subscription or assignor has changed."""
 
 
 def admit(state: GroupState, beat: Heartbeat, *, max_members: int) -> Admitted:
-    """Find or make the member that sends, and note what it says of itself."""
+    """Find or make the member that sends, and take over the fields of its heartbeat."""
     earlier = _sender(state, beat)
     if earlier is None and len(state.members) >= max_members:
         raise GroupFullError(f"group {beat.group_id!r} has {max_members} members: no room for more")
@@ -60,9 +61,9 @@ def admit(state: GroupState, beat: Heartbeat, *, max_members: int) -> Admitted:
 def advance(
     admitted: Admitted, beat: Heartbeat, topics: Mapping[str, TopicShape] | None
 ) -> tuple[GroupState, HeartbeatAnswer]:
-    """The rest of a heartbeat: the group's epoch, the target, the member's step towards it.
+    """Do the rest of a heartbeat: the group's epoch, the target, the member's step towards it.
 
-    `topics` are those that exist, by name, or None if nobody looked again.
+    `topics` has the existing topics by name, or is None if they were not looked up again.
     """
     state = admitted.state
     if topics is not None:
@@ -81,7 +82,7 @@ def advance(
 
 
 def refreshed(state: GroupState, topics: Mapping[str, TopicShape]) -> GroupState:
-    """The group after a look at the topics; a new epoch if they are not what they were."""
+    """Return the group after a lookup of its topics. It has a new epoch if they have changed."""
     members, shapes = resolve(state.members, topics)
     if members == state.members and shapes == state.topics:
         return state
@@ -94,7 +95,8 @@ def leave(state: GroupState, beat: Heartbeat) -> tuple[GroupState, HeartbeatAnsw
     answer = HeartbeatAnswer(member_id=member.member_id, epoch=beat.epoch, assignment=None)
     if beat.epoch != LEAVE_STATIC_EPOCH:
         return without(state, member.member_id), answer
-    # It is gone and reads nothing: what it was to give up is free. What it has is kept for it.
+    # The member is gone and reads nothing, so that the partitions that it was to give up are free.
+    # The partitions that it has are kept for it.
     away = replace(
         member, epoch=LEAVE_STATIC_EPOCH, state=MemberState.STABLE, revoking=NO_PARTITIONS
     )
@@ -102,7 +104,7 @@ def leave(state: GroupState, beat: Heartbeat) -> tuple[GroupState, HeartbeatAnsw
 
 
 def without(state: GroupState, member_id: str) -> GroupState:
-    """The group after a member has left or was thrown out: what it held is free."""
+    """Return the group after a member has left or was removed. The member's partitions are free."""
     members = {key: member for key, member in state.members.items() if key != member_id}
     target = {key: partitions for key, partitions in state.target.items() if key != member_id}
     wanted = frozenset().union(*(member.topic_ids for member in members.values()))
@@ -112,7 +114,8 @@ def without(state: GroupState, member_id: str) -> GroupState:
 
 
 def _sender(state: GroupState, beat: Heartbeat) -> Member | None:
-    """The member that sends, or whose place the sender takes; None if it is a new one."""
+    """Return the member that sends, or the static member that the sender replaces. None if the
+    sender is a new member."""
     member = state.members.get(beat.member_id)
     if beat.instance_id is not None:
         member = _static_sender(state, beat) or (member if beat.joins else None)
@@ -141,7 +144,8 @@ def _static_sender(state: GroupState, beat: Heartbeat) -> Member | None:
 
 
 def _check_epoch(member: Member, beat: Heartbeat) -> None:
-    """The last epoch but one is taken too: the answer that told the newer may have been lost."""
+    """Raise unless the member is at its epoch. The epoch before is accepted, too, because the
+    answer with the newer epoch may have been lost."""
     lost_answer = (
         beat.epoch == member.previous_epoch
         and beat.owned is not None
@@ -155,8 +159,8 @@ def _check_epoch(member: Member, beat: Heartbeat) -> None:
 
 
 def _starting_over(earlier: Member | None, beat: Heartbeat) -> Member:
-    """Who joins owns nothing, whatever it had before. A static member finds its partitions again
-    because nobody was given them, not because it still had them."""
+    """Return the member at its join. It owns nothing, whatever it had before. A static member gets
+    its partitions back because no other member got them, not because it still had them."""
     if earlier is None:
         return Member(member_id=beat.member_id)
     return replace(
@@ -171,7 +175,7 @@ def _starting_over(earlier: Member | None, beat: Heartbeat) -> Member:
 
 
 def _updated(member: Member, beat: Heartbeat) -> Member:
-    """The member as it describes itself now."""
+    """Return the member with the fields of its heartbeat."""
     names, pattern = member.subscription.names, member.subscription.pattern
     if beat.topic_names is not None:
         names = beat.topic_names
@@ -191,7 +195,7 @@ def _updated(member: Member, beat: Heartbeat) -> Member:
 
 
 def _wants(member: Member) -> tuple[Subscription, str | None]:
-    """What of a member the target depends on."""
+    """Return the properties of a member that the target depends on."""
     return member.subscription, member.assignor
 
 

@@ -8,13 +8,14 @@ from stratalog.control.groups.model import GroupRecord
 from stratalog.groups.group import Answer, Group
 
 
-class HeldGroup:
+class LoadedGroup:
     def __init__(self, record: GroupRecord, group: Group, *, lease_number: int) -> None:
         self.group_id = record.group_id
         self.term = record.term
         self.group = group
         self.lease_number = lease_number
-        """The broker's lease when it was loaded. It is good for no other."""
+        """The number of the broker's lease when the group was loaded. The group is valid under this
+        lease only."""
         self.was_saved = bool(record.state)
         self.saved_revision = group.revision
         self.saving = asyncio.Lock()
@@ -22,7 +23,7 @@ class HeldGroup:
         self.is_dropped = False
         self.timer: asyncio.Task[None] | None = None
         self.wakes_s = 0.0
-        """When the timer goes off."""
+        """The time at which the timer goes off."""
         self._tickets = count(1)
         self._waiting: dict[int, asyncio.Future[object]] = {}
 
@@ -32,18 +33,18 @@ class HeldGroup:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is lost if it is forgotten here and loaded again."""
+        """True if nothing is lost when the group is dropped and loaded again later."""
         return (
             self.group.is_empty and self.is_saved and not self._waiting and not self.saving.locked()
         )
 
     def replace(self, group: Group) -> None:
-        """Make it a group of another kind, which is a change to be saved."""
+        """Put a group of another kind in its place, which is a change to be saved."""
         self.group = group
         self.saved_revision = group.revision - 1
 
     def ticket(self) -> tuple[int, "asyncio.Future[object]"]:
-        """A ticket for a request, and where its answer will be."""
+        """Return a ticket for a request, and the future of its answer."""
         ticket = next(self._tickets)
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = future
@@ -61,7 +62,8 @@ class HeldGroup:
             future = self._waiting.pop(ticket, None)
             if future is not None and not future.done():
                 future.set_exception(error)
-                # Whoever asked may have been told already, and never look here.
+                # The client may have its error already and never await this future. To retrieve the
+                # exception here keeps asyncio from logging that it was never retrieved.
                 future.exception()
 
     def fail_all(self, error: Exception) -> None:

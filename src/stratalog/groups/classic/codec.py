@@ -1,6 +1,7 @@
-"""A classic group as its row in the control plane keeps it: JSON, bytes in base 64.
+"""The state of a classic group as bytes, for its row in the control plane: JSON, bytes in base 64.
 
-Fields may be added. What an older broker wrote lacks them, and what a newer one wrote has more.
+Fields may be added, so a state from an older broker may lack fields, and one from a newer broker
+may have more.
 """
 
 import json
@@ -9,13 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stratalog.errors import DamagedError
-from stratalog.groups.classic_member import ClassicMember
-from stratalog.groups.classic_model import ClassicState
-
-
-class GroupStateDamagedError(DamagedError):
-    """What is stored of a group cannot be read."""
+from stratalog.groups.classic.member import ClassicMember
+from stratalog.groups.classic.model import ClassicState
+from stratalog.groups.errors import GroupStateDamagedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

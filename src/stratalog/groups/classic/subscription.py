@@ -1,20 +1,19 @@
-"""What of the consumer's own protocol the broker understands: which topics a member reads.
+"""The subscription in the metadata of a classic member: the topics that it reads.
 
-The protocol is the clients' business, and members may speak another one. So whatever is not
-understood is no error: it says that nothing is known.
+This is the only part of the consumers' own protocol that a broker understands. The protocol is a
+matter of the clients, and members may use another one. So metadata that cannot be read is no error:
+it means that the topics are not known.
 """
 
 import struct
-
-CONSUMER = "consumer"
-"""The protocol type of groups whose members consume topics."""
 
 _HEAD = struct.Struct(">hi")
 _LENGTH = struct.Struct(">h")
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a member's metadata, or None if it is not what consumers send."""
+    """Return the topics that the metadata names, or None if it is not the metadata of a
+    consumer."""
     try:
         version, count = _HEAD.unpack_from(metadata)
         if version < 0 or count < 0:

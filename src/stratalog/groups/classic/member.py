@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import inf
 
 NEW_MEMBER_TIMEOUT_S = 300.0
-"""How long somebody who has never been answered may stay silent. It does not know its id yet, so
-it sends no heartbeats, and its client may be gone and have joined again as somebody else."""
+"""The session of a member that waits for its first answer. Such a member does not know its id yet
+and sends no heartbeats. Its client may be gone, or may have joined again as another member."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,12 +19,12 @@ class ClassicMember:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: Mapping[str, bytes]
-    """Metadata by the protocol's name, the most wanted protocol first."""
+    """Metadata by the name of the protocol, the preferred protocol first."""
     assignment: bytes = b""
     deadline_s: float = inf
-    """When the session ends, unless there is a sign of life."""
+    """The end of the session, unless there is a sign of life before."""
     is_new: bool = True
-    """Whether it was never answered."""
+    """True until the member gets its first answer."""
     joining: int | None = None
     """The ticket of its JoinGroup, while that waits."""
     syncing: int | None = None
@@ -35,7 +35,8 @@ class ClassicMember:
 
     @property
     def expires_s(self) -> float:
-        """Who waits for an answer cannot send heartbeats, and is not held to them."""
+        """The time at which the member is removed. A member that waits for an answer cannot send
+        heartbeats, and is not removed for it."""
         waits = self.joining is not None or self.syncing is not None
         return inf if waits and not self.is_new else self.deadline_s
 
@@ -47,13 +48,13 @@ class ClassicMember:
 
 
 def common_protocols(members: Iterable[ClassicMember]) -> set[str]:
-    """Those that every member supports."""
+    """Return the protocols that every member supports."""
     supported = [set(member.protocols) for member in members]
     return set.intersection(*supported) if supported else set()
 
 
 def elected_protocol(members: Sequence[ClassicMember]) -> str:
-    """Every member votes for the one of the common protocols that it prefers."""
+    """Return the protocol with most votes. A member votes for its preferred common protocol."""
     candidates = common_protocols(members)
     votes = Counter(
         next(name for name in member.protocols if name in candidates) for member in members

@@ -5,8 +5,8 @@ from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.segments.errors import BoundaryMovedError, SegmentStateError
 from stratalog.control.segments.model import ChainOutcome, SegmentState
 from stratalog.ids import SegmentId
-from stratalog.janitor.deletion import DeletionRefusedError
-from stratalog.janitor.segments import clear_unfinished, delete_doomed
+from stratalog.janitor.errors import DeletionRefusedError
+from stratalog.janitor.segment_deletion import clear_unfinished, delete_doomed
 from stratalog.objects.store import ObjectStore, StoreAccessError, StoreUnavailableError
 from stratalog.segment.stores import SegmentStores
 

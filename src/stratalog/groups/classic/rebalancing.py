@@ -1,18 +1,19 @@
-"""How a classic group gets from one generation to the next, whoever it was that caused it.
+"""Rebalancing: the way of a classic group from one generation to the next.
 
     Empty ─join→ PreparingRebalance ─all joined, or time is up→ CompletingRebalance ─leader syncs→
-    Stable ─somebody comes, goes, dies or changes→ PreparingRebalance ─nobody left→ Empty
+    Stable ─a member joins, leaves, dies or changes→ PreparingRebalance ─no member left→ Empty
 
-The generation only grows. What must survive this broker is the generation with its members and
-assignments: `revision` grows with each change of those.
+The generation only grows. The generation, its members and their assignments must survive this
+broker: `revision` grows with each change of them.
 """
 
 from collections.abc import Iterable
 from math import inf
 
 from stratalog.errors import StratalogError
-from stratalog.groups.classic_member import ClassicMember, elected_protocol
-from stratalog.groups.classic_model import (
+from stratalog.groups.classic.member import ClassicMember, elected_protocol
+from stratalog.groups.classic.members import Members
+from stratalog.groups.classic.model import (
     ClassicLimits,
     ClassicState,
     JoinAnswer,
@@ -21,7 +22,6 @@ from stratalog.groups.classic_model import (
 )
 from stratalog.groups.errors import RebalanceInProgressError, UnknownMemberError
 from stratalog.groups.group import Answer
-from stratalog.groups.roster import Roster
 
 REBALANCING = "the group is being rebalanced"
 
@@ -35,16 +35,17 @@ class Rebalancing:
         self.generation = generation
         self.protocol_type = ""
         self.protocol_name: str | None = None
-        self.roster = Roster()
+        self.members = Members()
         self.revision = 0
         self._pending: dict[str, float] = {}
-        """Ids that were given out and have not joined yet, with when they lapse."""
+        """The ids that were given out and have not joined yet, with the times at which they
+        lapse."""
         self._unsynced: set[str] = set()
-        """Members that know of the generation and have not asked for their assignment yet."""
+        """The members that know the generation and have not asked for their assignment yet."""
         self._join_deadline_s = inf
         self._sync_deadline_s = inf
         self._is_first_rebalance = False
-        """Whether the group was empty before: then it waits a while for more members."""
+        """True if the group was empty before. It then waits a while for more members."""
         self._first_rebalance_left_s = 0.0
         self._more_came = False
         self._answers: list[Answer] = []
@@ -54,7 +55,7 @@ class Rebalancing:
     @property
     def deadline_s(self) -> float | None:
         first = min(
-            self.roster.deadline_s,
+            self.members.deadline_s,
             min(self._pending.values(), default=inf),
             self._join_deadline_s,
             self._sync_deadline_s,
@@ -64,9 +65,10 @@ class Rebalancing:
     def tick(self, now_s: float) -> None:
         for member_id in [key for key, end_s in self._pending.items() if end_s <= now_s]:
             self._forget_pending(member_id, now_s)
-        for member in self.roster:
-            # Looked up again: the end of one member's session may have answered the others.
-            if member.member_id in self.roster and member.expires_s <= now_s:
+        for member in self.members:
+            # Looked up again, because the removal of one member may have removed or answered
+            # others.
+            if member.member_id in self.members and member.expires_s <= now_s:
                 self._remove(member, now_s)
         if self._join_deadline_s <= now_s:
             self._end_joining(now_s)
@@ -82,14 +84,14 @@ class Rebalancing:
             self._prepare(now_s)
 
     def _prepare(self, now_s: float) -> None:
-        """Begin to collect the members of the next generation."""
+        """Begin to gather the members of the next generation."""
         if self.state is ClassicState.COMPLETING:
             self._fail_syncs(RebalanceInProgressError(REBALANCING))
         self._unsynced.clear()
         self._sync_deadline_s = inf
         self._is_first_rebalance = self.state is ClassicState.EMPTY
         self.state = ClassicState.PREPARING
-        timeout_s = self.roster.rebalance_timeout_s
+        timeout_s = self.members.rebalance_timeout_s
         if not self._is_first_rebalance:
             self._join_deadline_s = now_s + timeout_s
             self._complete_if_all_joined(now_s)
@@ -106,12 +108,13 @@ class Rebalancing:
             self.state is ClassicState.PREPARING
             and not self._is_first_rebalance
             and not self._pending
-            and self.roster.all_joined
+            and self.members.all_joined
         ):
             self._complete(now_s)
 
     def _end_joining(self, now_s: float) -> None:
-        """The time is up, or the first members' delay is over."""
+        """Complete the rebalance when its time is up. A first rebalance is extended as long as more
+        members have come."""
         left_s = self._first_rebalance_left_s
         if self._is_first_rebalance and self._more_came and left_s > 0:
             delay_s = min(self._limits.initial_rebalance_delay_ms / 1000, left_s)
@@ -122,16 +125,18 @@ class Rebalancing:
         self._complete(now_s)
 
     def _complete(self, now_s: float) -> None:
-        """The next generation, of those who joined and of the static members, who may be back."""
-        for member in self.roster:
+        """Make the next generation of the members that joined, and of all static members, because a
+        static member may come back."""
+        for member in self.members:
             if member.joining is None and member.instance_id is None:
-                self.roster.remove(member)
+                self.members.remove(member)
         self._is_first_rebalance = False
-        if not len(self.roster):
+        if not len(self.members):
             self._become_empty()
-        elif not self.roster.elect_joined_leader():
-            # Only static members are left, and none has joined: until one does or all expire.
-            self._join_deadline_s = now_s + self.roster.rebalance_timeout_s
+        elif not self.members.elect_joined_leader():
+            # Only static members are left, and none has joined. The group waits until one does, or
+            # until all of them expire.
+            self._join_deadline_s = now_s + self.members.rebalance_timeout_s
         else:
             self._begin_generation(now_s)
 
@@ -146,11 +151,11 @@ class Rebalancing:
         self._join_deadline_s = inf
         self.generation += 1
         self.state = ClassicState.COMPLETING
-        self.protocol_name = elected_protocol(list(self.roster))
-        self._unsynced = {member.member_id for member in self.roster}
-        self._sync_deadline_s = now_s + self.roster.rebalance_timeout_s
+        self.protocol_name = elected_protocol(list(self.members))
+        self._unsynced = {member.member_id for member in self.members}
+        self._sync_deadline_s = now_s + self.members.rebalance_timeout_s
         self._changed()
-        for member in self.roster:
+        for member in self.members:
             member.assignment = b""
             member.is_new = False
             member.touch(now_s)
@@ -164,23 +169,23 @@ class Rebalancing:
 
     def _remove(self, member: ClassicMember, now_s: float) -> None:
         self._fail_waiting([member], UnknownMemberError("the member was removed"))
-        self.roster.remove(member)
+        self.members.remove(member)
         self._unsynced.discard(member.member_id)
         self._prepare_or_complete(now_s)
 
     def _drop_unsynced(self, now_s: float) -> None:
-        """Members that never asked for their assignment are gone."""
+        """Remove the members that did not ask for their assignment in time."""
         self._sync_deadline_s = inf
         for member_id in list(self._unsynced):
-            self._remove(self.roster[member_id], now_s)
+            self._remove(self.members[member_id], now_s)
 
     def _resume(self, now_s: float) -> None:
-        """Set the deadlines of a group that was begun elsewhere."""
-        timeout_s = self.roster.rebalance_timeout_s
+        """Set the deadlines of a group that another broker, or an earlier process, had begun."""
+        timeout_s = self.members.rebalance_timeout_s
         if self.state is ClassicState.PREPARING:
             self._join_deadline_s = now_s + timeout_s
         elif self.state is ClassicState.COMPLETING:
-            self._unsynced = {member.member_id for member in self.roster}
+            self._unsynced = {member.member_id for member in self.members}
             self._sync_deadline_s = now_s + timeout_s
 
     # Answering.
@@ -197,13 +202,13 @@ class Rebalancing:
         with_members: bool | None = None,
         skip_assignment: bool = False,
     ) -> JoinAnswer:
-        leads = self.roster.leader == member.member_id
+        leads = self.members.leader == member.member_id
         return JoinAnswer(
             member_id=member.member_id,
             generation=self.generation,
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
-            leader=leader or self.roster.leader or "",
+            leader=leader or self.members.leader or "",
             skip_assignment=skip_assignment,
             members=self._all_joined() if (leads if with_members is None else with_members) else (),
         )
@@ -215,7 +220,7 @@ class Rebalancing:
                 instance_id=member.instance_id,
                 metadata=member.metadata_of(self.protocol_name),
             )
-            for member in self.roster
+            for member in self.members
         ]
 
     def _fail_waiting(self, members: Iterable[ClassicMember], error: StratalogError) -> None:
@@ -229,7 +234,7 @@ class Rebalancing:
                 member.syncing = None
 
     def _fail_syncs(self, error: StratalogError) -> None:
-        self._fail_waiting([each for each in self.roster if each.joining is None], error)
+        self._fail_waiting([each for each in self.members if each.joining is None], error)
 
     def _answer(self, ticket: int, value: JoinAnswer | SyncAnswer) -> None:
         self._answers.append(Answer(ticket, value))

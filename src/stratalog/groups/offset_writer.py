@@ -1,5 +1,5 @@
-"""Writes committed offsets: those of all groups that come while a transaction is under way go
-together into the next one, in the order in which they came."""
+"""The writer of committed offsets. Commits of all groups that arrive while a transaction is running
+share the next transaction, in the order of their arrival."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from stratalog.errors import StratalogError
 log = logging.getLogger(__name__)
 
 MAX_ROWS = 10_000
-"""Offsets in one transaction. More than that makes nobody faster."""
+"""Offsets in one transaction. Larger transactions are not faster."""
 
 
 class _Waiting(NamedTuple):
@@ -27,8 +27,8 @@ class OffsetWriter:
         self._writing: asyncio.Task[None] | None = None
 
     async def commit(self, commit: GroupOffsets) -> LeftOut | None:
-        """On return the offsets are durable, but for those left out; None if the group's term is
-        over."""
+        """Write offsets. On return they are durable, except for the ones that were left out, which
+        are returned. None if the group's term is over."""
         done: asyncio.Future[LeftOut | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(commit, done))
         if self._writing is None:
@@ -36,7 +36,7 @@ class OffsetWriter:
         return await done
 
     async def close(self) -> None:
-        """Wait until everything that was asked for is written."""
+        """Wait until all commits are written."""
         if self._writing is not None:
             await asyncio.gather(self._writing, return_exceptions=True)
 
@@ -46,7 +46,8 @@ class OffsetWriter:
                 await self._write(self._next_batch())
         finally:
             self._writing = None
-            # Only if this task was cancelled: nobody must wait for ever.
+            # There are waiting commits only if this task was cancelled. No client must wait for
+            # ever.
             for waiting in self._waiting:
                 waiting.done.cancel()
             self._waiting.clear()
@@ -71,7 +72,8 @@ class OffsetWriter:
             if len(batch) == 1:
                 _fail(batch, error)
                 return
-            # One of them is more than the database can take: the others must not suffer.
+            # One of the commits is more than the database can take. The others must not fail with
+            # it.
             log.warning("Offsets are committed one by one, because together they failed: %r", error)
             for each in batch:
                 await self._write([each])

@@ -1,8 +1,8 @@
-"""Deletion in a store that refuses some of it, say because of a legal hold.
+"""Deletion in a store that refuses to delete some objects, for example because of a legal hold.
 
-Many are deleted at once. If that is refused they are divided in halves, again and again, so that a
-few that are held cost a few requests and keep none of the others alive. A store that refuses
-everything, because a permission was lost, is not asked about each of them.
+A request deletes many items at once. If the store refuses, the items are divided in halves, again
+and again. So a few items under a hold cost a few requests, and keep none of the others alive. A
+store that refuses everything, because a permission was lost, is not asked about each item.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,18 +11,18 @@ from typing import Generic, TypeVar
 from stratalog.errors import RetriableError, StratalogError
 
 HOPELESS = 100
-"""So many refusals without one success are a lost permission, not a few held objects."""
+"""This many refusals without one success mean a lost permission, not a few objects under a hold."""
 _MOST_REFUSALS = 1000
-"""Of one run: what is held is refused again in each of them."""
+"""Refusals in one run. The bound matters because objects under a hold are refused in every run."""
 _HALVINGS = 20
-"""Left to each chunk, whatever happened to those before it: enough to find the one in a million
-that can be deleted."""
+"""Refusals that each chunk may have, however many the chunks before it had: enough to find the one
+item in a million that can be deleted."""
 
 _Item = TypeVar("_Item")
 
 
-class Deletions(Generic[_Item]):
-    """Those of one run, in one store."""
+class PartialDeletion(Generic[_Item]):
+    """The deletion of many items from one store, in one run."""
 
     def __init__(
         self,
@@ -33,14 +33,14 @@ class Deletions(Generic[_Item]):
         self._name_of = name_of
         self._refusals = 0
         self._allowed = 0
-        """Refusals, for the chunk at hand."""
+        """The count of refusals at which the present chunk is given up."""
         self._succeeded = False
         self.failed = 0
         self.reason = ""
-        """Of the first that failed."""
+        """The name of the first item that failed, and the store's answer."""
 
     async def run(self, chunk: Sequence[_Item]) -> list[_Item]:
-        """Delete what can be deleted; return what was."""
+        """Delete as many items of the chunk as the store allows; return these."""
         self._allowed = self._refusals + _HALVINGS
         gone: list[_Item] = []
         pieces = [chunk]
@@ -51,7 +51,8 @@ class Deletions(Generic[_Item]):
             if self._hopeless:
                 self.failed += sum(map(len, left))
                 break
-            # The first success came after these.
+            # Pieces were left while no deletion had succeeded yet. Now one has, which allows more
+            # refusals, so that the pieces get another chance.
             pieces = left
         return gone
 
@@ -63,7 +64,7 @@ class Deletions(Generic[_Item]):
     async def _delete_or_divide(
         self, items: Sequence[_Item], left: list[Sequence[_Item]]
     ) -> list[_Item]:
-        """What cannot be divided further for now comes into `left`."""
+        """Return the items that were deleted, and add pieces that were not divided to `left`."""
         try:
             await self._delete(items)
         except RetriableError:

@@ -1,19 +1,20 @@
-"""The end of segments: what nobody needs, and what never became a part of its partition.
+"""Deletion of segments that are no longer referenced, or that were never chained.
 
-A segment is deleted in these steps. What a crash after each of them leaves:
+A segment is deleted in these steps, and a crash after each of them leaves:
 
 1. The control plane begins the deletion (retention, DeleteRecords, the end of a topic, or
-   `clear_unfinished`). From here on nobody is sent to the segment, and nobody can finish or chain
-   it. Those who still hold its row have the grace period to be done.
-2. Its manifest is deleted, before anything else: for a reader of Kafka's plugin the manifest is
-   the segment, so one that is half deleted is never taken for a whole one. (Our own readers keep
-   the manifest in the row, and are gone by now.) A crash leaves a log and indexes that the row
-   still names; the next run deletes the manifest again, which is a success, and goes on.
-3. Its log and its indexes are deleted. A crash leaves a row without objects, as before.
+   `clear_unfinished`). From here on no reader is sent to the segment, and it can be neither
+   finished nor chained. Readers that still hold its row have the grace period to finish.
+2. The manifest is deleted before the other objects. For a reader of Kafka's plugin the manifest is
+   the segment, so that a half-deleted segment is never taken for a whole one. (Our own readers use
+   the copy of the manifest in the row, and are done by now.) A crash leaves a log and indexes that
+   the row still names. The next run deletes the manifest again, which is a success, and goes on.
+3. The log and the indexes are deleted. A crash leaves a row without objects, and the next run
+   deletes them again, too.
 4. The row is forgotten. The deletion is finished.
 
-Objects that are put under the same keys even later, by an upload that nobody waits for any more,
-have no row and are the sweeper's.
+An abandoned upload may put objects under the same keys even later. They have no row, and the
+sweeper deletes them.
 """
 
 import logging
@@ -25,8 +26,8 @@ from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.errors import BoundaryMovedError, SegmentStateError
 from stratalog.control.segments.model import ChainOutcome, Segment, SegmentState
 from stratalog.errors import StratalogError
-from stratalog.janitor.deletion import DeletionRefusedError
-from stratalog.janitor.refusals import Deletions
+from stratalog.janitor.errors import DeletionRefusedError
+from stratalog.janitor.partial_deletion import PartialDeletion
 from stratalog.objects.store import ObjectStore
 from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.metadata import SegmentMetadata
@@ -40,8 +41,8 @@ async def delete_doomed(
 ) -> int:
     """Delete the objects of segments whose grace is over, and forget them; return how many.
 
-    Raises `DeletionRefusedError` after all that could be deleted is. What failed is tried again by
-    the next run.
+    Raises `DeletionRefusedError` at the end if a store refused some of them. The next run tries
+    these again.
     """
     run = _Run(stores)
     deleted = 0
@@ -58,13 +59,14 @@ async def delete_doomed(
 
 
 class _Run:
-    """What is wrong with one store does not concern the others."""
+    """The deletions of one run, apart for each store, so that a failure of one store does not
+    concern the others."""
 
     def __init__(self, stores: SegmentStores) -> None:
         self._stores = stores
-        self._deletions: dict[str, Deletions[Segment]] = {}
+        self._deletions: dict[str, PartialDeletion[Segment]] = {}
         self._unusable: dict[str, str] = {}
-        """Stores that could not be opened or asked, and why."""
+        """The reasons by the URLs of stores that could not be opened or reached."""
         self._skipped = 0
 
     async def delete(self, store_url: str, segments: Sequence[Segment]) -> list[Segment]:
@@ -85,46 +87,46 @@ class _Run:
                 f"{next(filter(None, reasons))}"
             )
 
-    def _in(self, store_url: str) -> Deletions[Segment]:
+    def _in(self, store_url: str) -> PartialDeletion[Segment]:
         if store_url not in self._deletions:
             delete = partial(_delete_objects, self._stores.of(store_url))
-            self._deletions[store_url] = Deletions(delete, lambda segment: segment.key_base)
+            self._deletions[store_url] = PartialDeletion(delete, lambda segment: segment.key_base)
         return self._deletions[store_url]
 
 
 async def clear_unfinished(control: ControlPlane, *, older_than_ms: int, chunk_rows: int) -> int:
-    """Chain what only its last step kept from its partition; begin the deletion of the others.
+    """Chain segments that lack only this last step; begin the deletion of other unchained ones.
 
-    Returns of how many the deletion began. Whoever was at work on one of them finds it gone and
-    builds another.
+    Returns the number of segments whose deletion began. A program that was still building one of
+    them finds it gone and builds another.
     """
     removed = 0
     while segments := await control.segments.unchained(
         older_than_ms=older_than_ms, limit=chunk_rows
     ):
-        # In the order of their offsets, because the first may make room for the second.
-        for segment in sorted(segments, key=_place):
+        # In the order of offsets, because chaining one segment may allow the next to be chained.
+        for segment in sorted(segments, key=_chaining_order):
             removed += await _settle(control, segment)
     return removed
 
 
 async def _settle(control: ControlPlane, segment: Segment) -> bool:
-    """Chain the segment or begin its deletion; return whether it was the latter."""
+    """Chain the segment or begin its deletion. Return True if its deletion began."""
     if segment.state is SegmentState.COPY_FINISHED:
         try:
             outcome = await control.segments.chain(segment.segment_id)
         except SegmentStateError:
-            # Somebody else has begun its deletion meanwhile.
+            # Another janitor has begun its deletion meanwhile.
             return False
         except BoundaryMovedError as error:
-            log.info("A segment that has no place any more is deleted: %s.", error)
+            log.info("A segment that can no longer be chained is deleted: %s.", error)
         else:
             return outcome is ChainOutcome.OVERTAKEN
     await control.segments.delete([segment.segment_id])
     return True
 
 
-def _place(segment: Segment) -> tuple[object, ...]:
+def _chaining_order(segment: Segment) -> tuple[object, ...]:
     return (*segment.topic_partition, segment.base_offset, segment.added_ms)
 
 
@@ -136,8 +138,8 @@ def _by_store(segments: Iterable[Segment]) -> dict[str, list[Segment]]:
 
 
 async def _delete_objects(store: ObjectStore, segments: Sequence[Segment]) -> None:
-    # The control plane forgets segments of somebody else at once. Should it ever name one here,
-    # its objects are still not ours to delete.
+    # The control plane forgets segments of adopted topics at once. Should it ever name one here,
+    # its objects still belong to another cluster, and are not deleted.
     keys = [segment.key_base for segment in segments if segment.owned]
     if keys:
         await store.delete([key + MANIFEST_SUFFIX for key in keys])

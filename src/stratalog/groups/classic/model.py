@@ -1,4 +1,4 @@
-"""What a classic group is asked and what it answers."""
+"""The requests to a classic group, and its answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ NO_GENERATION = -1
 
 class ClassicState(StrEnum):
     EMPTY = "Empty"
-    """Without members; offsets may be left."""
+    """The group has no members. It may have committed offsets."""
     PREPARING = "PreparingRebalance"
     """Members are joining."""
     COMPLETING = "CompletingRebalance"
-    """All know the generation; the leader has yet to assign."""
+    """All members know the generation; the leader has yet to assign."""
     STABLE = "Stable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
     member_id: str
-    """Empty for somebody new."""
+    """Empty for a new member."""
     instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
@@ -31,10 +31,11 @@ class JoinRequest:
     protocol_type: str
     protocols: Mapping[str, bytes]
     requires_known_id: bool = True
-    """Whether somebody new is first given an id and has to join again with it (since JoinGroup
-    4), so that a client that never hears the answer leaves no member behind."""
+    """True if a new member first gets an id and has to join again with it (since JoinGroup 4), so
+    that a client that never gets the answer leaves no member behind."""
     can_skip_assignment: bool = True
-    """Whether a leader can be told that nothing needs to be assigned (since JoinGroup 9)."""
+    """True if the client understands an answer by which its member leads and need not assign (since
+    JoinGroup 9)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class JoinAnswer:
     leader: str = ""
     skip_assignment: bool = False
     members: Sequence[JoinedMember] = ()
-    """All of them for the leader, none for the others."""
+    """All members of the group in the leader's answer, none in the other answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ class SyncRequest:
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignments: Mapping[str, bytes]
-    """By member, from the leader alone."""
+    """Assignments by member id. Only the leader sends them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class SyncAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """One member in a LeaveGroup. Without a member id, whoever has the instance id."""
+    """One member in a LeaveGroup. Without a member id, the member that has the instance id."""
 
     member_id: str
     instance_id: str | None = None

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.groups.classic_rig import LIMITS, REBALANCE_MS, SESSION_MS, Rig
+from tests.unit.groups.classic.rig import LIMITS, REBALANCE_MS, SESSION_MS, Rig
 
-from stratalog.groups.classic import ClassicGroup
-from stratalog.groups.classic_state import GroupStateDamagedError
+from stratalog.groups.classic.group import ClassicGroup
 from stratalog.groups.errors import (
     FencedInstanceError,
     GroupFullError,
+    GroupStateDamagedError,
     IllegalGenerationError,
     InconsistentProtocolError,
     MemberIdRequiredError,
@@ -172,7 +172,7 @@ def test_a_full_group_takes_nobody_else() -> None:
     assert rig.waits(rig.join()), "there is room while the follower has not joined again"
     assert rig.error(rig.join(follower)) is GroupFullError
     assert len(rig.joined(first).members) == 2
-    assert follower not in rig.group.roster
+    assert follower not in rig.group.members
 
 
 def test_a_follower_that_joins_again_unchanged_is_told_the_same(rig: Rig) -> None:
@@ -291,7 +291,7 @@ def test_members_that_never_sync_are_out_after_the_rebalance_timeout(rig: Rig) -
         rig.advance(1)
     assert rig.group.state_name == "PreparingRebalance"
     assert rig.joined(rig.join(leader)).generation == generation + 1
-    assert silent not in rig.group.roster
+    assert silent not in rig.group.members
 
 
 # Living and dying.
@@ -301,7 +301,7 @@ def test_members_that_never_sync_are_out_after_the_rebalance_timeout(rig: Rig) -
 def test_a_silent_member_dies_with_its_session(rig: Rig, waited_ms: int, alive: bool) -> None:
     [member] = rig.stable(1)
     rig.advance((SESSION_MS + waited_ms) / 1000)
-    assert (member in rig.group.roster) is alive
+    assert (member in rig.group.members) is alive
     assert rig.group.state_name == ("Stable" if alive else "Empty")
 
 
@@ -323,7 +323,7 @@ def test_who_waits_for_others_need_not_send_heartbeats(rig: Rig) -> None:
         with pytest.raises(RebalanceInProgressError):
             rig.beat(leader, rig.group.generation)
     assert rig.waits(ticket)
-    assert other in rig.group.roster
+    assert other in rig.group.members
 
 
 def test_somebody_new_who_is_never_answered_is_forgotten_after_five_minutes(rig: Rig) -> None:
@@ -335,10 +335,10 @@ def test_somebody_new_who_is_never_answered_is_forgotten_after_five_minutes(rig:
         rig.advance(1)
         with pytest.raises(RebalanceInProgressError):
             rig.beat(leader, rig.group.generation)
-    assert len(rig.group.roster) == 2
+    assert len(rig.group.members) == 2
     rig.advance(1)
     assert rig.error(lost) is UnknownMemberError
-    assert len(rig.group.roster) == 1
+    assert len(rig.group.members) == 1
 
 
 @pytest.mark.parametrize(
@@ -409,12 +409,12 @@ def test_a_static_leader_that_comes_back_is_told_not_to_assign(rig: Rig) -> None
     assert elder.leader == answer.member_id != elder.member_id
     assert elder.members == ()
     assert not elder.skip_assignment
-    assert old not in rig.group.roster
+    assert old not in rig.group.members
 
 
 def test_a_static_member_that_prefers_another_protocol_causes_a_rebalance(rig: Rig) -> None:
     rig.join(instance="i0", protocols={"a": b"", "b": b""})
-    rig.assign([each.member_id for each in rig.group.roster])
+    rig.assign([each.member_id for each in rig.group.members])
     answer = rig.joined(rig.join(instance="i0", protocols={"b": b"", "a": b""}))
     assert (answer.generation, answer.protocol_name) == (2, "b")
 
@@ -463,7 +463,7 @@ def test_an_administrator_removes_static_members_by_their_names(rig: Rig) -> Non
     assert rig.leave("", instance="i7") == [UnknownMemberError]
     assert rig.leave("wrong", instance="i0") == [FencedInstanceError]
     assert rig.leave("") == [UnknownMemberError]
-    assert len(rig.group.roster) == 1
+    assert len(rig.group.members) == 1
 
 
 # Committing.

@@ -1,7 +1,8 @@
-"""A classic group: its members join, agree on a protocol and on a generation, and one assigns.
+"""A classic group: members join, agree on a protocol, and the leader assigns partitions to them.
 
-A pure state machine, which follows Kafka's coordinator in every answer. Requests come with a
-ticket; their answers come out under the same ticket, at once or when the group has got so far.
+The group is a pure state machine, which follows Kafka's coordinator in every answer. A request
+comes with a ticket. Its answer comes out under the same ticket, at once or when the group has got
+so far.
 """
 
 from collections.abc import Sequence
@@ -10,13 +11,14 @@ from uuid import UUID
 
 from stratalog.control.groups.model import GroupKind
 from stratalog.errors import StratalogError
-from stratalog.groups.classic_member import (
+from stratalog.groups.classic.codec import SavedGroup, decode, encode
+from stratalog.groups.classic.member import (
     NEW_MEMBER_TIMEOUT_S,
     ClassicMember,
     common_protocols,
     elected_protocol,
 )
-from stratalog.groups.classic_model import (
+from stratalog.groups.classic.model import (
     ClassicLimits,
     ClassicState,
     JoinAnswer,
@@ -25,7 +27,8 @@ from stratalog.groups.classic_model import (
     SyncAnswer,
     SyncRequest,
 )
-from stratalog.groups.classic_state import SavedGroup, decode, encode
+from stratalog.groups.classic.rebalancing import REBALANCING, Rebalancing
+from stratalog.groups.classic.subscription import subscribed_topics
 from stratalog.groups.errors import (
     FencedInstanceError,
     GroupFullError,
@@ -36,9 +39,7 @@ from stratalog.groups.errors import (
     SessionTimeoutError,
     UnknownMemberError,
 )
-from stratalog.groups.group import Committer, GroupDescription, MemberDescription
-from stratalog.groups.rebalancing import REBALANCING, Rebalancing
-from stratalog.groups.subscription import CONSUMER, subscribed_topics
+from stratalog.groups.group import CONSUMER, Committer, GroupDescription, MemberDescription
 from stratalog.ids import Entropy, system_entropy
 
 
@@ -57,7 +58,8 @@ class ClassicGroup(Rebalancing):
     def resumed(
         cls, state: bytes, limits: ClassicLimits, now_s: float, *, entropy: Entropy = system_entropy
     ) -> "ClassicGroup":
-        """Go on with what was saved, maybe by another broker: every session begins anew."""
+        """Continue a group that this or another broker saved. Every member's session starts
+        over."""
         saved = decode(state)
         group = cls(limits, entropy=entropy, generation=saved.generation)
         group.state = saved.state
@@ -65,12 +67,12 @@ class ClassicGroup(Rebalancing):
         group.protocol_name = saved.protocol_name
         for member in saved.members:
             member.touch(now_s)
-            group.roster.add(member)
-        group.roster.leader = saved.leader
+            group.members.add(member)
+        group.members.leader = saved.leader
         group._resume(now_s)
         return group
 
-    # What members ask for.
+    # Requests of members.
 
     def join(self, ticket: int, request: JoinRequest, now_s: float) -> None:
         try:
@@ -89,17 +91,17 @@ class ClassicGroup(Rebalancing):
     def heartbeat(
         self, member_id: str, instance_id: str | None, generation: int, now_s: float
     ) -> None:
-        """Raises what is wrong, if anything."""
+        """Note a sign of life. Raises if the member is to join again."""
         member = self._of_generation(member_id, instance_id, generation)
         member.touch(now_s)
         if self.state is ClassicState.PREPARING:
             raise RebalanceInProgressError(REBALANCING)
 
     def leave(self, leaving: Sequence[Leaving], now_s: float) -> list[StratalogError | None]:
-        """What became of each."""
+        """Remove members. Return an error, or None, for each of them."""
         return [self._leave(each, now_s) for each in leaving]
 
-    # What the coordinator asks for.
+    # Requests of the coordinator.
 
     @property
     def state_name(self) -> str:
@@ -114,9 +116,9 @@ class ClassicGroup(Rebalancing):
         return self.state is ClassicState.EMPTY and not self._pending
 
     def unsaved(self, error: Exception, now_s: float) -> None:  # noqa: ARG002
-        """The assignments were never made known: the members join again."""
+        """Let the members join again: no member has got its assignment yet."""
         if self.state in (ClassicState.COMPLETING, ClassicState.STABLE):
-            for member in self.roster:
+            for member in self.members:
                 member.assignment = b""
             self._prepare(now_s)
 
@@ -126,8 +128,8 @@ class ClassicGroup(Rebalancing):
             generation=self.generation,
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
-            leader=self.roster.leader,
-            members=list(self.roster),
+            leader=self.members.leader,
+            members=list(self.members),
         )
         return encode(saved)
 
@@ -147,7 +149,7 @@ class ClassicGroup(Rebalancing):
                     metadata=member.metadata_of(self.protocol_name) if stable else b"",
                     assignment=member.assignment if stable else b"",
                 )
-                for member in self.roster
+                for member in self.members
             ],
         )
 
@@ -156,7 +158,7 @@ class ClassicGroup(Rebalancing):
             return False
         subscriptions = [
             subscribed_topics(metadata)
-            for member in self.roster
+            for member in self.members
             for metadata in member.protocols.values()
         ]
         return any(topics is None or topic in topics for topics in subscriptions)
@@ -175,7 +177,7 @@ class ClassicGroup(Rebalancing):
             raise RebalanceInProgressError(REBALANCING)
 
     def validate_fetch(self, committer: Committer) -> None:
-        """Anybody may look."""
+        """Allow every fetch: committed offsets are open to all clients."""
 
     # Joining.
 
@@ -200,14 +202,15 @@ class ClassicGroup(Rebalancing):
             self._join_again(ticket, request, now_s)
 
     def _check_room(self, member_id: str, now_s: float) -> None:
-        """Of a group that has become too large, those who join last have to go."""
-        member = self.roster.get(member_id)
+        """Raise if the group is full. If the limit was lowered, members that join last have to
+        go."""
+        member = self.members.get(member_id)
         if self.state is ClassicState.PREPARING:
             is_in = member is not None and member.joining is not None
-            taken = self.roster.joining_count
+            taken = self.members.joining_count
         else:
             is_in = member is not None
-            taken = len(self.roster)
+            taken = len(self.members)
         if is_in or taken < self._limits.max_size:
             return
         if member is not None:
@@ -216,10 +219,10 @@ class ClassicGroup(Rebalancing):
         raise GroupFullError(f"the group has {self._limits.max_size} members, which is the most")
 
     def _check_protocols(self, request: JoinRequest) -> None:
-        if not len(self.roster):
+        if not len(self.members):
             fits = bool(request.protocol_type and request.protocols)
         else:
-            common = common_protocols(self.roster)
+            common = common_protocols(self.members)
             fits = request.protocol_type == self.protocol_type and any(
                 name in common for name in request.protocols
             )
@@ -233,9 +236,9 @@ class ClassicGroup(Rebalancing):
         name = request.client_id if request.instance_id is None else request.instance_id
         member_id = f"{name}-{UUID(bytes=self._entropy(16), version=4)}"
         if request.instance_id is not None:
-            known = self.roster.static_id(request.instance_id)
+            known = self.members.static_id(request.instance_id)
             if known is not None:
-                self._replace_static(ticket, request, self.roster[known], member_id, now_s)
+                self._replace_static(ticket, request, self.members[known], member_id, now_s)
                 return
         elif request.requires_known_id:
             self._pending[member_id] = now_s + request.session_timeout_ms / 1000
@@ -248,7 +251,7 @@ class ClassicGroup(Rebalancing):
         self._pending.pop(member_id, None)
         self.protocol_type = request.protocol_type
         self._more_came = True
-        self.roster.add(
+        self.members.add(
             ClassicMember(
                 member_id=member_id,
                 instance_id=request.instance_id,
@@ -264,14 +267,14 @@ class ClassicGroup(Rebalancing):
         self._prepare_or_complete(now_s)
 
     def _join_again(self, ticket: int, request: JoinRequest, now_s: float) -> None:
-        member = self.roster.validated(request.member_id, request.instance_id)
+        member = self.members.validated(request.member_id, request.instance_id)
         same = member.has_same_protocols(request.protocols)
-        # The leader joins again when topics changed, also with the same protocols.
+        # The leader joins again with the same protocols when topics changed.
         settled = self.state is ClassicState.COMPLETING or (
-            self.state is ClassicState.STABLE and self.roster.leader != member.member_id
+            self.state is ClassicState.STABLE and self.members.leader != member.member_id
         )
         if same and settled:
-            # It may have missed the first answer: this generation is still good.
+            # The member may have missed the first answer. The generation is still valid.
             member.touch(now_s)
             self._answer(ticket, self._joined(member))
             return
@@ -295,31 +298,33 @@ class ClassicGroup(Rebalancing):
         member_id: str,
         now_s: float,
     ) -> None:
-        """A static member is back with a new process, which takes its place."""
-        leader_before = self.roster.leader
+        """Give the place of a static member to its new process."""
+        leader_before = self.members.leader
         self._fail_waiting(
             [member], FencedInstanceError(f"instance id {request.instance_id!r} has a newer member")
         )
         if member.member_id in self._unsynced:
             self._unsynced = self._unsynced - {member.member_id} | {member_id}
-        self.roster.rename(member, member_id)
+        self.members.rename(member, member_id)
         self._update(member, ticket, request)
         member.touch(now_s)
         if self.state is not ClassicState.STABLE:
             self._prepare_or_complete(now_s)
-        elif elected_protocol(list(self.roster)) != self.protocol_name:
+        elif elected_protocol(list(self.members)) != self.protocol_name:
             self._prepare(now_s)
         else:
-            # The assignment stays as it is. A leader must not assign anew, for others would not
-            # ask for it: one who cannot be told so is told that another leads.
+            # The assignment stays as it is. A returning leader must not assign again, because the
+            # other members would not ask for a new assignment. If its client is too old for
+            # `skip_assignment`, the answer names the leader's former id, so that the client takes
+            # another member for the leader.
             member.joining = None
             member.is_new = False
-            leads = self.roster.leader == member_id
+            leads = self.members.leader == member_id
             self._changed()
             skips = request.can_skip_assignment
             answer = self._joined(
                 member,
-                leader=self.roster.leader if skips else leader_before,
+                leader=self.members.leader if skips else leader_before,
                 with_members=leads and skips,
                 skip_assignment=leads and skips,
             )
@@ -341,7 +346,7 @@ class ClassicGroup(Rebalancing):
             return
         self._fail_waiting([member], RebalanceInProgressError("the member has asked again"))
         member.syncing = ticket
-        if member.member_id == self.roster.leader:
+        if member.member_id == self.members.leader:
             self._become_stable(request, now_s)
 
     def _check_agreed(self, request: SyncRequest) -> None:
@@ -354,10 +359,10 @@ class ClassicGroup(Rebalancing):
 
     def _become_stable(self, request: SyncRequest, now_s: float) -> None:
         self.state = ClassicState.STABLE
-        for member in self.roster:
+        for member in self.members:
             member.assignment = request.assignments.get(member.member_id, b"")
         self._changed()
-        for member in self.roster:
+        for member in self.members:
             if member.syncing is not None:
                 self._answer(member.syncing, self._synced(member))
                 member.syncing = None
@@ -372,8 +377,8 @@ class ClassicGroup(Rebalancing):
                 return None
             member_id = leaving.member_id
             if not member_id and leaving.instance_id is not None:
-                member_id = self.roster.static_id(leaving.instance_id) or ""
-            self._remove(self.roster.validated(member_id, leaving.instance_id), now_s)
+                member_id = self.members.static_id(leaving.instance_id) or ""
+            self._remove(self.members.validated(member_id, leaving.instance_id), now_s)
         except StratalogError as error:
             return error
         return None
@@ -383,7 +388,7 @@ class ClassicGroup(Rebalancing):
     def _of_generation(
         self, member_id: str, instance_id: str | None, generation: int
     ) -> ClassicMember:
-        member = self.roster.validated(member_id, instance_id)
+        member = self.members.validated(member_id, instance_id)
         if generation != self.generation:
             raise IllegalGenerationError(
                 f"the group is at generation {self.generation}, not {generation}"
