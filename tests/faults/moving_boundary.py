@@ -15,7 +15,7 @@ from random import Random
 from typing import TypeVar
 
 from tests.support.ledgers import ControlWrapper
-from tests.tiering import Converter, CrashError, Step
+from tests.support.tiering import Converter, CrashError, Step
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.records import Record, iter_records

@@ -19,8 +19,6 @@ from time import monotonic
 
 import pytest
 from confluent_kafka import TopicPartition as Place
-from tests.compat.clusters import BASE, create, folder_storage, one_broker
-from tests.compat.confluent_client import confluent_consumer, confluent_producer
 from tests.faults.moving_boundary import (
     CLOCK,
     GRACE_MS,
@@ -36,7 +34,9 @@ from tests.faults.moving_boundary import (
     write,
 )
 from tests.faults.shipped_pipeline import shipped_pipeline
-from tests.tiering import Step
+from tests.support.clients.confluent_client import confluent_consumer, confluent_producer
+from tests.support.clusters import BASE, create, folder_storage, one_broker
+from tests.support.tiering import Step
 
 from stratalog.checks.fsck import run_fsck
 from stratalog.checks.remote import RemoteTier

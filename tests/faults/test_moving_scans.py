@@ -22,7 +22,7 @@ from tests.faults.moving_boundary import (
     write,
 )
 from tests.faults.test_moving_boundary import quick_folder, scene, together
-from tests.tiering import Step
+from tests.support.tiering import Step
 from tests.unit.pipeline.lab import SPLIT, LocalJobs
 from tests.unit.scan.rig import MODES, NOW_MS, SPLITTING, Row, ScanRig, scan_rig
 

@@ -12,13 +12,12 @@ from typing import Any, TypeVar, cast
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.compat.aiokafka_client import AiokafkaClient
-from tests.compat.client import Client
-from tests.compat.clusters import BASE, folder_storage, running_cluster
-from tests.compat.confluent_client import ConfluentClient
-from tests.compat.message import Message
-from tests.compat.wire import connected
-from tests.golden_topic import (
+from tests.support.clients.aiokafka_client import AiokafkaClient
+from tests.support.clients.client import Client
+from tests.support.clients.confluent_client import ConfluentClient
+from tests.support.clients.message import Message
+from tests.support.clusters import BASE, folder_storage, running_cluster
+from tests.support.golden_topic import (
     ADDED,
     END,
     FIRST,
@@ -31,7 +30,8 @@ from tests.golden_topic import (
     metadata_values,
     write_dump,
 )
-from tests.servers import S3Server
+from tests.support.servers import S3Server
+from tests.support.wire import connected
 from tests.unit.segment.layout_golden import (
     KEY_BASE,
     MODES,

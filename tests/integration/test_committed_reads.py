@@ -14,10 +14,10 @@ from kio.schema.fetch.v11.response import FetchResponse
 from kio.schema.metadata.v7 import request as metadata_request
 from kio.schema.metadata.v7.response import MetadataResponse
 from kio.schema.types import TopicName
-from tests.compat.clusters import one_broker
-from tests.compat.confluent_client import confluent_consumer, confluent_poll
-from tests.compat.wire import Wire, connected, fetch_of
-from tests.integration.adopted_log import EPOCH, adopt_log
+from tests.support.adopted_log import EPOCH, adopt_log
+from tests.support.clients.confluent_client import confluent_consumer, confluent_poll
+from tests.support.clusters import one_broker
+from tests.support.wire import Wire, connected, fetch_of
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.control import ControlType, EndTxnMarker, end_txn_record

@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 from tests.integration.segment_cluster import DiesError, Dying, SegmentCluster, told
 from tests.integration.small_cluster import ShiftedClock, SmallCluster
-from tests.servers import S3Server
 from tests.support.ledgers import ActingControl, ControlWrapper, DyingControl
-from tests.tiering import CrashError, Step
+from tests.support.servers import S3Server
+from tests.support.tiering import CrashError, Step
 
 from stratalog.checks.fsck import run_fsck
 from stratalog.checks.remote import RemoteTier, beside_blocks

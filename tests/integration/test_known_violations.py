@@ -19,26 +19,6 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from kio.schema.errors import ErrorCode
-from tests.compat.aiokafka_client import AiokafkaClient
-from tests.compat.client import ANSWER_SECONDS, Client
-from tests.compat.clusters import (
-    BASE,
-    Cluster,
-    create,
-    folder_storage,
-    fresh_topic,
-    running_cluster,
-    shared_storage,
-    wait_until_met,
-)
-from tests.compat.confluent_admin import ConfluentAdmin
-from tests.compat.confluent_client import ConfluentClient, confluent_consumer, confluent_poll
-from tests.compat.group_members import wait_until
-from tests.compat.group_sharing import coordinator_of
-from tests.compat.kafka_python_client import KafkaPythonClient
-from tests.compat.message import Received, numbered, values
-from tests.compat.proxy import running_proxy
-from tests.compat.wire import Wire, batch_of, connected
 from tests.integration.asking import (
     EARLIEST,
     LATEST,
@@ -64,7 +44,31 @@ from tests.integration.breakable import (
     slow_store,
     threads,
 )
-from tests.servers import PostgresServer, S3Server
+from tests.support.clients.aiokafka_client import AiokafkaClient
+from tests.support.clients.client import ANSWER_SECONDS, Client
+from tests.support.clients.confluent_admin import ConfluentAdmin
+from tests.support.clients.confluent_client import (
+    ConfluentClient,
+    confluent_consumer,
+    confluent_poll,
+)
+from tests.support.clients.group_members import wait_until
+from tests.support.clients.group_sharing import coordinator_of
+from tests.support.clients.kafka_python_client import KafkaPythonClient
+from tests.support.clients.message import Received, numbered, values
+from tests.support.clusters import (
+    BASE,
+    Cluster,
+    create,
+    folder_storage,
+    fresh_topic,
+    running_cluster,
+    shared_storage,
+    wait_until_met,
+)
+from tests.support.proxy import running_proxy
+from tests.support.servers import PostgresServer, S3Server
+from tests.support.wire import Wire, batch_of, connected
 
 from stratalog.cli.up import _serve as serve
 from stratalog.settings import BlockSettings, GroupsSettings, JanitorSettings, StorageSettings

@@ -18,16 +18,16 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.compat.aiokafka_client import AiokafkaClient
-from tests.compat.client import Client
-from tests.compat.clusters import BASE, Cluster, create, fresh_topic, one_broker, running_cluster
-from tests.compat.confluent_client import ConfluentClient
-from tests.compat.kafka_python_client import KafkaPythonClient
-from tests.compat.kcat_client import KcatClient
-from tests.compat.message import numbered, values
-from tests.compat.proxy import Proxy, running_proxy
-from tests.compat.wire import batch_of, connected
-from tests.servers import PostgresServer, S3Server
+from tests.support.clients.aiokafka_client import AiokafkaClient
+from tests.support.clients.client import Client
+from tests.support.clients.confluent_client import ConfluentClient
+from tests.support.clients.kafka_python_client import KafkaPythonClient
+from tests.support.clients.kcat_client import KcatClient
+from tests.support.clients.message import numbered, values
+from tests.support.clusters import BASE, Cluster, create, fresh_topic, one_broker, running_cluster
+from tests.support.proxy import Proxy, running_proxy
+from tests.support.servers import PostgresServer, S3Server
+from tests.support.wire import batch_of, connected
 
 from stratalog.settings import BlockSettings, StorageSettings
 

@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from kio.schema.errors import ErrorCode
-from tests.compat.client import ANSWER_SECONDS
-from tests.compat.clusters import (
+from tests.support.clients.client import ANSWER_SECONDS
+from tests.support.clients.confluent_admin import ConfluentAdmin
+from tests.support.clients.confluent_client import ConfluentClient, confluent_producer
+from tests.support.clients.message import numbered, values
+from tests.support.clusters import (
     BASE,
     Cluster,
     create,
@@ -24,11 +27,8 @@ from tests.compat.clusters import (
     two_brokers,
     wait_until_met,
 )
-from tests.compat.confluent_admin import ConfluentAdmin
-from tests.compat.confluent_client import ConfluentClient, confluent_producer
-from tests.compat.message import numbered, values
-from tests.compat.wire import batch_of, connected
-from tests.servers import PostgresServer, S3Server
+from tests.support.servers import PostgresServer, S3Server
+from tests.support.wire import batch_of, connected
 
 from stratalog.testing import Broker
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.golden_topic import ADDED, PARTITION, finished, lay_out, put_segment
+from tests.support.golden_topic import ADDED, PARTITION, finished, lay_out, put_segment
 from tests.unit.segment.layout_golden import (
     KEY_BASE,
     PLAIN,
