@@ -91,8 +91,8 @@ def figures(house: House) -> dict[str, str]:
         "`Any` in sources": f"{house.any_count}",
         "`cast` in sources, in tests": f"{house.cast_count}, {house.test_casts}",
         "words of comments and docstrings in sources": f"{house.prose.words:,}",
-        '"what" per 1,000 of those words': f"{house.prose.what_rate}",
-        "sentences that begin with What, Whether, Those, …": f"{house.prose.starts}",
+        "`what` per 1,000 of those words": f"{house.prose.what_rate}",
+        "sentences that begin with `What`, `Whether`, `Those`, …": f"{house.prose.starts}",
         "avoided words": f"{house.prose.avoided}",
     }
 
