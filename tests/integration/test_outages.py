@@ -131,8 +131,11 @@ def test_commits_in_doubt_are_settled_and_nothing_comes_twice(
 ) -> None:
     topic = create(frail.cluster, fresh_topic("doubt"))
     sent = numbered(4 * MESSAGES, "x" * 300)
+    # Reads and the renewals of the lease commit, too, and must not use up the cuts. A fresh
+    # connection carries the text of every statement; later only the statement's name.
+    frail.database.cut_all()
     frail.database.cut_at_word = 0
-    frail.database.cut_at(b"COMMIT\0", times=12)
+    frail.database.cut_at(b"COMMIT\0", times=6, after=b"INSERT INTO objects")
     try:
         client.write(frail.cluster.bootstrap, topic, sent, idempotent=True)
     finally:
