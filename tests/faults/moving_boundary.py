@@ -54,6 +54,8 @@ HELD_CHANCE = 0.15
 they find objects gone now and then, and have to look again."""
 KEPT_RECORDS = 300
 MOST_RECORDS_AHEAD = 40
+LIMIT_SECONDS = 90.0
+"""An idle machine needs a fifth of it."""
 CLOCK = SystemClock()
 
 T = TypeVar("T")
@@ -343,3 +345,13 @@ def readers(scene: Scene, seed: int, cached: TopicReader, bare: TopicReader) -> 
             (bare, 300, 0.01),
         ]
     ]
+
+
+async def together(*work: Run) -> None:
+    """Run all workers at once until they end, or until one fails."""
+    try:
+        async with asyncio.timeout(LIMIT_SECONDS), asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each)
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures

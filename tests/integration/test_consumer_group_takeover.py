@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from tests.integration.test_two_brokers import BrokerProcess, process
+from tests.integration.broker_process import BrokerProcess, process
 from tests.support.clients.client import ANSWER_SECONDS
 from tests.support.clients.confluent_client import ConfluentClient
 from tests.support.clients.consumer_fleet import Fleet

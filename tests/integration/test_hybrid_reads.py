@@ -37,6 +37,7 @@ from tests.support.clusters import (
     running_cluster,
     shared_storage,
 )
+from tests.support.segment_keys import KEYED, PRIVATE, PUBLIC
 from tests.support.servers import S3Server
 from tests.support.tiering import Converter
 from tests.support.wire import batch_of, connected, fetch_of
@@ -56,9 +57,6 @@ from stratalog.topic.read import TopicReader
 
 T = TypeVar("T")
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-PUBLIC, PRIVATE = GOLDEN / "test-only-public.pem", GOLDEN / "test-only-private.pem"
-KEYED = RemoteSettings(public_keys={"k": str(PUBLIC)}, private_keys={"k": str(PRIVATE)})
 CLIENTS: list[Client] = [ConfluentClient(), KafkaPythonClient(), AiokafkaClient(), KcatClient()]
 START_MS = SystemClock().now_ms() - 3_600_000
 COUNT = 240

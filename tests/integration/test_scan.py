@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.integration.test_adoption import import_arguments, running
-from tests.integration.test_committed_reads import COMMITTED, EVERYTHING, adopt
-from tests.integration.test_committed_reads import TOPIC as TRANSACTIONS
+from tests.integration.adoption.adopting_cluster import import_arguments, running
+from tests.integration.transactional_log import COMMITTED, EVERYTHING, adopt
+from tests.integration.transactional_log import TOPIC as TRANSACTIONS
 from tests.integration.transactions import TOPIC as LEDGER
 from tests.integration.transactions import make_ledger
 from tests.support.clients.confluent_client import ConfluentClient

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.integration.adoption.adopting_cluster import import_arguments, running
 from tests.integration.spark_topics import Lake, ReadRow, consumed, offsets_of, rows_of
-from tests.integration.test_adoption import import_arguments, running
 from tests.integration.transactions import TOPIC as LEDGER
 from tests.integration.transactions import make_ledger
 from tests.support.golden_topic import (

@@ -17,8 +17,8 @@ from tests.integration.spark_topics import (
     offsets_of,
     rows_of,
 )
-from tests.integration.test_hybrid_reads import KEYED, PRIVATE, PUBLIC
 from tests.support.clusters import BASE, create, folder_storage, one_broker
+from tests.support.segment_keys import KEYED, PRIVATE, PUBLIC
 from tests.support.spark import SharedSpark
 
 from stratalog.pipeline.hosting.session import OpenSpark

@@ -21,7 +21,6 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from tests.integration.spark_topics import Lake, ReadRow, consumed, fill, offsets_of, rows_of
-from tests.integration.test_hybrid_reads import KEYED, PRIVATE, PUBLIC
 from tests.support.clusters import (
     BASE,
     Cluster,
@@ -32,6 +31,7 @@ from tests.support.clusters import (
     running_cluster,
     shared_storage,
 )
+from tests.support.segment_keys import KEYED, PRIVATE, PUBLIC
 from tests.support.servers import PostgresServer, S3Server
 from tests.support.spark import SharedSpark, activate
 
