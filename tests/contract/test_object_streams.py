@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract.lossy_s3 import QUICK, lossy_s3
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 
 from stratalog.clock import SystemClock
 from stratalog.objects import (

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
-from tests.faults.controls import Answers
+from tests.support.faulty_control import Answers
 from tests.support.ledgers import ControlWrapper
 
 from stratalog.clock import SystemClock

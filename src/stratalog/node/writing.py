@@ -41,7 +41,6 @@ async def start_writing(
     )
     return TopicAppender(
         appenders={WriteTier.BLOCK: blocks},
-        control=cluster.control,
         catalog=catalog,
         clock=ground.clock,
         topic_defaults=ground.settings.topic,

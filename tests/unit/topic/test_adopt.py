@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.golden_topic import finished
+from tests.support.golden_topic import finished
 from tests.unit.segment.layout_golden import (
     PREFIX,
     TOPIC,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.golden_topic import ADDED, finished, lay_out
+from tests.support.golden_topic import ADDED, finished, lay_out
 from tests.unit.segment.layout_golden import (
     KEY_BASE,
     PLAIN,

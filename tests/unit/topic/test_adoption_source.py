@@ -4,7 +4,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
-from tests.golden_topic import ADDED, PARTITION, finished
+from tests.support.golden_topic import ADDED, PARTITION, finished
 from tests.unit.segment.layout_golden import (
     TOPIC_ID,
 )

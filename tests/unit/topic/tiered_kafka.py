@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from tests.golden_topic import finished, put_segment
+from tests.support.golden_topic import finished, put_segment
 from tests.unit.segment.layout_golden import (
     PREFIX,
     TOPIC,

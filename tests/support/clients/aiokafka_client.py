@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from tests.compat.client import ANSWER_SECONDS
-from tests.compat.message import CREATE_TIME, LOG_APPEND_TIME, Message, Received
+from tests.support.clients.client import ANSWER_SECONDS
+from tests.support.clients.message import CREATE_TIME, LOG_APPEND_TIME, Message, Received
 
 BEYOND_ANY_LIMIT = 50_000_000
 

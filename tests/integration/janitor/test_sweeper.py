@@ -1,13 +1,10 @@
 """The janitor on a real control plane and store: what it takes, what it leaves, where it stops."""
 
-import asyncio
-import json
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any, cast
-from uuid import UUID, uuid4
+from typing import cast
+from uuid import UUID
 
 import pytest
+from tests.integration.janitor.crashing import CrashError, Crashing
 from tests.integration.small_cluster import ShiftedClock, SmallCluster
 from tests.support.ledgers import ActingControl, ControlWrapper, DyingControl
 
@@ -18,34 +15,15 @@ from stratalog.control.plane import ControlPlane
 from stratalog.control.scans.model import SinkOutcome
 from stratalog.control.topics.model import Topic
 from stratalog.ids import ObjectId, Offset, PartitionIndex, TopicPartition, uuid7
-from stratalog.janitor.retention import Retention
-from stratalog.janitor.service import Janitor
 from stratalog.janitor.sweeper import LEASE_MARGIN_MS, Sweeper
-from stratalog.objects.store import ObjectChangedError, ObjectStore, Replace
-from stratalog.opening.claim import claim_store, renew_claim
+from stratalog.objects.store import ObjectStore
 from stratalog.opening.errors import (
     ControlPlaneBehindError,
-    MarkerContendedError,
-    MarkerDamagedError,
     MarkerMissingError,
     WrongStoreError,
 )
-from stratalog.opening.marker import MARKER_KEY, read_marker
-from stratalog.settings import HOUR_MS, JanitorSettings
-
-
-@pytest.fixture(params=["memory:", "file"])
-async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[SmallCluster]:
-    objects = f"file:{tmp_path / 'objects'}" if request.param == "file" else request.param
-    cluster = await SmallCluster.open(tmp_path, objects=objects)
-    await claim_store(cluster.control, cluster.store)
-    yield cluster
-    await cluster.close()
-
-
-@pytest.fixture
-async def topic(cluster: SmallCluster) -> Topic:
-    return await cluster.topic()
+from stratalog.opening.marker import MARKER_KEY
+from stratalog.settings import HOUR_MS
 
 
 def sweeper_of(
@@ -61,127 +39,6 @@ def sweeper_of(
         clock=clock or cluster.later,
         orphan_age_ms=HOUR_MS,
     )
-
-
-class CrashError(Exception):
-    """The process died here."""
-
-
-class Crashing:
-    """Dies at one call: before it has any effect, or after it had."""
-
-    def __init__(self, target: object, method: str, *, after: bool) -> None:
-        self._target = target
-        self._method = method
-        self._after = after
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._target, name)
-        if name != self._method:
-            return method
-
-        async def crashing(*args: Any, **kwargs: Any) -> Any:
-            if self._after:
-                await method(*args, **kwargs)
-            raise CrashError
-
-        return crashing
-
-
-# The marker.
-
-
-async def generations(cluster: SmallCluster) -> tuple[int, int]:
-    found = await read_marker(cluster.store)
-    assert found is not None
-    return found[0].generation, (await cluster.control.identity.cluster()).generation
-
-
-async def test_each_claim_raises_the_generation_in_both_places(cluster: SmallCluster) -> None:
-    assert await generations(cluster) == (1, 1)
-    claimed = await claim_store(cluster.control, cluster.store)
-    assert claimed.generation == 2
-    assert await generations(cluster) == (2, 2)
-    told = json.loads(bytes((await cluster.store.get(MARKER_KEY)).data))
-    assert told == {"cluster_id": str(claimed.cluster_id), "generation": 2, "format": 1}
-
-
-async def test_brokers_that_start_at_once_all_claim_the_store(cluster: SmallCluster) -> None:
-    await cluster.store.delete([MARKER_KEY])
-    claims = await asyncio.gather(*(claim_store(cluster.control, cluster.store) for _ in range(6)))
-    assert len({claim.generation for claim in claims}) == 6
-    marker, control = await generations(cluster)
-    assert marker == max(claim.generation for claim in claims)
-    assert marker <= control
-
-
-async def test_a_store_of_another_cluster_is_not_claimed(cluster: SmallCluster) -> None:
-    before = bytes((await cluster.store.get(MARKER_KEY)).data)
-    cluster.damage("UPDATE cluster SET cluster_id = ?", str(uuid4()))
-    with pytest.raises(WrongStoreError, match="belongs to cluster"):
-        await claim_store(cluster.control, cluster.store)
-    assert bytes((await cluster.store.get(MARKER_KEY)).data) == before
-
-
-async def test_a_restored_control_plane_does_not_catch_up_by_trying(
-    cluster: SmallCluster,
-) -> None:
-    await claim_store(cluster.control, cluster.store)
-    cluster.damage("UPDATE cluster SET generation = 1")
-    for _ in range(3):
-        with pytest.raises(ControlPlaneBehindError, match="restored from a backup"):
-            await claim_store(cluster.control, cluster.store)
-    await cluster.store.delete([MARKER_KEY])
-    assert (await claim_store(cluster.control, cluster.store)).generation == 2
-
-
-async def test_a_crash_before_the_marker_is_written_means_nothing(cluster: SmallCluster) -> None:
-    store = Crashing(cluster.store, "put", after=False)
-    with pytest.raises(CrashError):
-        await claim_store(cluster.control, cast(ObjectStore, store))
-    assert await generations(cluster) == (1, 2)
-    await claim_store(cluster.control, cluster.store)
-    assert await generations(cluster) == (3, 3)
-
-
-async def test_a_damaged_marker_is_not_overwritten(cluster: SmallCluster) -> None:
-    await cluster.store.put(MARKER_KEY, [b"{}"])
-    with pytest.raises(MarkerDamagedError):
-        await claim_store(cluster.control, cluster.store)
-
-
-async def test_a_lost_marker_stops_a_renewal_but_not_a_start(cluster: SmallCluster) -> None:
-    await cluster.store.delete([MARKER_KEY])
-    with pytest.raises(MarkerMissingError, match="restart the broker"):
-        await renew_claim(cluster.control, cluster.store)
-    await claim_store(cluster.control, cluster.store)
-    await renew_claim(cluster.control, cluster.store)
-
-
-class NeverTheSame:
-    """A store whose versions have always changed."""
-
-    def __init__(self, target: ObjectStore) -> None:
-        self._target = target
-        self.attempts = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._target, name)
-
-    async def put(self, key: str, parts: object, *, mode: object) -> str:
-        assert isinstance(mode, Replace)
-        self.attempts += 1
-        raise ObjectChangedError("changed")
-
-
-async def test_a_store_that_never_takes_the_marker_is_given_up(cluster: SmallCluster) -> None:
-    store = NeverTheSame(cluster.store)
-    with pytest.raises(MarkerContendedError, match="conditional puts"):
-        await claim_store(cluster.control, cast(ObjectStore, store))
-    assert store.attempts == 20
-
-
-# The sweeper.
 
 
 async def test_the_sweeper_takes_old_orphans_and_nothing_else(
@@ -467,72 +324,6 @@ async def test_a_store_without_its_marker_is_not_swept(cluster: SmallCluster, to
     with pytest.raises(MarkerMissingError):
         await sweeper_of(cluster).sweep()
     assert await cluster.keys() == [orphan.commit.key]
-
-
-# All of it.
-
-
-def janitor_of(cluster: SmallCluster, retention: Retention) -> Janitor:
-    return Janitor(
-        control=cluster.control,
-        store=cluster.store,
-        retention_of=lambda topic: retention,
-        settings=JanitorSettings(grace_ms=0, answers_ms=0, chunk_rows=3),
-        offsets_retention_ms=1000,
-        clock=cluster.later,
-    )
-
-
-async def test_the_janitor_keeps_what_is_wanted_and_removes_the_rest(
-    cluster: SmallCluster, topic: Topic
-) -> None:
-    doomed = await cluster.topic("doomed")
-    for _ in range(4):
-        await cluster.write(topic, {0: [5]})
-        await cluster.write(doomed, {0: [5], 1: [1]})
-    await cluster.upload(topic, {0: [1]})
-    newest = await cluster.write(topic, {0: [5]})
-    await cluster.control.topics.delete(doomed.id)
-    size_bytes = newest.commit.batches[0].byte_size
-    outcomes = await janitor_of(cluster, Retention(ms=None, bytes=size_bytes)).run_once()
-    assert {outcome.error for outcome in outcomes} == {None}
-    removing = [*outcomes[:3], outcomes[5]]
-    assert {outcome.name: outcome.done for outcome in removing} == {
-        "retention": 4,
-        "topic purge": 8,
-        "deletion": 8,
-        "sweep": 1,
-    }
-    assert await cluster.keys() == [newest.commit.key]
-    report = await run_fsck(cluster.control, cluster.store, deep=True, clock=cluster.later)
-    assert report.ok
-
-
-async def test_a_lease_keeps_what_it_saw(cluster: SmallCluster, topic: Topic) -> None:
-    block = await cluster.write(topic, {0: [5]})
-    lease = await cluster.control.scans.take_lease("a scan", duration_ms=60_000)
-    partition = TopicPartition(topic.id, PartitionIndex(0))
-    await cluster.control.log.delete_records({partition: Offset(-1)})
-    janitor = janitor_of(cluster, Retention(ms=None, bytes=None))
-    await janitor.run_once()
-    assert await cluster.keys() == [block.commit.key]
-    await cluster.control.scans.release_lease(lease.lease_id)
-    await janitor.run_once()
-    assert await cluster.keys() == []
-
-
-async def test_rows_that_a_delete_left_below_the_start_go_though_the_topic_keeps_everything(
-    cluster: SmallCluster, topic: Topic
-) -> None:
-    for _ in range(3):
-        await cluster.write(topic, {0: [5]})
-    # As after a crash between moving the boundary and removing the rows.
-    cluster.damage(
-        "UPDATE partitions SET log_start = 10, block_start = 10, remote_end = 10 "
-        "WHERE partition = 0"
-    )
-    await janitor_of(cluster, Retention(ms=None, bytes=None)).run_once()
-    assert len(await cluster.keys()) == 1
 
 
 def test_an_id_made_for_a_place_in_time_sorts_before_all_of_that_time() -> None:

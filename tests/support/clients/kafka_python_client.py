@@ -5,8 +5,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from tests.compat.client import ANSWER_SECONDS
-from tests.compat.message import CREATE_TIME, LOG_APPEND_TIME, Message, Received
+from tests.support.clients.client import ANSWER_SECONDS
+from tests.support.clients.message import CREATE_TIME, LOG_APPEND_TIME, Message, Received
 
 with warnings.catch_warnings():
     # It reads its schemas by a function that Python 3.11 and 3.12 call deprecated.

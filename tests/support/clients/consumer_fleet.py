@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
-from tests.compat.client import ANSWER_SECONDS
+from tests.support.clients.client import ANSWER_SECONDS
 
 Owned = set[tuple[str, int]]
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from uuid import uuid4
 
-from tests.compat.clusters import folder_storage
+from tests.support.clusters import folder_storage
 
 from stratalog.batch.header import parse_header
 from stratalog.clock import SystemClock

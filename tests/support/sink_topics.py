@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import BinaryType, StructType
-from tests.compat.clusters import BASE, folder_storage, one_broker
 from tests.integration.small_cluster import ShiftedClock
 from tests.integration.spark_topics import Lake, consumed
+from tests.support.clusters import BASE, folder_storage, one_broker
 
 from stratalog.checks.fsck import run_fsck
 from stratalog.control.plane import ControlPlane

@@ -7,7 +7,7 @@ its defaults where the test says nothing else, and the client's own exceptions c
 from collections.abc import Sequence
 from typing import Protocol
 
-from tests.compat.message import Message, Received
+from tests.support.clients.message import Message, Received
 
 ANSWER_SECONDS = 30.0
 """How long any client waits before a test fails: long enough for a busy machine."""

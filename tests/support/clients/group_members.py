@@ -14,7 +14,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from tests.compat.client import ANSWER_SECONDS
+from tests.support.clients.client import ANSWER_SECONDS
 
 with warnings.catch_warnings():
     # It reads its schemas by a function that Python 3.11 and 3.12 call deprecated.

@@ -29,8 +29,9 @@ class Proxy:
         self.turned_away = 0
         """Connections that were refused while the target seemed to be away."""
         self.cut_at_word = 0
-        """Connections that were cut because of what they carried."""
+        """Connections that were cut because of the bytes that they carried."""
         self._word = b""
+        self._after = b""
         self._word_cuts_left = 0
         self._cuts_left = 0
         self._there_bytes = self._back_bytes = (0, 0)
@@ -64,11 +65,14 @@ class Proxy:
             self._there_bytes, self._back_bytes = there_bytes, back_bytes
             self._random = random.Random(seed)
 
-    def cut_at(self, word: bytes, *, times: int) -> None:
-        """Cut connections that carry this to the target: turn about, before it arrives there, or
-        after it was taken and before it is answered."""
+    def cut_at(self, word: bytes, *, times: int, after: bytes = b"") -> None:
+        """Cut connections that carry a word to the target, after another one if it is given.
+
+        Connections are cut in turns before the word arrives, and after the target has taken it
+        and before its reply.
+        """
         with self._lock:
-            self._word, self._word_cuts_left = word, times
+            self._word, self._after, self._word_cuts_left = word, after, times
 
     def behave(self) -> None:
         with self._lock:
@@ -142,11 +146,13 @@ class Proxy:
         budget: int | None,
         is_request: bool,
     ) -> None:
+        passed_after = False
         with suppress(OSError):
             while chunk := source.recv(_CHUNK_BYTES):
-                if is_request and self._take_word_cut(chunk):
+                passed_after = passed_after or self._after in chunk
+                if is_request and passed_after and self._take_word_cut(chunk):
                     if self.cut_at_word % 2:
-                        # The target answers, to the other pump, which finds nobody to tell.
+                        # The target's reply goes to the other pump, which has no client any more.
                         sink.sendall(chunk)
                         _cut(source)
                         return

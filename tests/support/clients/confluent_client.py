@@ -12,8 +12,8 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from tests.compat.client import ANSWER_SECONDS
-from tests.compat.message import CREATE_TIME, LOG_APPEND_TIME, Message, Received
+from tests.support.clients.client import ANSWER_SECONDS
+from tests.support.clients.message import CREATE_TIME, LOG_APPEND_TIME, Message, Received
 
 BEYOND_ANY_LIMIT = 50_000_000
 """Lets messages through to the broker, so that it is the one to refuse them."""

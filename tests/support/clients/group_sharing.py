@@ -5,11 +5,11 @@ from dataclasses import replace
 from confluent_kafka import TopicPartition
 from kio.schema.find_coordinator.v2 import request as find_request
 from kio.schema.find_coordinator.v2.response import FindCoordinatorResponse
-from tests.compat.clusters import BASE, Cluster
-from tests.compat.confluent_client import ConfluentClient, confluent_consumer
-from tests.compat.group_members import Member, wait_until
-from tests.compat.message import numbered
-from tests.compat.wire import connected
+from tests.support.clients.confluent_client import ConfluentClient, confluent_consumer
+from tests.support.clients.group_members import Member, wait_until
+from tests.support.clients.message import numbered
+from tests.support.clusters import BASE, Cluster
+from tests.support.wire import connected
 
 from stratalog.settings import GroupsSettings
 

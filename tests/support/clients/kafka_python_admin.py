@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.compat.admin import RefusedError
+from tests.support.clients.admin import RefusedError
 
 with warnings.catch_warnings():
     # It reads its schemas by a function that Python 3.11 and 3.12 call deprecated.

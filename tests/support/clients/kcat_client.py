@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Sequence
 from itertools import groupby
 
-from tests.compat.client import ANSWER_SECONDS
-from tests.compat.message import CREATE_TIME, LOG_APPEND_TIME, Headers, Message, Received
+from tests.support.clients.client import ANSWER_SECONDS
+from tests.support.clients.message import CREATE_TIME, LOG_APPEND_TIME, Headers, Message, Received
 
 _MESSAGE_END = "\x1e"
 _KEY_END = "\x1f"

@@ -9,9 +9,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from tests.compat.proxy import Proxy, running_proxy
-from tests.compat.wire import connected
-from tests.servers import PostgresServer, S3Server
+from tests.support.proxy import Proxy, running_proxy
+from tests.support.servers import PostgresServer, S3Server
+from tests.support.wire import connected
 
 from stratalog.settings import (
     BlockSettings,

@@ -8,7 +8,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
-from tests.compat.admin import RefusedError
+from tests.support.clients.admin import RefusedError
 
 
 class AiokafkaAdmin:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
     NewTopic,
     ResourceType,
 )
-from tests.compat.admin import ANSWER_SECONDS, RefusedError
+from tests.support.clients.admin import ANSWER_SECONDS, RefusedError
 
 
 class ConfluentAdmin:
