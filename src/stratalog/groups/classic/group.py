@@ -1,8 +1,8 @@
 """A classic group: members join, agree on a protocol, and the leader assigns partitions to them.
 
 The group is a pure state machine, which follows Kafka's coordinator in every answer. A request
-comes with a ticket. Its answer comes out under the same ticket, at once or when the group has got
-so far.
+comes with a ticket. Its answer comes out under the same ticket, at once or after later requests,
+for example when all members have joined.
 """
 
 from collections.abc import Sequence
@@ -202,8 +202,8 @@ class ClassicGroup(Rebalancing):
             self._join_again(ticket, request, now_s)
 
     def _check_room(self, member_id: str, now_s: float) -> None:
-        """Raise if the group is full. If the limit was lowered, members that join last have to
-        go."""
+        """Raise if the group is full. Of a group that is too large, the members that join last are
+        removed."""
         member = self.members.get(member_id)
         if self.state is ClassicState.PREPARING:
             is_in = member is not None and member.joining is not None

@@ -1,4 +1,4 @@
-"""The classic groups of this broker. A request is answered when its group has got so far."""
+"""The classic groups of this broker. JoinGroup and SyncGroup wait until their group can answer."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Rebalancing: the way of a classic group from one generation to the next.
+"""Rebalancing: moves a classic group from one generation to the next.
 
     Empty ─join→ PreparingRebalance ─all joined, or time is up→ CompletingRebalance ─leader syncs→
     Stable ─a member joins, leaves, dies or changes→ PreparingRebalance ─no member left→ Empty

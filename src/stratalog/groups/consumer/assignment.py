@@ -1,5 +1,5 @@
-"""The input of an assignor. Its output is the target: the partitions that each member shall
-have."""
+"""The input of an assignor. Its output is the target: the partitions that each member
+should have."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class AssignedMember:
 class AssignmentTask:
     members: Mapping[str, AssignedMember]
     partition_counts: Mapping[TopicId, int]
-    """The topics that exist. Members may subscribe to others, too."""
+    """The numbers of partitions of all topics that exist. Members may subscribe to other topics."""
 
     def partitions_of(self, topic_id: TopicId) -> Iterator[TopicPartition]:
         for index in range(self.partition_counts.get(topic_id, 0)):
