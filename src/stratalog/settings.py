@@ -1,8 +1,8 @@
 """Every setting of a broker, as frozen values. Components are never settings.
 
-A setting's docstring says what it trades. `docs/settings.md` is generated from this module:
-write the page anew with `make docs` after a change. How a value is given (file, environment,
-flags, units) is `settings_source`'s business, which also checks the bounds that types carry here.
+The docstring of a setting names its price. `docs/settings.md` is generated from this module: run
+`make docs` after a change. `settings_source` reads the values (file, environment, flags, units),
+and checks the bounds that the types carry here.
 """
 
 from dataclasses import dataclass, field
@@ -35,11 +35,11 @@ class BrokerSettings:
     listen: str = "127.0.0.1:9092"
     """Where to accept Kafka clients. Port 0 takes any free one."""
     advertise: str | None = None
-    """The address that clients are told to connect to; the listening one if not set."""
+    """The address that clients connect to; the listening one if not set."""
     id: Annotated[int, Bounds(0, INT32_MOST)] | None = None
     """The broker's number. Not set, the control plane gives the lowest free one."""
     rack: str | None = None
-    """The zone this broker runs in. Clients that tell their zone are given brokers of the same."""
+    """The zone this broker runs in. A client that names its zone is given brokers of that zone."""
     auto_create_topics: bool = True
     """Create a topic when a client first asks for it."""
     default_partitions: Positive = 1
@@ -77,8 +77,8 @@ class BlockSettings:
     max_inflight_bytes: Positive = 128 * MIB
     """Produce requests held in memory. Past it, the broker stops reading from producers."""
     retry_ms: Positive = 30 * SECOND_MS
-    """How long a block whose upload or commit fails is tried again before its producers are
-    told to retry."""
+    """How long a block whose upload or commit fails is tried again before its producers get an
+    error and retry."""
     cache_bytes: NotNegative = 128 * MIB
     """Memory for freshly written blocks, from which consumers at the head are served."""
 
@@ -97,7 +97,7 @@ class RemoteSettings:
     objects: str | None = None
     """Where segments are kept, an address as in `storage.objects`; the same store if not set."""
     prefix: str = "segments/"
-    """What the keys of segments begin with. Kafka's plugin calls it `key.prefix`."""
+    """The beginning of the keys of segments. Kafka's plugin calls it `key.prefix`."""
     chunk_bytes: Annotated[int, Bounds(1, 2**30 - 1)] = 4 * MIB
     """The piece of a segment that is compressed, encrypted and read as one. Smaller ones let a
     single record be read for fewer bytes; larger ones compress better."""
@@ -136,7 +136,7 @@ class TieringSettings:
     splitter_max_files_per_run: Positive = 1000
     """Blocks and split files that one run re-sorts at the most. A broker with a window of 250 ms
     writes up to 240 blocks a minute, so that ten per run would never catch up; a thousand are more
-    than a laptop needs, and bound what one run costs."""
+    than a laptop needs, and bound the cost of one run."""
     splitter_claim_duration_ms: Positive = 5 * MINUTE_MS
     """How long a run that went silent keeps others from its partitions. Live runs renew."""
     merger_interval_ms: Positive = 5 * MINUTE_MS
@@ -150,12 +150,12 @@ class TieringSettings:
     """No segment is made larger, whatever the topic's `segment.bytes`."""
     max_batches_per_run: Positive = 1_000_000
     """Coordinates that one run converts at the most, of all partitions together. A thousand would
-    be the rows of some fifteen thin partitions; a million are those of about 14,000 that have just
-    got too many (`tiering.max_rows`, and what comes until the next run). With more such partitions
-    a run takes the oldest, the others wait for the next one with more rows than the bound: raise
-    this with their number. The driver holds so many rows in memory."""
+    be the rows of some fifteen thin partitions. A million are the rows of about 14,000 partitions
+    that have just got too many (`tiering.max_rows`, and the rows until the next run). With more such
+    partitions a run takes the oldest, and the others wait for the next run with more rows than the
+    bound: raise this with their number. The driver holds so many rows in memory."""
     max_bytes_per_run: Positive = 64 * GIB
-    """Bytes that one run reads at the most: what a run costs."""
+    """Bytes that one run reads at the most. It bounds the cost of a run."""
     max_rows: Positive = 64
     """Partitions with more pieces than this, and more than one per MiB, are re-sorted."""
     split_file_bytes: Positive = 256 * MIB
@@ -163,9 +163,9 @@ class TieringSettings:
     task_bytes: Positive = 256 * MIB
     """How much a Spark task should move: smaller ones cost more than they do."""
     task_bytes_per_second: NotNegative = 64 * MIB
-    """What each Spark task beside a broker reads at the most, so that producers do not wait for a
+    """The most that each Spark task beside a broker reads, so that producers do not wait for a
     disk that the pipeline keeps busy; 0 is no limit. There are as many tasks at a time as cores.
-    `stratalog pipeline run` is held back only if it is told to go `--gently`."""
+    `stratalog pipeline run` is held back only with the flag `--gently`."""
     max_attempts: Positive = 5
     """A partition whose conversion failed so often in a row is parked."""
     executor_wait_ms: Positive = 10 * MINUTE_MS
@@ -181,11 +181,11 @@ class TieringSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanSettings:
     lease_ms: Positive = 6 * HOUR_MS
-    """How long a scan may read what it saw when it was planned, whatever retention and deletion do
+    """How long a scan may read the records of its plan, whatever retention and deletion do
     meanwhile. Objects are kept that much longer."""
     split_bytes: Positive = 64 * MIB
-    """What one task of a scan reads. Smaller ones spread a hot partition over more cores, and each
-    costs a start."""
+    """The bytes that one task of a scan reads. Smaller tasks spread a hot partition over more
+    cores, and each costs a start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,11 +204,11 @@ class GroupsSettings:
     """How long a silent member of a group with `group.protocol=consumer` keeps its partitions.
     Shorter finds dead members sooner, and takes slow ones for dead."""
     consumer_heartbeat_interval_ms: Annotated[int, Bounds(1, INT32_MOST)] = 5 * SECOND_MS
-    """How often those members are told to send heartbeats. Each step of a rebalance waits for
-    one; more of them cost the coordinator more."""
+    """How often members of such a group send heartbeats. Each step of a rebalance waits for a
+    heartbeat; more of them cost the coordinator more."""
     consumer_topics_poll_ms: Positive = 2 * SECOND_MS
-    """How often such a group looks whether topics were created, deleted or grown, at the most;
-    what this broker did itself is noticed with the next heartbeat."""
+    """How often such a group looks whether topics were created, deleted or grown, at the most.
+    Changes through this broker are noticed with the next heartbeat."""
     offsets_retention_ms: Positive = 7 * DAY_MS
     """How long committed offsets are kept after a group has lost its last member, or, of a group
     without members, after the commit."""
