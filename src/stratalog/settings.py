@@ -151,9 +151,9 @@ class TieringSettings:
     max_batches_per_run: Positive = 1_000_000
     """Coordinates that one run converts at the most, of all partitions together. A thousand would
     be the rows of some fifteen thin partitions. A million are the rows of about 14,000 partitions
-    that have just got too many (`tiering.max_rows`, and the rows until the next run). With more such
-    partitions a run takes the oldest, and the others wait for the next run with more rows than the
-    bound: raise this with their number. The driver holds so many rows in memory."""
+    that have just got too many (`tiering.max_rows`, and the rows until the next run). With more
+    such partitions a run takes the oldest, and the others wait for the next run with more rows than
+    the bound: raise this with their number. The driver holds so many rows in memory."""
     max_bytes_per_run: Positive = 64 * GIB
     """Bytes that one run reads at the most. It bounds the cost of a run."""
     max_rows: Positive = 64
