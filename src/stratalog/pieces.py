@@ -91,12 +91,12 @@ class PiecesRead:
     """True if all the wanted pieces were read to their end."""
     error: StratalogError | None = None
     """The failure that ended the answer. It matters only if there are no parts: otherwise the
-    reader comes back for the next offset and meets it then."""
+    reader comes back for the next offset and meets the failure then."""
 
 
 class TierReader(Protocol[PieceT]):
     stale_errors: ClassVar[tuple[type[StratalogError], ...]]
-    """Errors that a piece causes which was right when it was looked up and is not any more."""
+    """Errors of pieces that were right when they were looked up and are out of date by now."""
 
     async def locate(self, wanted: Sequence[PiecesWanted[PieceT]]) -> list[Start | StratalogError]:
         """Find where each read begins and how much there is to read. Each fails alone."""

@@ -25,7 +25,7 @@ from stratalog.pieces import PiecesRead, PiecesWanted, Start
 
 @dataclass(slots=True)
 class _Row:
-    """A row's batches, as far as they are good, and what is wrong with the rest."""
+    """The good batches of a row up to the first bad one, and the error of the bad one."""
 
     batches: Sequence[StampedBatch] = ()
     error: StratalogError | None = None
@@ -42,7 +42,7 @@ class BlockReader:
         self._cache = cache
 
     def is_fresh(self, row: Coordinates) -> bool:
-        """Whether it is in memory."""
+        """Tell whether the row is in memory."""
         return row.object_id in self._cache
 
     async def locate(
@@ -88,7 +88,7 @@ class BlockReader:
 def rows_within(
     rows: Sequence[Coordinates], max_bytes: int, end: Offset | None
 ) -> list[Coordinates]:
-    """The rows that begin inside `max_bytes` and below `end`."""
+    """Choose the rows that begin inside `max_bytes` and below `end`."""
     chosen: list[Coordinates] = []
     for row in rows:
         if max_bytes <= 0 or (end is not None and row.base_offset >= end):
