@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import asyncpg
 import uvloop
-from tests.servers import run_postgres
+from tests.support.servers import run_postgres
 
 from stratalog.batch.header import TimestampType
 from stratalog.control.log.model import BatchToCommit, BlockToCommit

@@ -5,7 +5,7 @@ import struct
 from typing import Any
 
 from kio.serial import entity_reader
-from tests.compat.wire import frame_of
+from tests.support.wire import frame_of
 
 _LENGTH = struct.Struct(">i")
 

@@ -36,7 +36,7 @@ from kio.schema.offset_commit.v8.request import (
 from kio.schema.offset_commit.v8.response import OffsetCommitResponse
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i64
-from tests.servers import run_postgres
+from tests.support.servers import run_postgres
 
 from stratalog.cli.bench import TemporaryBroker, temporary_broker
 

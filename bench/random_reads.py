@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import uvloop
 from bench.remote_segments import make_segments
 from Crypto.PublicKey import RSA
-from tests.servers import S3Server, run_s3_server
+from tests.support.servers import S3Server, run_s3_server
 
 from stratalog.batch.frames import iter_batches
 from stratalog.clock import SystemClock

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import uvloop
 from bench.remote_segments import make_segments
-from tests.servers import run_s3_server
+from tests.support.servers import run_s3_server
 
 from stratalog.clock import SystemClock
 from stratalog.control.segments.model import Segment

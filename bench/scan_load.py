@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import numpy as np
 from crc32c import crc32c
-from tests.tiering import Converter
+from tests.support.tiering import Converter
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.codec import compress

@@ -12,8 +12,15 @@ from aiokafka import TopicPartition as AiokafkaPartition
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
-from tests.compat.client import Client
-from tests.compat.clusters import (
+from tests.support.clients.client import Client
+from tests.support.clients.confluent_client import (
+    ConfluentClient,
+    confluent_consumer,
+    confluent_poll,
+)
+from tests.support.clients.kcat_client import run_kcat
+from tests.support.clients.message import Message, numbered, values
+from tests.support.clusters import (
     BASE,
     Cluster,
     create,
@@ -21,15 +28,8 @@ from tests.compat.clusters import (
     two_brokers,
     with_poll_ms,
 )
-from tests.compat.confluent_client import (
-    ConfluentClient,
-    confluent_consumer,
-    confluent_poll,
-)
-from tests.compat.kcat_client import run_kcat
-from tests.compat.message import Message, numbered, values
-from tests.compat.wire import batch_of, connected
-from tests.servers import PostgresServer, S3Server
+from tests.support.servers import PostgresServer, S3Server
+from tests.support.wire import batch_of, connected
 
 START_MS = 1_700_000_000_000
 STEP_MS = 1000

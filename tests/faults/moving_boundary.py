@@ -15,7 +15,7 @@ from random import Random
 from typing import TypeVar
 
 from tests.support.ledgers import ControlWrapper
-from tests.tiering import Converter, CrashError, Step
+from tests.support.tiering import Converter, CrashError, Step
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.records import Record, iter_records
@@ -30,7 +30,7 @@ from stratalog.control.topics.model import Topic
 from stratalog.errors import StaleError
 from stratalog.ids import BrokerId, Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.metrics import Metrics
 from stratalog.objects.store import ObjectNotFoundError, ObjectStore
 from stratalog.objects.wrapped import WrappedStore
@@ -54,6 +54,8 @@ HELD_CHANCE = 0.15
 they find objects gone now and then, and have to look again."""
 KEPT_RECORDS = 300
 MOST_RECORDS_AHEAD = 40
+LIMIT_SECONDS = 90.0
+"""An idle machine needs a fifth of it."""
 CLOCK = SystemClock()
 
 T = TypeVar("T")
@@ -178,7 +180,6 @@ async def write(scene: Scene, random: Random) -> None:
     )
     appender = TopicAppender(
         appenders={WriteTier.BLOCK: writer},
-        control=scene.control,
         catalog=TopicCatalog(control=scene.control, clock=CLOCK),
         clock=CLOCK,
         topic_defaults={},
@@ -343,3 +344,13 @@ def readers(scene: Scene, seed: int, cached: TopicReader, bare: TopicReader) -> 
             (bare, 300, 0.01),
         ]
     ]
+
+
+async def together(*work: Run) -> None:
+    """Run all workers at once until they end, or until one fails."""
+    try:
+        async with asyncio.timeout(LIMIT_SECONDS), asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each)
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures

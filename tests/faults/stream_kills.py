@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from tests.integration.sink_topics import PARTITIONS, TOPIC, SinkLake
+from tests.support.sink_topics import PARTITIONS, TOPIC, SinkLake
 
 import stratalog
 from stratalog.control.plane import ControlPlane

@@ -30,8 +30,8 @@ from tests.faults.workload import (
     check_exactly_once,
     read_all,
 )
-from tests.servers import S3Server
 from tests.support.ledgers import FakeControlPlane
+from tests.support.servers import S3Server
 
 from stratalog.cluster.membership import Membership
 from stratalog.control.brokers.model import BrokerInfo

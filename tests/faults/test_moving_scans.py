@@ -18,11 +18,11 @@ from tests.faults.moving_boundary import (
     PARTITIONS,
     Scene,
     convert,
+    together,
     value_at,
     write,
 )
-from tests.faults.test_moving_boundary import quick_folder, scene, together
-from tests.tiering import Step
+from tests.support.tiering import Step
 from tests.unit.pipeline.lab import SPLIT, LocalJobs
 from tests.unit.scan.rig import MODES, NOW_MS, SPLITTING, Row, ScanRig, scan_rig
 
@@ -34,7 +34,7 @@ from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked, purge_topics
 from stratalog.janitor.retention import Retention, enforce_retention
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.opening.workers import WorkerKeys, worker_access
 from stratalog.pipeline.kinds import split_plan
 from stratalog.pipeline.open import opened_driver, workplace_of
@@ -46,8 +46,6 @@ from stratalog.scan.planner import Scanner
 from stratalog.scan.schema import arrow_schema
 from stratalog.scan.split_reader import read_split
 from stratalog.settings import Settings, StorageSettings
-
-__all__ = ["quick_folder", "scene"]
 
 SEED = int(os.environ.get("STRATALOG_SEED", "6"))
 SCANS = 60

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11.response import FetchResponse
-from tests.compat.clusters import fresh_topic
-from tests.compat.group_sharing import coordinator_of
-from tests.compat.wire import Wire, fetch_of
+from tests.support.clients.group_sharing import coordinator_of
+from tests.support.clusters import fresh_topic
+from tests.support.wire import Wire, fetch_of
 
 from stratalog.kafka.wire.api import ApiKey
 from stratalog.kafka.wire.schema_writer import entity_of

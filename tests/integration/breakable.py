@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import asyncpg
-from tests.compat.clusters import Cluster
-from tests.compat.proxy import Proxy, running_proxy
-from tests.compat.wire import Wire, connected
-from tests.servers import PostgresServer, S3Server
+from tests.support.clusters import Cluster
+from tests.support.proxy import Proxy, running_proxy
+from tests.support.servers import PostgresServer, S3Server
+from tests.support.wire import Wire, connected
 
 from stratalog.clock import SystemClock
 from stratalog.objects.open import open_store

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 
 _METHODS = (b"PUT ", b"GET ", b"HEAD ", b"POST ", b"DELETE ")
 _BUSY = (

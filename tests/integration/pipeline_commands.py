@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 from typer.testing import CliRunner
 
 from stratalog.cli.main import app

@@ -19,10 +19,10 @@ from kio.schema.produce.v9.response import ProduceResponse
 from kio.schema.types import TopicName
 from kio.serial import entity_reader
 from kio.static.primitive import Records, i16, i32, i32Timedelta
-from tests.compat.clusters import BASE, Cluster, create, fresh_topic, one_broker
-from tests.compat.confluent_client import ConfluentClient
-from tests.compat.message import numbered, values
-from tests.compat.wire import batch_of, connected, frame_of, produce_of
+from tests.support.clients.confluent_client import ConfluentClient
+from tests.support.clients.message import numbered, values
+from tests.support.clusters import BASE, Cluster, create, fresh_topic, one_broker
+from tests.support.wire import batch_of, connected, frame_of, produce_of
 
 from stratalog.batch.header import CRC_POSITION, CRC_START, Codec
 from stratalog.kafka.registry import served

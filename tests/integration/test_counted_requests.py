@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from tests.integration.gated_s3 import Gate, gated
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 
 from stratalog.clock import SystemClock
 from stratalog.metrics import Metrics

@@ -27,8 +27,8 @@ from tests.integration.pipeline_commands import (
     s3_cluster,
     status_of,
 )
-from tests.servers import S3Server
-from tests.spark import SharedSpark, await_end_of, descendants
+from tests.support.servers import S3Server
+from tests.support.spark import SharedSpark, await_end_of, descendants
 
 from stratalog.clock import SystemClock
 from stratalog.objects.open import open_store

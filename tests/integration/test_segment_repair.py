@@ -34,7 +34,7 @@ from stratalog.checks.segment_repair import rebuild_indexes
 from stratalog.cli.main import app
 from stratalog.clock import SystemClock
 from stratalog.control.segments.model import Segment
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
 from stratalog.opening.claim import claim_store
 from stratalog.opening.errors import MarkerMissingError

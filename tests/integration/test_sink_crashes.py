@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 from pyspark.sql.types import BinaryType, StructType, TimestampType
-from tests.compat.clusters import shared_storage
-from tests.integration.sink_topics import SCHEMA, TOPIC, SinkLake, batches, once, values
 from tests.integration.spark_topics import Lake
-from tests.servers import S3Server
+from tests.support.clusters import shared_storage
+from tests.support.servers import S3Server
+from tests.support.sink_topics import SCHEMA, TOPIC, SinkLake, batches, once, values
 
 from stratalog.clock import SystemClock
 from stratalog.control.objects.errors import BarredObjectError

@@ -13,7 +13,7 @@ from tests.integration.spark_jobs import (
     run_bins,
     scripted,
 )
-from tests.spark import SharedSpark
+from tests.support.spark import SharedSpark
 from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, using
 from tests.unit.pipeline.spark_tasks import task
 

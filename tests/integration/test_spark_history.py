@@ -8,7 +8,11 @@ from uuid import uuid4
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.golden_topic import (
+from tests.integration.adoption.adopting_cluster import import_arguments, running
+from tests.integration.spark_topics import Lake, ReadRow, consumed, offsets_of, rows_of
+from tests.integration.transactions import TOPIC as LEDGER
+from tests.integration.transactions import make_ledger
+from tests.support.golden_topic import (
     GOLDEN_RECORDS,
     PARTITION,
     lay_out,
@@ -16,12 +20,8 @@ from tests.golden_topic import (
     put_segment,
     write_dump,
 )
-from tests.integration.sink_topics import TOPIC as ORDERS
-from tests.integration.sink_topics import SinkLake, values
-from tests.integration.spark_topics import Lake, ReadRow, consumed, offsets_of, rows_of
-from tests.integration.test_adoption import import_arguments, running
-from tests.integration.transactions import TOPIC as LEDGER
-from tests.integration.transactions import make_ledger
+from tests.support.sink_topics import TOPIC as ORDERS
+from tests.support.sink_topics import SinkLake, values
 from tests.unit.segment.layout_golden import (
     INDEXES,
     MODES,
@@ -44,7 +44,7 @@ from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import EpochStart
 from stratalog.ids import NO_OFFSET, LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicPartition
 from stratalog.janitor.deletion import delete_marked, purge_topics
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.hosting.session import OpenSpark

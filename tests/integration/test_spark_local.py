@@ -15,7 +15,7 @@ from tests.integration.spark_jobs import (
     run_bins,
     scripted,
 )
-from tests.spark import SharedSpark, await_end_of, descendants
+from tests.support.spark import SharedSpark, await_end_of, descendants
 from tests.unit.pipeline.spark_tasks import SECRET, WORKPLACE, task
 
 from stratalog.clock import SystemClock

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from tests.compat.clusters import BASE, create, folder_storage, one_broker
 from tests.integration.spark_topics import (
     START_MS,
     Lake,
@@ -18,8 +17,9 @@ from tests.integration.spark_topics import (
     offsets_of,
     rows_of,
 )
-from tests.integration.test_hybrid_reads import KEYED, PRIVATE, PUBLIC
-from tests.spark import SharedSpark
+from tests.support.clusters import BASE, create, folder_storage, one_broker
+from tests.support.segment_keys import KEYED, PRIVATE, PUBLIC
+from tests.support.spark import SharedSpark
 
 from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.scan.model import ScanColumn

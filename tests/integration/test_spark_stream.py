@@ -20,7 +20,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from tests.compat.clusters import (
+from tests.integration.spark_topics import Lake, ReadRow, consumed, fill, offsets_of, rows_of
+from tests.support.clusters import (
     BASE,
     Cluster,
     create,
@@ -30,10 +31,9 @@ from tests.compat.clusters import (
     running_cluster,
     shared_storage,
 )
-from tests.integration.spark_topics import Lake, ReadRow, consumed, fill, offsets_of, rows_of
-from tests.integration.test_hybrid_reads import KEYED, PRIVATE, PUBLIC
-from tests.servers import PostgresServer, S3Server
-from tests.spark import SharedSpark, activate
+from tests.support.segment_keys import KEYED, PRIVATE, PUBLIC
+from tests.support.servers import PostgresServer, S3Server
+from tests.support.spark import SharedSpark, activate
 
 from stratalog.control.plane import ControlPlane
 from stratalog.objects.store import ObjectStore

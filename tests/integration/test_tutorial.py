@@ -5,7 +5,7 @@ import re
 import sys
 
 import pytest
-from tests.integration.test_docs import ROOT, Running, matches, running
+from tests.integration.page_runner import ROOT, Running, matches, running
 
 from stratalog.spark.option_table import ISOLATION, OPTIONS
 from stratalog.spark.sink_options import SINK_OPTIONS

@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 
 from confluent_kafka import TopicPartition
-from tests.compat.clusters import BASE, folder_storage, one_broker
-from tests.compat.confluent_client import confluent_consumer, confluent_poll
-from tests.integration.adopted_log import adopt_log
 from tests.integration.spark_topics import Lake, ReadRow, fill, received_row
+from tests.support.adopted_log import adopt_log
+from tests.support.clients.confluent_client import confluent_consumer, confluent_poll
+from tests.support.clusters import BASE, folder_storage, one_broker
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.control import ControlType, EndTxnMarker, end_txn_record

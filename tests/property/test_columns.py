@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.property.batch_strategies import codecs, contents, headers, timestamps
-from tests.property.test_batch_damage import RECORDS, damages, reseal
+from tests.property.damages import RECORDS, damages, reseal
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.codec import compress

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
-from tests.compat.wire import FETCH_BYTES, Wire, batch_of, connected
 from tests.property.pipeline_model import check_gone, check_kept
+from tests.support.wire import FETCH_BYTES, Wire, batch_of, connected
 from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, expire_claims
 from tests.unit.pipeline.mortal import Mortal, When, dying
 

@@ -11,6 +11,7 @@ from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.block.writer import Advanced, BlockWriter
 from stratalog.cluster.membership import Membership
+from stratalog.control.log.model import WriteTier
 from stratalog.control.plane import ControlPlane
 from stratalog.control.sql.database import Database
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
@@ -44,9 +45,9 @@ from stratalog.testing.simulation import (
 from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
+from stratalog.topic.open_tiers import open_tiers
 from stratalog.topic.read import TopicReader
 from stratalog.topic.retention import retention_by
-from stratalog.topic.tiers import Tiers
 from stratalog.topic.watermarks import Watermarks
 
 T = TypeVar("T")
@@ -172,14 +173,14 @@ class Broker:
         self.control = control
         self.reader = TopicReader(
             control=control,
-            tiers=Tiers(blocks=BlockReader(store=store, cache=cache), segments=segments),
+            tiers=open_tiers(blocks=BlockReader(store=store, cache=cache), segments=segments),
             aborted=AbortedTransactions(metadata=control.segments, segments=segments, clock=clock),
             watermarks=watermarks,
             clock=clock,
             max_bytes=settings.fetch.max_bytes,
         )
         self.appender = TopicAppender(
-            writer=writer,
+            appenders={WriteTier.BLOCK: writer},
             catalog=TopicCatalog(control=control, clock=clock),
             clock=clock,
             topic_defaults=settings.topic,

@@ -10,11 +10,11 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 from stratalog.batch.header import TimestampType
+from stratalog.block.errors import FooterDamagedError
 from stratalog.block.footer import (
     TRAILER_BYTES,
     BlockFooter,
     FooterBatch,
-    FooterDamagedError,
     decode_footer,
     parse_trailer,
 )

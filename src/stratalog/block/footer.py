@@ -28,7 +28,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from stratalog.batch.header import HEADER_BYTES
-from stratalog.errors import DamagedError
+from stratalog.block.errors import FooterDamagedError
 from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicId
 
 TIMELESS_FOOTER_VERSION = 1
@@ -46,10 +46,6 @@ _RANGE = struct.Struct(">QIIIqqq")
 _TRAILER = struct.Struct(">II8s")
 
 TRAILER_BYTES = _TRAILER.size
-
-
-class FooterDamagedError(DamagedError):
-    """The end of this object is not a block's footer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

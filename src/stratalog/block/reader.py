@@ -14,16 +14,13 @@ from typing import ClassVar
 from stratalog.batch.frames import check_crc, iter_batches
 from stratalog.batch.header import TimestampType
 from stratalog.batch.stamp import stamp, stamp_append_time
+from stratalog.block.errors import RowDamagedError
 from stratalog.block.fresh_blocks import FreshBlocks, StampedBatch
 from stratalog.control.log.model import Coordinates
 from stratalog.errors import DamagedError, StratalogError
 from stratalog.ids import ObjectId, Offset
 from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore, Range
 from stratalog.pieces import PiecesRead, PiecesWanted, Start
-
-
-class RowDamagedError(DamagedError):
-    """The bytes that a row points at are not the batches that it speaks of."""
 
 
 @dataclass(slots=True)

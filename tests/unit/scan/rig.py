@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from tests.tiering import Converter
+from tests.support.tiering import Converter
 from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT, LocalJobs
 
 from stratalog.batch.build import build_batch
