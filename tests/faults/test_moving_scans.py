@@ -36,8 +36,8 @@ from stratalog.janitor.deletion import delete_marked, purge_topics
 from stratalog.janitor.retention import Retention, enforce_retention
 from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.opening.workers import WorkerKeys, worker_access
+from stratalog.pipeline.kinds import split_plan
 from stratalog.pipeline.open import opened_driver, workplace_of
-from stratalog.pipeline.plan import split_plan
 from stratalog.scan.errors import SnapshotGoneError
 from stratalog.scan.model import RowPiece, ScanPlan, ScanRequest
 from stratalog.scan.open import opened_scanner

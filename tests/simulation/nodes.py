@@ -23,12 +23,11 @@ from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import check_store, claim_segments, claim_store
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, nothing_to_do
-from stratalog.pipeline.kinds.merge_task import run_merge
+from stratalog.pipeline.kinds.registry import run_by_kind
 from stratalog.pipeline.kinds.segment_finisher import SegmentFinisher
 from stratalog.pipeline.kinds.source_reader import Pace
-from stratalog.pipeline.kinds.split_task import run_split
-from stratalog.pipeline.kinds.task_stores import OpenWorkplace
-from stratalog.pipeline.plan.tasks import MergeTask, Task, TaskDone
+from stratalog.pipeline.plan.tasks import Task, TaskDone
+from stratalog.pipeline.workplace import OpenWorkplace
 from stratalog.retry import retry
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
@@ -276,9 +275,7 @@ class InProcessJobs:
             yield BinDone(work=work, answers=[await self._do(task) for task in needed.tasks])
 
     async def _do(self, task: Task) -> TaskDone:
-        if isinstance(task, MergeTask):
-            return await run_merge(task, self.place)
-        return await run_split(task, self.place)
+        return await run_by_kind(task, self.place)
 
 
 def _no_other(url: str) -> ObjectStore:

@@ -1,4 +1,4 @@
-"""How a unit's failure is told: what went wrong where, and whether waiting may help."""
+"""The failure of a unit as an executor answers it: the row, the reason, and whether to wait."""
 
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import ClaimToken
@@ -8,7 +8,8 @@ from stratalog.pipeline.plan.tasks import UnitFailed
 
 
 class RowFailedError(DamagedError):
-    """A row could not be moved. The text says where; `__cause__` is why, and may be less bad."""
+    """A row could not be moved. The text says where it is; `__cause__` is the reason, and may be an
+    error of a milder category."""
 
     def __init__(self, row: Coordinates, cause: StratalogError) -> None:
         end = row.byte_offset + row.byte_size
@@ -19,12 +20,15 @@ class RowFailedError(DamagedError):
 
 
 class UnitMismatchError(DamagedError):
-    """What came out is not what was planned. The rows, or the plan, are wrong."""
+    """The result is not the planned one. The rows, or the plan, are wrong."""
 
 
 def unit_failed(token: ClaimToken, error: Exception) -> UnitFailed:
-    """A store that refuses us is no damage. Nor is an object that is gone, as far as is known
-    here: the plan may be stale."""
+    """Sort an error into the answer for the driver.
+
+    A store that refuses access is no damage. Nor is a missing object, as far as an executor knows:
+    the plan may be stale.
+    """
     row = error.row if isinstance(error, RowFailedError) else None
     cause = error.__cause__ if isinstance(error, RowFailedError) else error
     expected = isinstance(error, StratalogError)

@@ -1,47 +1,48 @@
-"""From the claimed rows of partitions in small pieces to split files. Pure.
+"""The plan of a split: claimed rows of partitions with small rows, brought together in files. Pure.
 
 Two kinds of objects hold such rows, and they are read differently:
 
 - Small ones, most of them blocks, each with rows of many partitions. They are read whole, one
-  after the other in the order of their commits, until they make up one split file: a request per
+  after the other in the order of their commits, until they fill one split file: a request per
   object.
 - Large ones, split files all of them. A partition gets some rows in each. Where those become many,
-  the files are read together and cut by ranges of partitions, each of which makes a new one: a
+  the files are read together and cut by ranges of partitions, each of which makes a new file: a
   request per old and new file. Then every partition has one run of rows, in one file.
 
-Either way an old piece stays until several times its size has come after it. So the pieces of a
-partition are few of each size, and a byte is copied once for each size that its piece had: as
-often as the logarithm of what comes together. What a pass leaves behind has few rows or large
-ones, so the passes come to an end.
+Either way an old object stays until several times its size has come after it. So a partition has
+few objects of each size, and a byte is copied once for each size that its object had: as often as
+the logarithm of the bytes that come together. A pass leaves behind few rows or large ones, so that
+the passes come to an end.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from stratalog.control.log.commit_plan import MAX_ROW_BYTES
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import ClaimToken
 from stratalog.ids import ObjectId, TopicId, TopicPartition
-from stratalog.pipeline.plan.merge_plan import ClaimedRows
-from stratalog.pipeline.plan.selection import SMALL_PART, TopicFacts
-from stratalog.pipeline.plan.tasks import SplitPlan, SplitTask
+from stratalog.pipeline.kinds.split_model import SplitPlan, SplitTask
+from stratalog.pipeline.plan.claimed_rows import ClaimedRows
+from stratalog.pipeline.topic_facts import TopicFacts
 from stratalog.settings import TieringSettings
 
+_SMALL_PART = 2
+"""Rows are small if they could be so many times larger."""
 _LARGE_PART = 8
 """An object is large if the rows to be moved out of it make more than this part of a file."""
 _FAN_IN = 4
-"""A piece is copied again when so many times its size has come after it."""
+"""An object is copied again when so many times its size has come after it."""
 _MANY_PART = 2
-"""Rows in large objects are many if they make more than this part of what a partition may have:
-the rest is for rows in small ones."""
+"""Rows in large objects are many if they make more than this part of the rows that a partition may
+have: the rest is for rows in small objects."""
 _SOME_PART = 8
-"""Once one partition has many, those that have more than this part come along."""
+"""Once one partition has many, the partitions that have more than this part come along."""
 
 
 class _Part(NamedTuple):
-    """What is said of a partition beside its rows."""
+    """The facts about a partition that a split file needs beside its rows."""
 
     token: ClaimToken
     topic_name: str
@@ -54,7 +55,7 @@ _ByPartition: TypeAlias = dict[TopicPartition, list[Coordinates]]
 def plan_splits(
     claimed: Iterable[ClaimedRows], topics: Mapping[TopicId, TopicFacts], settings: TieringSettings
 ) -> list[SplitTask]:
-    """Bring rows together that are scattered. What has nothing to come together with stays."""
+    """Bring scattered rows together. Rows that would be alone in their file stay where they are."""
     objects, parts = _by_object(claimed, topics)
     small = [rows for rows in objects if not _is_large(rows, settings)]
     large = [rows for rows in objects if _is_large(rows, settings)]
@@ -70,21 +71,26 @@ def plan_splits(
 
 
 def _tasks(files: Iterable[Sequence[Coordinates]], parts: _Parts) -> list[SplitTask]:
-    tasks = [_task(rows, parts) for rows in files]
+    tasks = [SplitTask(parts=_plan_file(rows, parts)) for rows in files]
     return [task for task in tasks if _objects(task) > 1]
 
 
-def plan_rewrites(
+def plan_files(
     claimed: Iterable[ClaimedRows], topics: Mapping[TopicId, TopicFacts], settings: TieringSettings
-) -> list[SplitTask]:
-    """Move rows out of objects that are mostly dead, so that those can go: all of them."""
+) -> list[list[SplitPlan]]:
+    """Plan split files for all the rows, object by object in the order of their commits."""
     objects, parts = _by_object(claimed, topics)
     files = _files(objects, settings.split_file_bytes)
-    return [replace(_task(rows, parts), salvages=True) for rows in files]
+    return [_plan_file(rows, parts) for rows in files]
+
+
+def has_small_rows(rows: int, size_bytes: int) -> bool:
+    """Tell whether the rows are, on average, much smaller than they could be."""
+    return rows * MAX_ROW_BYTES >= _SMALL_PART * size_bytes
 
 
 def outgrown_files(rows: Iterable[Coordinates]) -> list[list[Coordinates]]:
-    """The rows of each object that has been outgrown, in the order of their commits."""
+    """Return the rows of each outgrown object, the objects in the order of their commits."""
     objects: dict[ObjectId, list[Coordinates]] = defaultdict(list)
     for row in rows:
         objects[row.object_id].append(row)
@@ -92,16 +98,16 @@ def outgrown_files(rows: Iterable[Coordinates]) -> list[list[Coordinates]]:
 
 
 def is_worth_joining(files: Sequence[Sequence[Coordinates]], max_rows: int) -> bool:
-    """Whether one file instead of these would spare a partition many rows, or the store many
-    objects.
+    """Tell whether joining the files spares a partition many rows, or the store many objects.
 
-    A row that is kept elsewhere may lie between those of a partition. Then only the longest run of
-    them moves, so that some files stay; where most would, the same bytes would be moved for ever.
+    A row in another object may lie between the rows of a partition. Then only the longest run of
+    rows moves, and some of the files stay. If most of them stayed, the same bytes would be moved
+    for ever.
     """
     found = _by_partition(row for rows in files for row in rows)
     runs = [longest_run(rows) for rows in found.values()]
     if any(
-        len(run) * _MANY_PART > max_rows and len(run) >= SMALL_PART * rows_needed(run)
+        len(run) * _MANY_PART > max_rows and len(run) >= _SMALL_PART * rows_needed(run)
         for run in runs
     ):
         return True
@@ -111,12 +117,12 @@ def is_worth_joining(files: Sequence[Sequence[Coordinates]], max_rows: int) -> b
 
 
 def small_file_bytes(settings: TieringSettings) -> int:
-    """Up to which size an object counts as small."""
+    """Return the size up to which an object counts as small."""
     return settings.split_file_bytes // _LARGE_PART
 
 
 def rows_needed(rows: Sequence[Coordinates]) -> int:
-    """How many rows a split file would have for these, which follow each other."""
+    """Return the number of rows that a split file has for these, which follow each other."""
     needed = size_bytes = 0
     before: Coordinates | None = None
     for row in rows:
@@ -135,7 +141,7 @@ def rows_needed(rows: Sequence[Coordinates]) -> int:
 def _by_object(
     claimed: Iterable[ClaimedRows], topics: Mapping[TopicId, TopicFacts]
 ) -> tuple[list[list[Coordinates]], _Parts]:
-    """The rows of each object, the objects in the order of their commits."""
+    """Return the rows of each object, the objects in the order of their commits."""
     objects: dict[ObjectId, list[Coordinates]] = defaultdict(list)
     parts: dict[TopicPartition, _Part] = {}
     for one in claimed:
@@ -154,43 +160,45 @@ def _is_large(rows: Sequence[Coordinates], settings: TieringSettings) -> bool:
     return _bytes(rows) * _LARGE_PART > settings.split_file_bytes
 
 
-def _outgrown(pieces: Sequence[list[Coordinates]]) -> Sequence[list[Coordinates]]:
-    """Without those at the front behind which there is not enough yet."""
-    behind_bytes = sum(_bytes(rows) for rows in pieces)
-    for at, rows in enumerate(pieces):
+def _outgrown(groups: Sequence[list[Coordinates]]) -> Sequence[list[Coordinates]]:
+    """Leave out the groups at the front that have not enough bytes behind them yet."""
+    behind_bytes = sum(_bytes(rows) for rows in groups)
+    for at, rows in enumerate(groups):
         size_bytes = _bytes(rows)
         behind_bytes -= size_bytes
         if size_bytes * _FAN_IN <= behind_bytes:
-            return pieces[at:]
+            return groups[at:]
     return ()
 
 
 def _scattered(
     objects: Iterable[Sequence[Coordinates]], settings: TieringSettings
 ) -> list[list[Coordinates]]:
-    """The rows in large objects of each partition that has many, and of those that come along."""
+    """Return the rows of each partition that has many in the objects, or enough to come along."""
     found = _by_partition(row for rows in objects for row in rows)
     if not any(len(rows) * _MANY_PART > settings.max_rows for rows in found.values()):
         return []
-    runs = [_newest_pieces(rows) for _, rows in sorted(found.items())]
+    runs = [_newest_rows(rows) for _, rows in sorted(found.items())]
     return [
         run
         for run in runs
-        if len(run) * _SOME_PART > settings.max_rows and len(run) >= SMALL_PART * rows_needed(run)
+        if len(run) * _SOME_PART > settings.max_rows and len(run) >= _SMALL_PART * rows_needed(run)
     ]
 
 
-def _newest_pieces(rows: Iterable[Coordinates]) -> list[Coordinates]:
-    """Of a partition's rows those that are worth another copy: without the full ones at their
-    front, and those behind which there is not enough yet."""
+def _newest_rows(rows: Iterable[Coordinates]) -> list[Coordinates]:
+    """Return the rows of a partition that are worth another copy.
+
+    Full rows at the front are left out, and rows that have not enough bytes behind them yet.
+    """
     run = longest_run(rows)
-    full = [at for at, row in enumerate(run) if row.byte_size * SMALL_PART > MAX_ROW_BYTES]
-    pieces = _outgrown([[row] for row in run[full[-1] + 1 if full else 0 :]])
-    return [row for [row] in pieces]
+    full = [at for at, row in enumerate(run) if row.byte_size * _SMALL_PART > MAX_ROW_BYTES]
+    outgrown = _outgrown([[row] for row in run[full[-1] + 1 if full else 0 :]])
+    return [row for [row] in outgrown]
 
 
 def _files(groups: Iterable[Sequence[Coordinates]], file_bytes: int) -> Iterator[list[Coordinates]]:
-    """Consecutive groups of rows, as many as fit into a file."""
+    """Join consecutive groups of rows, as many as fit into a file."""
     file: list[Coordinates] = []
     size_bytes = 0
     for rows in groups:
@@ -203,15 +211,11 @@ def _files(groups: Iterable[Sequence[Coordinates]], file_bytes: int) -> Iterator
         yield file
 
 
-def _task(rows: Iterable[Coordinates], parts: _Parts) -> SplitTask:
-    return SplitTask(
-        parts=[
-            SplitPlan(
-                token=parts[key].token, topic_name=parts[key].topic_name, rows=longest_run(found)
-            )
-            for key, found in sorted(_by_partition(rows).items())
-        ]
-    )
+def _plan_file(rows: Iterable[Coordinates], parts: _Parts) -> list[SplitPlan]:
+    return [
+        SplitPlan(token=parts[key].token, topic_name=parts[key].topic_name, rows=longest_run(found))
+        for key, found in sorted(_by_partition(rows).items())
+    ]
 
 
 def _by_partition(rows: Iterable[Coordinates]) -> _ByPartition:
@@ -222,7 +226,7 @@ def _by_partition(rows: Iterable[Coordinates]) -> _ByPartition:
 
 
 def longest_run(rows: Iterable[Coordinates]) -> list[Coordinates]:
-    """Rows without a hole between them. What is left out stays where it is, until the next run."""
+    """Return the longest run of rows without a hole. The others stay where they are for now."""
     best: list[Coordinates] = []
     run: list[Coordinates] = []
     for row in sorted(rows, key=lambda row: row.base_offset):
@@ -233,7 +237,7 @@ def longest_run(rows: Iterable[Coordinates]) -> list[Coordinates]:
 
 
 def _objects(task: SplitTask) -> int:
-    """How many objects are read for a file."""
+    """Count the objects that are read for a file."""
     return len({row.object_id for part in task.parts for row in part.rows})
 
 

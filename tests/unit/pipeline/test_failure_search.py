@@ -7,8 +7,11 @@ from tests.unit.pipeline.world import segment_plan
 
 from stratalog.control.pipeline.model import ClaimToken
 from stratalog.pipeline.jobs import Bin
-from stratalog.pipeline.plan.bisection import MOST_REPEATS, set_apart
-from stratalog.pipeline.plan.tasks import MergeTask, SplitPlan, SplitTask, Task
+from stratalog.pipeline.kinds.merge_model import MergeTask
+from stratalog.pipeline.kinds.rewrite import RewriteTask
+from stratalog.pipeline.kinds.split_model import SplitPlan, SplitTask
+from stratalog.pipeline.plan.failure_search import MOST_REPEATS, set_apart
+from stratalog.pipeline.plan.tasks import Task
 
 
 def token(partition: int) -> ClaimToken:
@@ -16,7 +19,7 @@ def token(partition: int) -> ClaimToken:
 
 
 def merge(*partitions: int) -> MergeTask:
-    return MergeTask(segments=[segment_plan([row(p, 0)], token(p)) for p in partitions])
+    return MergeTask(parts=[segment_plan([row(p, 0)], token(p)) for p in partitions])
 
 
 def split(*partitions: int) -> SplitTask:
@@ -26,8 +29,7 @@ def split(*partitions: int) -> SplitTask:
 
 
 def partitions(task: Task) -> list[int]:
-    units = task.segments if isinstance(task, MergeTask) else task.parts
-    return [unit.rows[0].partition for unit in units]
+    return [part.rows[0].partition for part in task.parts]
 
 
 def parted(
@@ -59,13 +61,10 @@ def test_what_failed_before_is_done_in_smaller_jobs_the_more_often_it_did(
     assert alone == [[0, 1, 2], [3, 4, 5], [6], [7], [8], [9], [10], [11]]
 
 
-def test_a_split_that_is_set_apart_salvages_as_it_was_told() -> None:
-    given = SplitTask(parts=split(0, 1).parts, salvages=True)
+def test_a_task_that_is_set_apart_keeps_its_kind() -> None:
+    given = RewriteTask(parts=split(0, 1).parts)
     others, [work] = set_apart([given], lambda each: int(each == token(1)))
-    assert [task.salvages for task in (*others, *work.tasks) if isinstance(task, SplitTask)] == [
-        True,
-        True,
-    ]
+    assert [task.kind for task in (*others, *work.tasks)] == ["rewrite", "rewrite"]
 
 
 def test_jobs_for_suspects_are_not_more_than_may_be_repeated() -> None:

@@ -1,7 +1,8 @@
-"""Ending a program of the pipeline from outside: SIGTERM does what Ctrl-C does.
+"""Ending a program of the pipeline by a signal: SIGTERM has the effect of Ctrl-C.
 
-Schedulers, containers and service managers send it, and kill what is still there some time later.
-A run that is merely ended keeps its claims until they expire, and leaves Spark behind.
+Schedulers, containers and service managers send SIGTERM, and kill a process that is still there
+some time later. A run that is merely killed keeps its claims until they expire, and leaves Spark
+behind.
 """
 
 import asyncio
@@ -12,12 +13,15 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 TERMINATED = 128 + signal.SIGTERM
-"""The exit code by which shells tell that a signal ended a program."""
+"""The exit code by which shells report that a signal ended a program."""
 
 
 def run_until_terminated(work: Coroutine[Any, Any, T]) -> T:
-    """As `asyncio.run`. SIGTERM cancels the work, waits until it has closed what it opened, and
-    ends the program with an exit code that says so; a second one ends it where it is."""
+    """Run the work as `asyncio.run` does, and let SIGTERM cancel it.
+
+    After SIGTERM the work closes everything that it opened, and the program ends with an exit code
+    that says so. A second SIGTERM ends the program at once.
+    """
     signals: list[int] = []
 
     async def main() -> T:

@@ -9,10 +9,10 @@ from tests.unit.pipeline.spark_tasks import WORKPLACE
 
 from stratalog.clock import SystemClock
 from stratalog.pipeline.hosting import job_runner, session
-from stratalog.pipeline.hosting.lazy_spark import SparkJobs
 from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.pipeline.hosting.spark_conf import SparkOptions
-from stratalog.pipeline.plan.tasks import Workplace
+from stratalog.pipeline.hosting.spark_jobs import SparkJobs
+from stratalog.pipeline.workplace import Workplace
 
 
 class Pretended:

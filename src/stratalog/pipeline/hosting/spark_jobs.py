@@ -1,6 +1,6 @@
-"""Spark for a driver that may or may not need it: started by the first job, kept for the next.
+"""Spark jobs for a driver: a session that the first job starts, and the next ones share.
 
-A session that has died, or with which nothing can be done, is replaced by another one.
+A session that has died, or that is distrusted, is replaced by another one.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from uuid import UUID
 from stratalog.clock import Clock
 from stratalog.pipeline.hosting.job_progress import ProgressListener
 from stratalog.pipeline.hosting.spark_conf import SparkOptions
-from stratalog.pipeline.plan.tasks import Workplace
+from stratalog.pipeline.workplace import Workplace
 
 if TYPE_CHECKING:
     from stratalog.pipeline.hosting.job_runner import JobRunner
@@ -46,8 +46,10 @@ class SparkJobs:
 
     @asynccontextmanager
     async def open(self, cluster_id: UUID | None = None) -> "AsyncIterator[JobRunner]":
-        """A runner of jobs, whose workers refuse stores that are not this cluster's. The session
-        outlives it, unless the runner is distrusted."""
+        """Open a runner of jobs, whose workers refuse stores that are not this cluster's.
+
+        The session outlives the runner, unless the runner is distrusted.
+        """
         # Imported late: Spark alone takes a second, and most looks for work find none.
         from stratalog.pipeline.hosting.job_runner import JobRunner
         from stratalog.pipeline.hosting.run_task import run_task
@@ -73,7 +75,7 @@ class SparkJobs:
                 await self._drop()
 
     async def close(self) -> None:
-        """End the session, if there is one. The next job starts another."""
+        """End the session, if there is one. The next job starts another one."""
         spark, self._spark = self._spark, None
         if spark is not None:
             await asyncio.to_thread(spark.close)

@@ -1,4 +1,4 @@
-"""Whether a worker finds the cluster's store at the store's address.
+"""The check that a worker finds the cluster's store at the store's address.
 
 The driver has looked at the store's marker, from its own machine. On another one a folder may not
 be mounted, or an endpoint may lead elsewhere. To such a worker every block would seem to be lost,
@@ -14,16 +14,15 @@ from stratalog.errors import RetriableError
 from stratalog.objects.open import folder_of
 from stratalog.opening.errors import MarkerDamagedError, WrongStoreError
 from stratalog.opening.marker import MARKER_KEY, read_marker
-from stratalog.pipeline.kinds.task_stores import open_of
-from stratalog.pipeline.plan.tasks import Workplace
+from stratalog.pipeline.workplace import Workplace, open_store_of
 
-_found: set[tuple[str, UUID]] = set()
-"""Stores that this process has seen to be right, and whose: it reads a marker once, and not for
-every task."""
+_checked: set[tuple[str, UUID]] = set()
+"""Stores that this process has found to be right, and their clusters, so that it reads a marker
+once and not for every task."""
 
 
 class StrangeStoreError(RetriableError):
-    """What is found here at the store's address is not the cluster's store. It may be mounted."""
+    """The store's address does not lead to the cluster's store here. It may be mounted later."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(
@@ -38,11 +37,11 @@ async def check_own_stores(workplace: Workplace, clock: Clock) -> None:
     if cluster_id is None:
         return
     for url in filter(None, (workplace.objects_url, workplace.segments_url)):
-        # Each time: a folder that is not mounted any more would be made by opening it.
+        # For every task: opening a folder that is not mounted any more would make it.
         _check_folder(url)
-        if (url, cluster_id) not in _found:
+        if (url, cluster_id) not in _checked:
             await _check_marker(url, workplace, cluster_id, clock)
-            _found.add((url, cluster_id))
+            _checked.add((url, cluster_id))
 
 
 def _check_folder(url: str) -> None:
@@ -59,9 +58,12 @@ def _is_file(path: Path, url: str) -> bool:
 
 
 async def _check_marker(url: str, workplace: Workplace, cluster_id: UUID, clock: Clock) -> None:
-    """One small read. No part of what a run costs, as the driver's own look is none: there are as
-    many as there are workers, which no plan knows."""
-    store = open_of(url, workplace, clock)
+    """Read the marker, with one small request.
+
+    The request does not count in a run's cost, nor does the driver's own look: there are as many
+    as there are workers, which no plan knows.
+    """
+    store = open_store_of(url, workplace, clock)
     try:
         found = await read_marker(store)
     except (MarkerDamagedError, WrongStoreError) as error:

@@ -12,7 +12,7 @@ from tests.unit.pipeline.hanging_program import WORKING
 from tests.unit.pipeline.lab import Lab
 
 from stratalog.pipeline.hosting.child_process import pack_settings
-from stratalog.pipeline.hosting.termination import TERMINATED, run_until_terminated
+from stratalog.pipeline.hosting.signals import TERMINATED, run_until_terminated
 
 PATIENCE_S = 60.0
 SET_UP = ("--set", "tiering.age_ms=0", "--set", "tiering.min_segment_bytes=1")
