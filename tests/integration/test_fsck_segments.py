@@ -314,7 +314,8 @@ async def test_segments_chained_during_a_check_are_no_finding(
 
 
 @pytest.mark.parametrize(
-    ("where", "before"), [("control", "segments.chained"), ("store", "list"), ("store", "get_ranges")]
+    ("where", "before"),
+    [("control", "segments.chained"), ("store", "list"), ("store", "get_ranges")],
 )
 async def test_a_topic_deleted_during_a_check_is_no_finding(
     cluster: SegmentCluster, where: str, before: str

@@ -4,7 +4,7 @@ A checkpoint has them as those of the Kafka source are: `{"orders": {"0": 23}}`,
 next offset to be read. Spark notes where batches end, and not where the first one began; so the end
 of the first batch says that, too: `{"@start": {"orders": {"0": 17}}, "orders": {"0": 23}}`.
 
-Offsets are those of a topic, and a topic that is deleted and created anew is another one under the
+Offsets are those of a topic, and a topic that is deleted and created again is another one under the
 same name. So the topics' ids are noted as well: `{"@ids": {"orders": "5f0c..."}, "orders": ...}`.
 Checkpoints of earlier versions have none, and the names must do.
 """

@@ -9,7 +9,7 @@ twice in a new query, and once more when a query is restarted whose first batch 
 What "latest", or a time, stands for has moved on by then. So the answer is kept while the process
 lives, and the end of the first batch carries it into the checkpoint.
 
-Offsets mean nothing in a topic that was deleted and created anew. Their ids go into the checkpoint
+Offsets mean nothing in a topic that was deleted and created again. Their ids go into the checkpoint
 as well, and what was to be read of the old one is lost data.
 """
 
@@ -191,7 +191,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         are new to the query, and read from their beginning."""
         anew = made_anew(ids_in(document), topic_ids)
         if anew and self._options.fail_on_data_loss:
-            raise _replaced(f"topic {anew[0]!r} was deleted and created anew")
+            raise _replaced(f"topic {anew[0]!r} was deleted and created again")
         return {key: at for key, at in from_json(document).items() if key[0] not in anew}
 
     def _begin(self, start: Offsets, earliest: Offsets, end: Offsets) -> Offsets:

@@ -96,7 +96,7 @@ class FakePlanner:
                 raise TopicNotFoundError(f"there is no topic {topic!r}")
             found = self.topic_ids.get(topic)
             if request.topic_ids.get(topic, found) != found:
-                raise TopicReplacedError(f"topic {topic!r} was deleted and created anew")
+                raise TopicReplacedError(f"topic {topic!r} was deleted and created again")
 
     def release(self, options: ReadOptions, leases: Sequence[Lease]) -> None:
         self.released += leases
@@ -415,7 +415,7 @@ def test_a_topic_that_was_made_anew_is_a_loss_however_long_it_is(
     start = noted(OLD, 100)
     with pytest.raises(DataLossError) as caught:
         reader().latestOffset(start, ALL)
-    assert "topic 't' was deleted and created anew" in str(caught.value)
+    assert "topic 't' was deleted and created again" in str(caught.value)
     assert 'set the option "failOnDataLoss" to false' in str(caught.value)
     lenient = reader(failOnDataLoss="false")
     assert lenient.latestOffset(start, ReadMaxRows(5)) == noted(NEW, 5)
@@ -426,7 +426,7 @@ def test_a_topic_that_was_made_anew_is_a_loss_however_long_it_is(
     [request] = planner.planned
     assert request.starting.by_partition == {("t", 0): EARLIEST}
     assert request.ending.by_partition == {("t", 0): end}
-    with pytest.raises(DataLossError, match="'t' was deleted and created anew"):
+    with pytest.raises(DataLossError, match="'t' was deleted and created again"):
         reader().partitions(start, found)
 
 
@@ -477,7 +477,7 @@ def test_a_topic_that_is_made_anew_after_its_batch_was_decided_on_is_not_read_in
     start, end = ({**noted(OLD, at), "u": {"0": at}} for at in (10, 20))
     with pytest.raises(DataLossError) as caught:
         reader(subscribePattern="t|u").partitions(start, end)
-    assert "topic 't' was deleted and created anew" in str(caught.value)
+    assert "topic 't' was deleted and created again" in str(caught.value)
     assert 'set the option "failOnDataLoss" to false' in str(caught.value)
     end["@ids"] |= {"u": str(OLD)}
     reader(subscribePattern="t|u", failOnDataLoss="false").partitions(start, end)

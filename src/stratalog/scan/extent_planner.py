@@ -1,4 +1,4 @@
-"""Which bytes hold a range of a partition: segments and rows, narrowed where that pays."""
+"""Planning of the extents that hold a range of a partition, narrowed where that pays."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,8 +11,10 @@ from stratalog.control.log.model import Coordinates
 from stratalog.control.scans.model import ScannedPartition
 from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset
+from stratalog.pieces import Piece
 from stratalog.scan.errors import ScanDamagedError
-from stratalog.scan.model import Piece, RowFilter, RowPiece, ScannedRange, SegmentPiece
+from stratalog.scan.extents import Extent, RowExtent, SegmentExtent
+from stratalog.scan.model import RowFilter, ScannedRange
 from stratalog.segment.model import IndexKind
 from stratalog.segment.offset_index import OffsetIndex
 from stratalog.segment.reader import SegmentReader
@@ -22,11 +24,11 @@ NARROWED_BYTES = 1024 * 1024
 """Segments up to this size are read whole: one request for an index costs about as much."""
 
 NARROWED_ROW_BYTES = 64 * 1024
-"""Rows with less than about so much that is not wanted are read whole, for the same reason."""
+"""Rows with fewer unwanted bytes than about this are read whole, for the same reason."""
 
 
-class _Cut(NamedTuple):
-    """What is wanted of a segment."""
+class _WantedSegment(NamedTuple):
+    """A segment, and the range that is wanted of it."""
 
     segment: Segment
     first_offset: Offset
@@ -34,35 +36,35 @@ class _Cut(NamedTuple):
     first_timestamp_ms: int | None
 
 
-async def pieces_of(
+async def extents_of(
     reader: SegmentReader,
     index: BatchIndex,
     scanned: ScannedPartition,
     wanted: ScannedRange,
     rows: RowFilter,
-) -> list[Piece]:
-    """In offset order. Rows are not joined yet, so that they can be divided."""
+) -> list[Extent]:
+    """Return the extents in offset order. Rows are not joined yet, so that splits divide them."""
     if wanted.start >= wanted.end:
         return []
     _check_whole(scanned, wanted)
-    pieces: list[Piece] = []
-    for cut in _cuts(scanned.segments, wanted, rows):
-        piece = await _segment_piece(reader, cut)
-        if piece is not None:
-            pieces.append(piece)
+    extents: list[Extent] = []
+    for one in _wanted_segments(scanned.segments, wanted, rows):
+        extent = await _segment_extent(reader, one)
+        if extent is not None:
+            extents.append(extent)
     for row in _rows(scanned.rows, wanted, rows):
-        pieces.append(_row_piece(await _narrowed(index, row, wanted)))
-    return pieces
+        extents.append(_row_extent(await _narrowed(index, row, wanted)))
+    return extents
 
 
 def _check_whole(scanned: ScannedPartition, wanted: ScannedRange) -> None:
-    """Never skip to what comes later: what is missing is damage, and nobody must overlook it."""
+    """Raise if an offset is missing. That is damage: a scan never skips to later offsets."""
     expected = wanted.start
-    places: list[Segment | Coordinates] = [*scanned.segments, *scanned.rows]
-    for place in places:
-        if place.base_offset > expected or expected >= wanted.end:
+    pieces: list[Piece] = [*scanned.segments, *scanned.rows]
+    for piece in pieces:
+        if piece.base_offset > expected or expected >= wanted.end:
             break
-        expected = max(expected, Offset(place.last_offset + 1))
+        expected = max(expected, piece.end_offset)
     if expected < wanted.end:
         raise ScanDamagedError(
             f"{wanted.topic}-{wanted.partition} has no record batch for offset {expected}, which"
@@ -70,9 +72,11 @@ def _check_whole(scanned: ScannedPartition, wanted: ScannedRange) -> None:
         )
 
 
-def _cuts(segments: Sequence[Segment], wanted: ScannedRange, rows: RowFilter) -> list[_Cut]:
-    """The segments that hold wanted records, each from where the one before it ends."""
-    cuts: list[_Cut] = []
+def _wanted_segments(
+    segments: Sequence[Segment], wanted: ScannedRange, rows: RowFilter
+) -> list[_WantedSegment]:
+    """Return the segments that hold wanted records, each from the end of the one before it."""
+    found: list[_WantedSegment] = []
     first_offset = wanted.start
     least: int | None = None
     for segment in segments:
@@ -81,18 +85,19 @@ def _cuts(segments: Sequence[Segment], wanted: ScannedRange, rows: RowFilter) ->
         first_offset = max(first_offset, segment.end_offset)
         if first >= end or _is_older(segment, rows) or _is_younger(segment, rows):
             continue
-        # Where times grow with offsets, segments after the first of these are young enough from
-        # their beginning. One that ends at an earlier time shows that those before it only looked
-        # as young, by a few times far ahead, and may hold the true beginning.
+        # Where times grow with the offsets, all segments after the first wanted one are wanted
+        # from their beginning. A segment with an earlier greatest time shows that segments before
+        # it only looked young, by a few times far ahead. It may hold the true beginning.
         is_narrowed = least is None or segment.max_timestamp < least
-        cuts.append(_Cut(segment, first, end, rows.first_timestamp_ms if is_narrowed else None))
+        first_ms = rows.first_timestamp_ms if is_narrowed else None
+        found.append(_WantedSegment(segment, first, end, first_ms))
         least = segment.max_timestamp if is_narrowed else least
-    return cuts
+    return found
 
 
-def _is_older(place: Segment | Coordinates, rows: RowFilter) -> bool:
+def _is_older(piece: Piece, rows: RowFilter) -> bool:
     first_ms = rows.first_timestamp_ms
-    return first_ms is not None and place.max_timestamp < first_ms
+    return first_ms is not None and piece.max_timestamp < first_ms
 
 
 def _is_younger(segment: Segment, rows: RowFilter) -> bool:
@@ -100,20 +105,20 @@ def _is_younger(segment: Segment, rows: RowFilter) -> bool:
     return end_ms is not None and least is not None and least >= end_ms
 
 
-async def _segment_piece(reader: SegmentReader, cut: _Cut) -> SegmentPiece | None:
-    segment, first, end = cut.segment, cut.first_offset, cut.end_offset
+async def _segment_extent(reader: SegmentReader, wanted: _WantedSegment) -> SegmentExtent | None:
+    segment, first, end, first_ms = wanted
     start_byte, end_byte = 0, segment.size_bytes
     if segment.size_bytes > NARROWED_BYTES:
         narrowed = first
-        if cut.first_timestamp_ms is not None:
+        if first_ms is not None:
             index = await reader.index(segment, IndexKind.TIMESTAMP)
             times = TimeIndex(index, segment.base_offset)
-            narrowed = max(first, times.lookup(cut.first_timestamp_ms))
+            narrowed = max(first, times.lookup(first_ms))
         if narrowed >= end:
             return None
         if narrowed > segment.base_offset or end < segment.end_offset:
             start_byte, end_byte = await _bytes_between(reader, segment, narrowed, end)
-    return SegmentPiece(
+    return SegmentExtent(
         segment=segment, start=start_byte, end=end_byte, exact=True, first_offset=first
     )
 
@@ -144,7 +149,7 @@ def _rows(
 
 
 async def _narrowed(index: BatchIndex, row: Coordinates, wanted: ScannedRange) -> Coordinates:
-    """What of a row is wanted. Only the first and the last row of a range can be more than that."""
+    """Return the wanted part of a row. Only the first and the last row of a range hold more."""
     unwanted = max(wanted.start - row.base_offset, 0) + max(row.last_offset + 1 - wanted.end, 0)
     if row.byte_size * unwanted < NARROWED_ROW_BYTES * (row.last_offset + 1 - row.base_offset):
         return row
@@ -158,10 +163,10 @@ async def _narrowed(index: BatchIndex, row: Coordinates, wanted: ScannedRange) -
 
 
 def _too_young(rows: Sequence[Coordinates], end_ms: int | None) -> list[int]:
-    """The rows that hold nothing before this time, as far as that can be known.
+    """Return the numbers of the rows that are known to hold no record before this time.
 
-    Only the broker's times grow with the offsets. Of a row in a split file, which may hold several
-    commits, it is the row before it that tells how old its first record can be.
+    Only the broker's times grow with the offsets. A row in a split file may hold several commits:
+    the row before it shows how old its first record can be.
     """
     if end_ms is None or not rows:
         return []
@@ -181,8 +186,8 @@ def _is_of_one_time(row: Coordinates) -> bool:
     return row.timestamp_type is TimestampType.LOG_APPEND_TIME and not row.stamped
 
 
-def _row_piece(row: Coordinates) -> RowPiece:
-    return RowPiece(
+def _row_extent(row: Coordinates) -> RowExtent:
+    return RowExtent(
         object_key=row.object_key,
         byte_offset=row.byte_offset,
         byte_size=row.byte_size,

@@ -1,9 +1,9 @@
-"""Stretches divided by offsets, for those who ask for so many records or so many splits. Pure.
+"""Splits cut by offsets, for requests that bound the records or the number of splits. Pure.
 
-Bytes cannot keep such a promise: a row is never cut by them, and nobody knows how many records lie
-in so many bytes of a segment. So all offsets are laid end to end and cut into cells of the same
-number of them. Two splits may share a piece, of which each gives its own offsets: a row is read by
-both, and of a segment each reads what the offset index says.
+Cuts by bytes cannot keep such a bound: a row is never cut by bytes, and the number of records in so
+many bytes of a segment is unknown. So all offsets are laid end to end and cut into cells of equal
+numbers of offsets. Two splits may share an extent, and each gives its own offsets of it: both read
+the whole row, and of a segment each reads the bytes that the offset index names.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,25 +12,27 @@ from itertools import groupby
 from typing import NamedTuple
 
 from stratalog.ids import Offset
-from stratalog.scan.model import Piece, RowPiece, Stretch
+from stratalog.scan.extents import Extent
+from stratalog.scan.model import Stretch
 
 
 class _Share(NamedTuple):
-    """Offsets of a piece."""
+    """Offsets of an extent."""
 
     stretch: Stretch
-    piece: Piece
+    extent: Extent
     first: int
     end: int
 
     @property
     def size_bytes(self) -> int:
-        """What is read for it, about. A row is read whole."""
-        if isinstance(self.piece, RowPiece):
-            return self.piece.byte_size
-        first = max(self.piece.first_offset, self.stretch.first_offset)
-        held = min(self.piece.segment.end_offset, self.stretch.end_offset) - first
-        return -(-self.piece.byte_size * (self.end - self.first) // held)
+        """About the bytes that are read for the share. A row is read whole."""
+        extent = self.extent
+        if not extent.is_divisible:
+            return extent.byte_size
+        first = max(extent.first_offset, self.stretch.first_offset)
+        held = min(extent.end_offset, self.stretch.end_offset) - first
+        return -(-extent.byte_size * (self.end - self.first) // held)
 
     def halves(self) -> "tuple[_Share, _Share]":
         middle = (self.first + self.end) // 2
@@ -38,15 +40,17 @@ class _Share(NamedTuple):
 
 
 def count_offsets(stretches: Sequence[Stretch]) -> int:
-    """Of those that pieces hold and that are wanted."""
+    """Count the wanted offsets that extents hold."""
     return sum(share.end - share.first for share in _shares(stretches))
 
 
 def cut_by_offsets(
     stretches: Sequence[Stretch], cells: int, split_bytes: int
 ) -> Iterator[list[Stretch]]:
-    """What each split reads: no more offsets than a cell has, and no more bytes than asked for, if
-    that can be."""
+    """Yield the stretches of each split, which has no more offsets than a cell.
+
+    A split also has no more than `split_bytes`, if cutting can achieve that.
+    """
     shares = list(_shares(stretches))
     for cell in _cells(shares, min(cells, count_offsets(stretches))):
         for split in _packed(cell, split_bytes):
@@ -54,21 +58,15 @@ def cut_by_offsets(
 
 
 def _shares(stretches: Sequence[Stretch]) -> Iterator[_Share]:
-    """Every piece begins where the one before it ended, should they overlap."""
+    """Yield each extent's offsets. Where two extents overlap, the first one has the offsets."""
     for stretch in stretches:
         first = int(stretch.first_offset)
-        for piece in stretch.pieces:
-            held_first, held_end = _held(piece)
-            first, end = max(first, held_first), min(held_end, stretch.end_offset)
+        for extent in stretch.extents:
+            first = max(first, extent.first_offset)
+            end = min(extent.end_offset, stretch.end_offset)
             if first < end:
-                yield _Share(stretch, piece, first, end)
+                yield _Share(stretch, extent, first, end)
                 first = end
-
-
-def _held(piece: Piece) -> tuple[int, int]:
-    if isinstance(piece, RowPiece):
-        return piece.run.base_offset, piece.last_offset + 1
-    return piece.first_offset, piece.segment.end_offset
 
 
 def _cells(shares: Sequence[_Share], cells: int) -> Iterator[list[_Share]]:
@@ -101,8 +99,8 @@ def _packed(cell: Sequence[_Share], split_bytes: int) -> Iterator[list[_Share]]:
 
 
 def _sized(share: _Share, split_bytes: int) -> Iterator[_Share]:
-    is_row = isinstance(share.piece, RowPiece)
-    if is_row or share.size_bytes <= split_bytes or share.end - share.first == 1:
+    is_small = share.size_bytes <= split_bytes or share.end - share.first == 1
+    if is_small or not share.extent.is_divisible:
         yield share
         return
     for half in share.halves():
@@ -115,16 +113,10 @@ def _stretch(shares: Sequence[_Share]) -> Stretch:
         stretch,
         first_offset=Offset(first),
         end_offset=Offset(end),
-        pieces=[_cut(share) for share in shares],
+        extents=[
+            share.extent.between_offsets(Offset(share.first), Offset(share.end)) for share in shares
+        ],
         aborted=[
             one for one in stretch.aborted if one.first_offset < end and one.last_offset >= first
         ],
     )
-
-
-def _cut(share: _Share) -> Piece:
-    """Of a segment, the share by its offsets; the stretch has those of rows."""
-    piece = share.piece
-    if isinstance(piece, RowPiece) or (share.first, share.end) == _held(piece):
-        return piece
-    return replace(piece, first_offset=Offset(share.first), end_offset=Offset(share.end))

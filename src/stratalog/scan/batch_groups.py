@@ -1,7 +1,7 @@
-"""From the bytes of a piece, as they arrive, to runs of whole batches. Pure.
+"""Groups of whole batches, cut out of the bytes of an extent as they arrive. Pure.
 
-Batches are told apart by their headers alone. What the headers say is believed only so far: the
-decoder checks every CRC, and finds out again where the offsets end.
+Only headers show where batches begin and end, and headers may be damaged. So the decoder checks
+every CRC, and computes again where the offsets end.
 """
 
 import struct
@@ -11,82 +11,84 @@ from dataclasses import dataclass, replace
 from stratalog.batch.columns import BatchRun, Walked, walk_run
 from stratalog.batch.header import CODEC_MASK, CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from stratalog.scan.errors import ScanDamagedError
-from stratalog.scan.fetch import Part, Source
-from stratalog.scan.model import RowPiece, SegmentPiece
-from stratalog.segment.log_batches import is_dense
+from stratalog.scan.fetch import FetchRange, Source
 
-CHUNK_BYTES = 16 * 1024 * 1024
-CHUNK_RECORDS = 256 * 1024
-"""What is decoded at once ends with the batch that crosses either. Half of it was a third slower:
-changes between threads cost more than the decoding."""
+GROUP_BYTES = 16 * 1024 * 1024
+GROUP_RECORDS = 256 * 1024
+"""A group is decoded at once. It ends with the batch that crosses either bound. Groups of half the
+size were a third slower: switches between threads cost more than the decoding."""
 
 COMPRESSED_SHARE = 4
-"""Of compressed batches, so much less: nobody knows how large they become."""
+"""Groups of compressed batches are smaller by this factor: their decoded size is not known."""
 
 _CODEC_AT = CRC_START + 1
-"""In the second byte of the attributes, the first field that the CRC is of."""
+"""The codec is in the second byte of the attributes, the first field that the CRC covers."""
 _FIELDS = struct.Struct(">qi4xb6xi30xi")
-"""Base offset, length, magic, last offset delta, number of records."""
+"""The base offset, the length, the magic, the last offset delta and the number of records."""
 assert _FIELDS.size == HEADER_BYTES
 _LEAST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _LAST_OFFSET = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class BatchGroup:
+    """Consecutive whole batches of one extent, which are decoded at once."""
+
     source: Source
     data: memoryview
     position: int
-    """Of the object or the log, at which the bytes begin."""
+    """The position of the first byte in the object or, for a segment, in its log."""
     run: BatchRun
     next_offset: int
-    """After the last batch, by its header."""
+    """The offset after the last batch, by its header."""
 
 
-class Frames:
-    """Cuts one piece after the other. A batch that arrives in two parts is put together, and is a
-    chunk of its own."""
+class BatchGrouper:
+    """Cuts one extent after the other into groups.
+
+    A batch that arrives in two fetches is put together, and is a group of its own.
+    """
 
     def __init__(self) -> None:
         self._rest: memoryview = memoryview(b"")
         self._next_offset: int | None = None
-        """Of the piece that is under way."""
+        """The next offset of the current extent. None between two extents."""
 
-    def feed(self, part: Part, view: memoryview) -> Iterator[Chunk]:
-        source, position = part.source, part.position
+    def feed(self, fetched: FetchRange, view: memoryview) -> Iterator[BatchGroup]:
+        source, position = fetched.source, fetched.position
         if self._next_offset is None:
-            self._next_offset = _first_offset(source)
+            self._next_offset = source.extent.least_offset
         rest = len(self._rest)
         if rest:
             whole = self._completed(source, position - rest, view)
-            yield from self._chunks(source, whole, position - rest)
+            yield from self._groups(source, whole, position - rest)
             used = len(whole) - rest
             position, view = position + used, view[used:]
         if len(view):
-            yield from self._chunks(source, view, position)
-        if part.is_last:
+            yield from self._groups(source, view, position)
+        if fetched.is_last:
             self._finish(source, position + len(view) - len(self._rest))
 
     def _completed(self, source: Source, position: int, data: memoryview) -> memoryview:
-        """The batch that began in an earlier part, as far as it is here."""
+        """Return the batch that began in an earlier fetch, as far as it has arrived."""
         head = b"".join((self._rest, data[:HEADER_BYTES]))
         if len(head) < HEADER_BYTES:
             return memoryview(head)
         size_bytes = _size_bytes(source, position, head, 0)
         return memoryview(b"".join((self._rest, data[: size_bytes - len(self._rest)])))
 
-    def _chunks(self, source: Source, data: memoryview, position: int) -> Iterator[Chunk]:
-        """What is left over is kept."""
+    def _groups(self, source: Source, data: memoryview, position: int) -> Iterator[BatchGroup]:
+        """Yield the groups of whole batches. An incomplete batch at the end is kept."""
         assert self._next_offset is not None
         first_offset = next_offset = self._next_offset
         start = at = records = 0
-        chunk_bytes, chunk_records = _limits(data)
+        group_bytes, group_records = _limits(data)
         while len(data) - at >= HEADER_BYTES:
             walked = walk_run(
                 data[at:],
-                BatchRun(next_offset, stamped=_is_stamped(source)),
-                most_bytes=chunk_bytes - (at - start),
-                most_records=chunk_records - records,
+                BatchRun(next_offset, stamped=source.extent.is_stamped),
+                most_bytes=group_bytes - (at - start),
+                most_records=group_records - records,
             )
             if walked.size_bytes == 0:
                 stepped = _step(source, data, position, at, next_offset)
@@ -95,19 +97,19 @@ class Frames:
                 walked = stepped
             next_offset = walked.next_offset
             at, records = at + walked.size_bytes, records + walked.records
-            if at - start >= chunk_bytes or records >= chunk_records:
-                yield _chunk(source, data[start:at], position + start, first_offset, next_offset)
+            if at - start >= group_bytes or records >= group_records:
+                yield _group(source, data[start:at], position + start, first_offset, next_offset)
                 first_offset, start, records = next_offset, at, 0
         if start < at:
-            yield _chunk(source, data[start:at], position + start, first_offset, next_offset)
+            yield _group(source, data[start:at], position + start, first_offset, next_offset)
         self._next_offset = next_offset
         self._rest = data[at:]
 
     def _finish(self, source: Source, position: int) -> None:
-        """Check that the piece ended where it should."""
+        """Check that the extent ended where it should."""
         if len(self._rest):
             raise _damaged(source, position, f"{len(self._rest)} bytes are not a whole batch")
-        expected = _end_offset(source.piece)
+        expected = source.extent.known_end
         if expected not in (None, self._next_offset):
             reason = f"the batches end before offset {self._next_offset}, not {expected}"
             raise _damaged(source, position, reason)
@@ -115,14 +117,14 @@ class Frames:
 
 
 def _step(source: Source, data: memoryview, position: int, at: int, expected: int) -> Walked | None:
-    """Over a batch that a walk stops at. None if it is not all here yet."""
+    """Step over a batch at which `walk_run` stops. None if the batch has not arrived completely."""
     base, length, magic, delta, count = _FIELDS.unpack_from(data, at)
     if magic != 2 or length < _LEAST_LENGTH or delta < 0:
         raise _no_batch(source, position + at, magic)
     size_bytes = LOG_OVERHEAD_BYTES + length
     if at + size_bytes > len(data):
         return None
-    if not _is_stamped(source):
+    if not source.extent.is_stamped:
         base = expected
     elif base != expected:
         _check_gap(source, position + at, base, expected)
@@ -132,29 +134,25 @@ def _step(source: Source, data: memoryview, position: int, at: int, expected: in
 
 
 def _limits(data: memoryview) -> tuple[int, int]:
-    """Of a chunk's bytes and records. Chunks have equal sizes: a small one costs as much beside its
-    decoding as a large one. Most likely all batches are compressed if the first one is."""
+    """Return the most bytes and records of a group.
+
+    Groups have equal sizes, because a small group has the same fixed costs as a large one. Most
+    likely all batches are compressed if the first one is.
+    """
     is_compressed = len(data) >= HEADER_BYTES and data[_CODEC_AT] & CODEC_MASK
     share = COMPRESSED_SHARE if is_compressed else 1
-    chunks = -(-len(data) * share // CHUNK_BYTES)
-    return -(-len(data) // chunks), CHUNK_RECORDS // share
+    groups = -(-len(data) * share // GROUP_BYTES)
+    return -(-len(data) // groups), GROUP_RECORDS // share
 
 
-def _is_stamped(source: Source) -> bool:
-    piece = source.piece
-    return isinstance(piece, SegmentPiece) or piece.run.stamped
-
-
-def _chunk(
+def _group(
     source: Source, data: memoryview, position: int, first_offset: int, next_offset: int
-) -> Chunk:
-    piece = source.piece
-    known = piece.run if isinstance(piece, RowPiece) else BatchRun(first_offset)
-    return Chunk(
+) -> BatchGroup:
+    return BatchGroup(
         source=source,
         data=data,
         position=position,
-        run=known._replace(base_offset=first_offset),
+        run=source.extent.run_from(first_offset),
         next_offset=next_offset,
     )
 
@@ -166,29 +164,10 @@ def _size_bytes(source: Source, position: int, data: bytes, at: int) -> int:
     return LOG_OVERHEAD_BYTES + int(length)
 
 
-def _first_offset(source: Source) -> int:
-    """The least that the first batch may have."""
-    piece = source.piece
-    return piece.run.base_offset if isinstance(piece, RowPiece) else piece.segment.base_offset
-
-
-def _end_offset(piece: RowPiece | SegmentPiece) -> int | None:
-    """Where the batches must end; None, if nobody knows before they are read."""
-    if isinstance(piece, RowPiece):
-        return piece.last_offset + 1
-    segment = piece.segment
-    is_to_end = piece.end == segment.size_bytes and piece.end_offset in (None, segment.end_offset)
-    return segment.end_offset if is_to_end and is_dense(segment) else None
-
-
 def _check_gap(source: Source, position: int, base: int, expected: int) -> None:
-    """Offsets may be left out in segments of Kafka's own, and before the first batch of a piece
-    that begins inside a segment. They never go back."""
-    piece = source.piece
-    if isinstance(piece, SegmentPiece) and base > expected:
-        begins = expected == piece.segment.base_offset and position > 0
-        if begins or not is_dense(piece.segment):
-            return
+    """Raise unless the offsets between `expected` and `base` may be missing. They never go back."""
+    if base > expected and source.extent.may_skip(expected, position):
+        return
     raise _damaged(source, position, f"a batch says offset {base}, not {expected}")
 
 
@@ -206,27 +185,27 @@ def _damaged(source: Source, position: int, reason: str) -> ScanDamagedError:
     )
 
 
-def halves(chunk: Chunk) -> Iterator[Chunk]:
-    """The chunk in two, if it has several batches, for those to whom it is too much."""
-    cuts = _cuts(chunk)
+def halves(group: BatchGroup) -> Iterator[BatchGroup]:
+    """Cut a group that is too large to be decoded at once. It must have several batches."""
+    cuts = _cuts(group)
     assert len(cuts) > 1, "one batch is never too much"
     at, offset = cuts[(len(cuts) - 1) // 2]
-    yield replace(chunk, data=chunk.data[:at], next_offset=offset)
+    yield replace(group, data=group.data[:at], next_offset=offset)
     yield replace(
-        chunk,
-        data=chunk.data[at:],
-        position=chunk.position + at,
-        run=chunk.run._replace(base_offset=offset),
+        group,
+        data=group.data[at:],
+        position=group.position + at,
+        run=group.run._replace(base_offset=offset),
     )
 
 
-def _cuts(chunk: Chunk) -> list[tuple[int, int]]:
-    """Where each batch ends, and the offset after it."""
+def _cuts(group: BatchGroup) -> list[tuple[int, int]]:
+    """Return the position at which each batch ends, and the offset after the batch."""
     cuts: list[tuple[int, int]] = []
-    at, offset = 0, chunk.run.base_offset
-    while at < len(chunk.data):
-        base, length, _, delta, _ = _FIELDS.unpack_from(chunk.data, at)
+    at, offset = 0, group.run.base_offset
+    while at < len(group.data):
+        base, length, _, delta, _ = _FIELDS.unpack_from(group.data, at)
         at += LOG_OVERHEAD_BYTES + length
-        offset = (base if chunk.run.stamped else offset) + delta + 1
+        offset = (base if group.run.stamped else offset) + delta + 1
         cuts.append((at, offset))
     return cuts

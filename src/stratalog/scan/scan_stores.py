@@ -1,4 +1,4 @@
-"""The stores and keys that an executor reads with, opened once and kept for the next split."""
+"""The stores, keys and indexes that a process reads splits with, opened once and kept."""
 
 import asyncio
 import os
@@ -16,22 +16,23 @@ from stratalog.segment.open_segment_cache import OpenSegmentCache
 from stratalog.segment.read_metrics import ReadMetrics
 
 FETCH_BYTES = 8 * 1024 * 1024
-"""What is asked for at once, or up to twice as much: large enough to cost little per byte, small
-enough for several to be on their way."""
+"""A request is for so many bytes, or up to twice as many. That is large enough to cost little per
+byte, and small enough for several requests to be in progress."""
 MAPPED_FETCH_BYTES = 64 * 1024 * 1024
-"""The same of files whose bytes are not copied. Usually that is a whole piece, so that no batch is
-torn."""
+"""The same for files, which are mapped and not copied. Usually that is a whole extent, so that no
+batch is torn."""
 REQUESTS_AT_ONCE = 16
-"""Of all splits of a process. One connection to S3 carries some 50 to 100 MB/s."""
+"""The requests of all splits of a process together. One connection to S3 carries some 50 to
+100 MB/s."""
 _OPEN_BYTES = 8 * 1024 * 1024
 _INDEX_BYTES = 64 * 1024 * 1024
-"""An index of a segment of 1 GiB has 2 MB, and every split of it wants the same one."""
+"""An index of a segment of 1 GiB has 2 MB, and every split of the segment needs it."""
 
 _Key: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 
 
-class OpenPlace:
-    """Everything here belongs to the background's loop, where it was made."""
+class ScanStores:
+    """Everything here belongs to the event loop of `background`, which created it."""
 
     def __init__(
         self, access: WorkerAccess, background: LoopThread, *, metrics: Metrics | None = None
@@ -57,30 +58,30 @@ class OpenPlace:
 
 
 _lock = threading.Lock()
-_places: dict[_Key, OpenPlace] = {}
+_shared: dict[_Key, ScanStores] = {}
 
 
 def reads_files(store: ObjectStore) -> bool:
-    """Whether its bytes are on this machine."""
+    """Tell if the store's bytes are files of this machine."""
     return store.url.startswith("file:")
 
 
-def open_place(access: WorkerAccess) -> OpenPlace:
-    """Opened once per process: tasks of the same scan share connections and indexes."""
+def shared_scan_stores(access: WorkerAccess) -> ScanStores:
+    """Return the stores of this process, so that tasks share connections and indexes."""
     key = _key(access)
     with _lock:
-        opened = _places.get(key)
+        opened = _shared.get(key)
         if opened is None:
-            opened = _places[key] = OpenPlace(access, shared_loop_thread())
+            opened = _shared[key] = ScanStores(access, shared_loop_thread())
         return opened
 
 
-def close_places() -> None:
-    """Let go of all that this process has opened. For tests, and for those who live on."""
+def close_scan_stores() -> None:
+    """Close all that this process has opened. For tests, and for processes that live on."""
     with _lock:
-        places = list(_places.values())
-        _places.clear()
-    for opened in places:
+        shared = list(_shared.values())
+        _shared.clear()
+    for opened in shared:
         opened.background.run(opened.close())
 
 
@@ -94,10 +95,10 @@ def _key(access: WorkerAccess) -> _Key:
 
 
 def _after_fork() -> None:
-    """Connections of the parent are not ours, nor is its loop."""
+    """Forget the stores: the parent's connections and its loop do not work in a forked child."""
     global _lock
     _lock = threading.Lock()
-    _places.clear()
+    _shared.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

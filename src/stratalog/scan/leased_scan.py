@@ -1,4 +1,4 @@
-"""A scan read by one process, from its plan to its last batch, with its lease kept alive."""
+"""A scan that one process reads, from its plan to its last batch, while its lease is renewed."""
 
 import asyncio
 import logging
@@ -17,36 +17,36 @@ from stratalog.scan.decode import Decoder, sized
 from stratalog.scan.loop_thread import LoopThread, shared_loop_thread
 from stratalog.scan.model import ScanPlan, ScanRequest
 from stratalog.scan.open import opened_scanner
-from stratalog.scan.opened_place import open_place
 from stratalog.scan.planner import Scanner
-from stratalog.scan.split_reader import chunks_of
+from stratalog.scan.scan_stores import shared_scan_stores
+from stratalog.scan.split_reader import read_batch_groups
 from stratalog.settings import Settings
 
 _MOST_THREADS = 8
-"""Unless more are asked for: bytes rarely come faster than so many decode them."""
+"""The default number of threads at most: bytes rarely arrive faster than so many decode them."""
 _MORE_WAITING = 2
-"""Chunks, beside one for each thread, so that none has to wait for the next."""
+"""Groups of batches that wait beside one for each thread, so that no thread waits for the next."""
 _RENEWALS = 3
-"""In the time that a lease lasts, so that one may fail."""
+"""Renewals in the time that a lease lasts, so that one may fail."""
 _CLOSE_SECONDS = 30
 
 _log = logging.getLogger(__name__)
 
 
-def open_reading(settings: Settings, request: ScanRequest, threads: int | None) -> "Reading":
-    """Plan now, so that a wrong request fails here; read when somebody takes the batches."""
-    held = _HeldPlan(shared_loop_thread(), settings, request)
-    plan = held.plan()
-    return Reading(
-        held, _batches(plan, request, worker_access(settings, WorkerKeys.OPENING), threads)
+def open_leased_scan(settings: Settings, request: ScanRequest, threads: int | None) -> "LeasedScan":
+    """Plan now, so that a wrong request fails here. Bytes are read when batches are taken."""
+    leased = _LeasedPlan(shared_loop_thread(), settings, request)
+    plan = leased.plan()
+    return LeasedScan(
+        leased, _batches(plan, request, worker_access(settings, WorkerKeys.OPENING), threads)
     )
 
 
-class Reading:
-    """The batches in order. The lease is given back after the last one, or when this is let go."""
+class LeasedScan:
+    """Arrow batches in order. The lease is released after the last one, or when this is deleted."""
 
-    def __init__(self, held: "_HeldPlan", batches: Generator[pa.RecordBatch]) -> None:
-        self._held = held
+    def __init__(self, leased: "_LeasedPlan", batches: Generator[pa.RecordBatch]) -> None:
+        self._leased = leased
         self._batches = batches
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -61,16 +61,16 @@ class Reading:
 
     def close(self) -> None:
         self._batches.close()
-        self._held.release()
+        self._leased.release()
 
     def __del__(self) -> None:
-        # With the interpreter the background ends, too: nobody would answer.
+        # The background thread ends with the interpreter and would not answer.
         if not sys.is_finalizing():
             self.close()
 
 
-class _HeldPlan:
-    """A plan whose lease is renewed by one task of the background, until it is released."""
+class _LeasedPlan:
+    """A plan whose lease a task of the background thread renews until it is released."""
 
     def __init__(self, background: LoopThread, settings: Settings, request: ScanRequest) -> None:
         self._background = background
@@ -86,7 +86,10 @@ class _HeldPlan:
             raise
 
     def release(self) -> None:
-        """May be repeated. Waits, unless it is called where waiting would last for ever."""
+        """Release the lease. May be repeated.
+
+        Waits for the release, except on the background thread, which would wait for itself.
+        """
         if self._task.done():
             return
         self._background.call(self._released.set)
@@ -94,7 +97,7 @@ class _HeldPlan:
             try:
                 self._task.result(_CLOSE_SECONDS)
             except (StratalogError, TimeoutError) as error:
-                _log.warning("the lease of a scan was not given back, it ends by itself: %s", error)
+                _log.warning("the lease of a scan was not released, it ends by itself: %s", error)
 
     async def _keep(self, settings: Settings, request: ScanRequest) -> None:
         try:
@@ -122,28 +125,27 @@ class _HeldPlan:
             try:
                 await scanner.renew(lease, duration_ms)
             except StratalogError as error:
-                # Reading goes on: most likely everything is still there.
+                # The scan goes on: most likely all objects are still there.
                 _log.warning("the lease of a scan could not be renewed: %s", error)
 
 
 def _batches(
-    plan: ScanPlan, request: ScanRequest, place: WorkerAccess, threads: int | None
+    plan: ScanPlan, request: ScanRequest, access: WorkerAccess, threads: int | None
 ) -> Generator[pa.RecordBatch]:
     decoder = Decoder(request.columns, request.rows)
-    yield from sized(_decoded(plan, decoder, place, threads or _default_threads()))
+    yield from sized(_decoded(plan, decoder, access, threads or _default_threads()))
 
 
 def _decoded(
-    plan: ScanPlan, decoder: Decoder, place: WorkerAccess, threads: int
+    plan: ScanPlan, decoder: Decoder, access: WorkerAccess, threads: int
 ) -> Iterator[pa.RecordBatch]:
-    """Chunks are decoded by several threads at once, and come out in order."""
+    """Decode with several threads at once, and yield the results in order."""
     waiting: deque[Future[list[pa.RecordBatch]]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="stratalog-decode") as pool:
         try:
             for split in plan.splits:
-                chunks = chunks_of(split, open_place(place))
-                for chunk in chunks:
-                    waiting.append(pool.submit(decoder.decode, chunk))
+                for group in read_batch_groups(split, shared_scan_stores(access)):
+                    waiting.append(pool.submit(decoder.decode, group))
                     if len(waiting) > threads + _MORE_WAITING:
                         yield from waiting.popleft().result()
             while waiting:
