@@ -1,4 +1,4 @@
-"""Options in JSON, shaped as Spark's Kafka source wants them. Pure.
+"""Options in JSON, in the form of Spark's Kafka source. Pure.
 
 `{"orders": {"0": 23, "1": -2}}` gives a number to each partition, `{"orders": [0, 1]}` names some.
 """
@@ -15,7 +15,7 @@ _INT64_MOST = 2**63 - 1
 
 
 def parse_numbers(option: str, text: str, *, least: int) -> dict[tuple[str, int], int]:
-    """One number per partition, by topic and partition."""
+    """Parse one number for each partition."""
     found: dict[tuple[str, int], int] = {}
     for topic, partitions in _topics(option, text):
         if not isinstance(partitions, dict):
@@ -50,7 +50,7 @@ def _topics(option: str, text: str) -> Iterator[tuple[str, object]]:
 
 
 def _partition(option: str, topic: str, index: object) -> int:
-    """Partitions are the keys of an object or the numbers of a list."""
+    """Check a partition, which is a key of an object or a number in a list."""
     number = int(index) if isinstance(index, str) and index.isdecimal() else index
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _INT32_MOST:
         raise OptionError(f'{option}: "{topic}" has no partition {_shown(index)}')

@@ -1,15 +1,15 @@
-"""How our errors reach a user of Spark."""
+"""Errors of this package, as a user of Spark sees them."""
 
 from types import TracebackType
 
 from stratalog.errors import StratalogError
 
 
-class ToldPlainly:
-    """Our own errors leave the block without the ways that led to them.
+class PlainErrors:
+    """A block that errors of this package leave without traceback and cause.
 
-    Spark puts an exception into its answers and logs with its whole traceback and all that caused
-    it. The message says what to do, and nobody has looked at what libraries put into theirs.
+    Spark puts an exception into its answers and logs, with the whole traceback and all causes. Our
+    message is enough for the user. Messages of libraries are not checked and might hold secrets.
     """
 
     def __enter__(self) -> None:

@@ -14,9 +14,9 @@ from stratalog.scan.errors import TopicNotFoundError
 from stratalog.scan.model import RowFilter, ScanColumn, ScanRequest
 from stratalog.spark.errors import OptionError, SinkTopicError
 from stratalog.spark.options import batch_options
-from stratalog.spark.planning import plan, release, scan_request
+from stratalog.spark.plain_errors import PlainErrors
+from stratalog.spark.scan_calls import plan, release, scan_request
 from stratalog.spark.sink import open_writer
-from stratalog.spark.telling import ToldPlainly
 
 COLUMNS = (ScanColumn.KEY,)
 
@@ -55,7 +55,7 @@ def test_our_errors_leave_their_insides_behind() -> None:
             raise OptionError("say it so") from error
 
     def guarded() -> None:
-        with ToldPlainly():
+        with PlainErrors():
             fail()
 
     with pytest.raises(OptionError) as caught:
@@ -68,7 +68,7 @@ def test_our_errors_leave_their_insides_behind() -> None:
 
 def test_other_errors_are_left_as_they_are() -> None:
     def guarded() -> None:
-        with ToldPlainly():
+        with PlainErrors():
             raise KeyError("x") from ValueError("the cause")
 
     with pytest.raises(KeyError) as caught:

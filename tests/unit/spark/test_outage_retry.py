@@ -13,8 +13,8 @@ from stratalog.control.scans.ledger import ScansLedger
 from stratalog.errors import CallError, StratalogError
 from stratalog.spark import sink
 from stratalog.spark.options import batch_options
-from stratalog.spark.patience import patiently
-from stratalog.spark.planning import plan, scan_request
+from stratalog.spark.outage_retry import retry_for
+from stratalog.spark.scan_calls import plan, scan_request
 from stratalog.spark.sink import open_stream_writer, open_writer
 from stratalog.testing import ManualClock
 
@@ -40,22 +40,22 @@ class Failing:
 
 
 async def test_a_call_is_repeated_until_it_succeeds() -> None:
-    assert await patiently(Failing(5), 60, clock=HastyClock()) == 6
+    assert await retry_for(Failing(5), 60, clock=HastyClock()) == 6
 
 
 async def test_patience_ends() -> None:
     failing, clock = Failing(10**6), HastyClock()
     before_s = clock.monotonic()
     with pytest.raises(ControlUnavailableError):
-        await patiently(failing, 10, clock=clock)
+        await retry_for(failing, 10, clock=clock)
     assert 8 <= clock.monotonic() - before_s <= 10
     assert failing.calls > 5
 
 
 async def test_without_patience_and_for_mistakes_there_is_one_call() -> None:
-    for failing, patience_s in ((Failing(9), 0), (Failing(9, CallError("wrong")), 60)):
+    for failing, retry_s in ((Failing(9), 0), (Failing(9, CallError("wrong")), 60)):
         with pytest.raises((ControlUnavailableError, CallError)):
-            await patiently(failing, patience_s, clock=HastyClock())
+            await retry_for(failing, retry_s, clock=HastyClock())
         assert failing.calls == 1
 
 
@@ -94,7 +94,7 @@ def test_a_plan_outlives_a_control_plane_that_is_away_for_a_moment(
     request = scan_request(options, options.columns)
     with pytest.raises(type(outage)):
         plan(options, request)
-    assert plan(options, request, patience_s=60).splits == []
+    assert plan(options, request, retry_s=60).splits == []
     assert away.calls == 4
 
 

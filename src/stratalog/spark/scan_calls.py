@@ -1,8 +1,8 @@
-"""Spark's way to the planner of scans: settings, requests, and calls from where no loop runs.
+"""Calls of readers to the planner of scans, from Spark's processes, which run no event loop.
 
-Spark makes and asks readers in Python processes of its own, which come and go. Each call opens
-the control plane, asks, and closes it. What goes on to executors must hold no way to the control
-plane, so readers keep options and find the settings again.
+Spark creates and calls readers in short-lived Python processes of its own. Each call opens the
+control plane, asks, and closes it. Readers travel to executors, which must not learn the address of
+the control plane. So readers keep options, and each call reads the settings again.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from stratalog.scan.model import (
     ScanSplit,
 )
 from stratalog.settings import Settings
+from stratalog.spark.error_hints import hint_at_settings
 from stratalog.spark.options import ReadOptions
-from stratalog.spark.patience import OUTAGES, patiently
-from stratalog.spark.settings_hint import hinting_at_settings
-from stratalog.spark.telling import ToldPlainly
+from stratalog.spark.outage_retry import OUTAGES, retry_for
+from stratalog.spark.plain_errors import PlainErrors
 
 if TYPE_CHECKING:
     from stratalog.scan.planner import Scanner
@@ -37,11 +37,11 @@ T = TypeVar("T")
 
 HOLDER = "spark"
 _RELEASE_S = 10
-"""For leases of a query that has ended: nobody waits for its process, which must not linger."""
+"""The time to release the leases of a query that has ended: its process must not linger."""
 
 
 class SplitPartition(InputPartition):
-    """One task's work. Spark writes it into the plan of a query, so it holds no secret."""
+    """The work of one task. Spark writes it into the plan of a query, so it holds no secret."""
 
     def __init__(self, split: ScanSplit) -> None:
         super().__init__(split)
@@ -51,7 +51,7 @@ def settings_of(options: ReadOptions) -> Settings:
     return options.location.settings()
 
 
-def find_place(options: ReadOptions) -> WorkerAccess:
+def worker_access_of(options: ReadOptions) -> WorkerAccess:
     from stratalog.opening.workers import WorkerKeys, worker_access
 
     return worker_access(settings_of(options), WorkerKeys.OPENING)
@@ -62,15 +62,15 @@ def plan(
     request: ScanRequest,
     *,
     read: Sequence[Lease] = (),
-    patience_s: float = 0,
+    retry_s: float = 0,
 ) -> ScanPlan:
-    """`read` are leases of plans that nobody reads any more."""
-    with hinting_at_settings(options.location):
-        return _run(lambda: _plan(options, request, read), patience_s)
+    """Plan a scan, and release the leases of plans that were read completely."""
+    with hint_at_settings(options.location):
+        return _run(lambda: _plan(options, request, read), retry_s)
 
 
 def release(options: ReadOptions, leases: Sequence[Lease]) -> None:
-    """Of plans that nobody reads any more. If it fails, they run out."""
+    """Release leases of plans that are not read any more. If that fails, they run out."""
     with suppress(StratalogError, TimeoutError):
         asyncio.run(_release_all(options, leases))
 
@@ -80,16 +80,16 @@ def partitions_of(scan: ScanPlan) -> list[SplitPartition]:
 
 
 def resolve(
-    options: ReadOptions, request: ScanRequest, *positions: Positions, patience_s: float = 0
+    options: ReadOptions, request: ScanRequest, *positions: Positions, retry_s: float = 0
 ) -> ResolvedPositions:
-    """What each of the positions stands for, partition by partition."""
-    with hinting_at_settings(options.location):
-        return _run(lambda: _resolve(options, request, positions), patience_s)
+    """Return the offsets that each of the positions stands for."""
+    with hint_at_settings(options.location):
+        return _run(lambda: _resolve(options, request, positions), retry_s)
 
 
-def _run(call: Callable[[], Awaitable[T]], patience_s: float) -> T:
+def _run(call: Callable[[], Awaitable[T]], retry_s: float) -> T:
     async def patient() -> T:
-        return await patiently(call, patience_s, clock=SYSTEM_CLOCK, failures=OUTAGES)
+        return await retry_for(call, retry_s, clock=SYSTEM_CLOCK, failures=OUTAGES)
 
     return asyncio.run(patient())
 
@@ -111,7 +111,7 @@ async def _release_all(options: ReadOptions, leases: Sequence[Lease]) -> None:
 
 
 async def _release(scanner: "Scanner", leases: Sequence[Lease]) -> None:
-    """They run out by themselves. Nobody must fail because of them, with a new plan in hand."""
+    """Release leases. A failure is ignored: leases run out, and the new plan is good."""
     with suppress(StratalogError):
         for lease in leases:
             await scanner.release(lease)
@@ -126,17 +126,17 @@ async def _resolve(
         return await scanner.resolve(request, positions)
 
 
-def read_partition(partition: InputPartition, place: WorkerAccess) -> Iterator[object]:
-    """The rows of a split. If a plan has no splits, Spark asks for one that says nothing."""
+def read_partition(partition: InputPartition, access: WorkerAccess) -> Iterator[object]:
+    """Read the rows of a split. For a plan without splits, Spark passes an empty partition."""
     from stratalog.scan.split_reader import read_split
 
     if isinstance(partition, SplitPartition):
-        with ToldPlainly():
-            yield from read_split(partition.value, place)
+        with PlainErrors():
+            yield from read_split(partition.value, access)
 
 
 def scan_request(options: ReadOptions, columns: Sequence[ScanColumn]) -> ScanRequest:
-    """What a batch reads."""
+    """Return the request of a batch."""
     selection = options.selection
     return ScanRequest(
         topics=selection.topics,

@@ -1,4 +1,4 @@
-"""A hint for errors that most likely mean that the user has another cluster in mind."""
+"""A hint for errors that most likely mean that the user forgot to name the cluster."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +13,8 @@ _MISSING = (NoControlPlaneError, TopicNotFoundError, SinkTopicError)
 
 
 @contextmanager
-def hinting_at_settings(location: ClusterLocation) -> Iterator[None]:
-    """Add to such an error, if nothing but the defaults says where the cluster is."""
+def hint_at_settings(location: ClusterLocation) -> Iterator[None]:
+    """Add the hint to such an error, if only defaults say where the cluster is."""
     try:
         yield
     except _MISSING as error:

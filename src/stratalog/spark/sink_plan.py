@@ -1,4 +1,4 @@
-"""The driver's side of a sink before its first task: look everything up, and take a lease."""
+"""The plan of a sink, made beside the driver before the first task: its topics and its lease."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ async def plan_sink(
     clock: Clock,
     lease_ms: int | None,
 ) -> SinkPlan:
-    """What tasks need. The lease comes last: a write that is refused leaves none behind."""
+    """Plan a write. The lease is taken last, so that a write that is refused leaves none behind."""
     await _check_store(control, settings, clock)
     topics = await _topics(control, settings, options.topic)
     lease = None
@@ -43,7 +43,7 @@ async def plan_sink(
 
 
 async def _check_store(control: ControlPlane, settings: Settings, clock: Clock) -> None:
-    """Blocks in a store that is not this cluster's would be lost on its readers."""
+    """Raise if the store is not this cluster's: its readers would never find the blocks."""
     storage = settings.storage
     if storage.objects.startswith("memory:"):
         raise SinkError(

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from stratalog.spark.ending import end_by_exception
+from stratalog.spark.sigterm import exit_on_sigterm
 
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
@@ -26,7 +26,7 @@ def test_the_first_signal_unwinds_a_runner_of_streams_and_the_second_does_not_di
     main_module.__spec__ = ModuleSpec(RUNNER, None)
     before = signal.getsignal(signal.SIGTERM)
     try:
-        end_by_exception()
+        exit_on_sigterm()
         with pytest.raises(SystemExit):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
@@ -40,5 +40,5 @@ def test_other_processes_keep_their_own_way_to_end(
 ) -> None:
     main_module.__spec__ = spec
     before = signal.getsignal(signal.SIGTERM)
-    end_by_exception()
+    exit_on_sigterm()
     assert signal.getsignal(signal.SIGTERM) == before
