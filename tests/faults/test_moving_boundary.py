@@ -39,7 +39,7 @@ from tests.faults.shipped_pipeline import shipped_pipeline
 from tests.tiering import Step
 
 from stratalog.checks.fsck import run_fsck
-from stratalog.checks.remote import RemoteTier
+from stratalog.checks.remote_tier import RemoteTier
 from stratalog.control.open import open_control_plane
 from stratalog.janitor.segments import clear_unfinished, delete_doomed
 from stratalog.objects.open import open_store

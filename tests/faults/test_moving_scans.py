@@ -28,7 +28,7 @@ from tests.unit.scan.rig import MODES, NOW_MS, SPLITTING, Row, ScanRig, scan_rig
 
 import stratalog
 from stratalog.batch.header import Codec
-from stratalog.checks.remote import beside_blocks
+from stratalog.checks.remote_tier import beside_blocks
 from stratalog.control.log.model import PartitionState
 from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, Offset, PartitionIndex, TopicPartition

@@ -13,7 +13,7 @@ from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import Record
 from stratalog.block.block import OpenBlock, seal
 from stratalog.checks.fsck import run_fsck
-from stratalog.checks.remote import RemoteTier, beside_blocks
+from stratalog.checks.remote_tier import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise, Report
 from stratalog.checks.segment_repair import Repair, rebuild_indexes
 from stratalog.clock import SystemClock

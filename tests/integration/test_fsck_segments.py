@@ -17,7 +17,7 @@ from tests.integration.small_cluster import SmallCluster
 from tests.support.ledgers import ActingControl
 
 from stratalog.checks.fsck import run_fsck
-from stratalog.checks.remote import RemoteTier, beside_blocks
+from stratalog.checks.remote_tier import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise
 from stratalog.janitor.deletion import delete_marked
 from stratalog.janitor.segments import delete_doomed

@@ -14,7 +14,7 @@ from tests.support.ledgers import ActingControl, ControlWrapper, DyingControl
 from tests.tiering import CrashError, Step
 
 from stratalog.checks.fsck import run_fsck
-from stratalog.checks.remote import RemoteTier, beside_blocks
+from stratalog.checks.remote_tier import RemoteTier, beside_blocks
 from stratalog.clock import SystemClock
 from stratalog.control.plane import ControlPlane
 from stratalog.control.scans.model import ScannedPartition, ScanWish

@@ -39,7 +39,7 @@ from tests.unit.scan.rig import ScanRig, scan_rig
 from tests.unit.segment.layout_golden import MODES, TOPIC, Mode
 
 import stratalog
-from stratalog.checks.remote import beside_blocks
+from stratalog.checks.remote_tier import beside_blocks
 from stratalog.clock import SystemClock
 from stratalog.control.open import open_control_plane
 from stratalog.control.topics.model import Topic

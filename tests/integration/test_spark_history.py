@@ -38,7 +38,7 @@ from stratalog.batch.build import build_batch
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import Codec
 from stratalog.batch.records import Record
-from stratalog.checks.remote import beside_blocks
+from stratalog.checks.remote_tier import beside_blocks
 from stratalog.clock import SystemClock
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import EpochStart

@@ -1,7 +1,7 @@
 """The contents of one object of a segment: its log, its indexes or its manifest.
 
-No database is asked. A log that is compressed or encrypted, and all indexes, are understood only
-with the manifest that lies beside them, and what is encrypted only with the private key.
+The control plane is not needed. Indexes, and a log that is compressed or encrypted, can be read
+only with the manifest that lies beside them. Encrypted objects also need the private key.
 """
 
 import struct
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from stratalog.batch.frames import iter_batches
 from stratalog.checks.inspect import InspectedBatch, inspect_batch
-from stratalog.checks.walk import walk_batches
+from stratalog.checks.object_batches import read_batches
 from stratalog.errors import DamagedError
 from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore
 from stratalog.segment.cipher import SegmentCipher
@@ -34,9 +34,9 @@ _TIME_ENTRY = struct.Struct(">qi")
 class InspectedIndex:
     kind: IndexKind
     size_bytes: int
-    """As it is stored."""
+    """The size as stored."""
     entries: Sequence[Mapping[str, int]] = ()
-    """Offsets of offset and time indexes are relative to the segment's first, as they stand."""
+    """Offsets in offset and time indexes are relative to the segment's base offset, as stored."""
     error: str | None = None
 
     def as_dict(self) -> dict[str, object]:
@@ -53,7 +53,7 @@ class SegmentInspection:
     key: str
     size_bytes: int
     manifest: Manifest | None = None
-    """The object itself, or the one beside it."""
+    """The manifest: the object itself, or the manifest beside it."""
     indexes: list[InspectedIndex] = field(default_factory=list)
     batches: list[InspectedBatch] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -106,7 +106,7 @@ def describe_manifest(manifest: Manifest) -> dict[str, object]:
 async def inspect_segment_object(
     store: ObjectStore, key: str, keys: KeyRing, *, records: bool = False
 ) -> SegmentInspection:
-    """Read the object as its name says; damage is told, never raised.
+    """Read the object as its suffix says. Damage is reported, never raised.
 
     Raises `ObjectNotFoundError` if there is no such object.
     """
@@ -126,7 +126,7 @@ async def inspect_segment_object(
 async def _open(
     store: ObjectStore, inspection: SegmentInspection, keys: KeyRing
 ) -> SegmentCipher | None:
-    """Understand the manifest, if there is one, and unseal the data key where it is needed."""
+    """Parse the manifest, if there is one, and unseal the data key if the object needs it."""
     key = inspection.key_base + MANIFEST_SUFFIX
     try:
         manifest = parse_manifest((await store.get(key)).data, f"object {key}")
@@ -143,7 +143,7 @@ async def _log(
 ) -> AsyncIterator[InspectedBatch]:
     manifest, key = inspection.manifest, inspection.key
     if manifest is None or (not manifest.compressed and manifest.encryption is None):
-        async for position, header, data in walk_batches(store, key, 0, inspection.size_bytes):
+        async for position, header, data in read_batches(store, key, 0, inspection.size_bytes):
             yield inspect_batch(position, None, header, data, records)
         return
     framing = BatchFraming()
@@ -171,7 +171,7 @@ async def _indexes(
     manifest, name = inspection.manifest, f"object {inspection.key}"
     if manifest is None:
         beside = inspection.key_base + MANIFEST_SUFFIX
-        inspection.errors.append(f"without its manifest, {beside}, nobody knows what is where")
+        inspection.errors.append(f"without its manifest, {beside}, its parts cannot be located")
         return []
     data = memoryview((await store.get(inspection.key)).data)
     if len(data) != manifest.indexes_bytes:

@@ -1,7 +1,7 @@
 from collections.abc import AsyncIterator
 from uuid import UUID
 
-from stratalog.checks.merge import Sorted, lowest_id
+from stratalog.checks.sorted_streams import SortedStream, lowest_id
 from stratalog.ids import ObjectId
 
 
@@ -15,7 +15,7 @@ async def stream(*numbers: int) -> AsyncIterator[tuple[ObjectId, str]]:
 
 
 async def test_streams_are_taken_side_by_side() -> None:
-    left, right = Sorted(stream(1, 2, 5)), Sorted(stream(2, 3))
+    left, right = SortedStream(stream(1, 2, 5)), SortedStream(stream(2, 3))
     taken = []
     while (lowest := await lowest_id(left, right)) is not None:
         taken.append((lowest.int, await left.take(lowest), await right.take(lowest)))
@@ -28,4 +28,4 @@ async def test_streams_are_taken_side_by_side() -> None:
 
 
 async def test_streams_without_values_end_at_once() -> None:
-    assert await lowest_id(Sorted(stream()), Sorted(stream())) is None
+    assert await lowest_id(SortedStream(stream()), SortedStream(stream())) is None

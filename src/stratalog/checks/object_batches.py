@@ -1,4 +1,4 @@
-"""Reading a byte range of an object batch by batch, a window at a time."""
+"""The batches of a byte range of an object, read a window at a time."""
 
 from collections.abc import AsyncIterator
 
@@ -12,10 +12,10 @@ _LENGTH_END = LOG_OVERHEAD_BYTES
 _LENGTH_START = LOG_OVERHEAD_BYTES - 4
 
 
-async def walk_batches(
+async def read_batches(
     store: ObjectStore, key: str, start: int, end: int, *, window_bytes: int = _WINDOW_BYTES
 ) -> AsyncIterator[tuple[int, BatchHeader, memoryview]]:
-    """Each batch's place in the object, its header and its bytes. The CRC is not checked.
+    """Yield each batch's position in the object, its header and its bytes, without a CRC check.
 
     Raises `BatchDamagedError`, with a position in the object, where the framing ends.
     """
@@ -40,9 +40,9 @@ async def walk_batches(
 
 
 def _whole_batches_end(data: memoryview) -> int:
-    """Where the last whole batch ends, by the length fields alone; damage counts as whole.
+    """Return the end of the last whole batch, by the length fields alone.
 
-    A length that cannot be right is left for `iter_batches` to name.
+    Bytes with a length that cannot be right count as whole, so that `iter_batches` reports them.
     """
     position = 0
     while len(data) - position >= HEADER_BYTES:
@@ -62,8 +62,8 @@ def _first_size(data: memoryview) -> int:
     return LOG_OVERHEAD_BYTES + length
 
 
-def parse_whole(data: memoryview) -> BatchHeader:
-    """The header of a batch that must fill these bytes."""
+def parse_whole_batch(data: memoryview) -> BatchHeader:
+    """Parse the header of a batch that must fill these bytes."""
     header = parse_header(data)
     if header.size_bytes != len(data):
         raise BatchDamagedError(

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.checks.snapshots import batch
 
 from stratalog.batch.errors import BatchDamagedError
-from stratalog.checks.walk import walk_batches
+from stratalog.checks.object_batches import read_batches
 from stratalog.clock import SystemClock
 from stratalog.objects.open import open_store
 from stratalog.objects.store import Buffer, ObjectStore, Range
@@ -23,7 +23,7 @@ async def store() -> AsyncIterator[ObjectStore]:
 
 
 async def walked(store: ObjectStore, end: int, window_bytes: int) -> list[tuple[int, bytes]]:
-    walk = walk_batches(store, "k", 6, end, window_bytes=window_bytes)
+    walk = read_batches(store, "k", 6, end, window_bytes=window_bytes)
     return [(position, bytes(data)) async for position, _, data in walk]
 
 
@@ -59,7 +59,7 @@ async def test_an_impossible_length_is_damage_at_its_place(
 
 
 class Recording:
-    """A store that keeps the sizes of what was read."""
+    """A store that records the sizes of reads."""
 
     def __init__(self, target: ObjectStore) -> None:
         self._target = target

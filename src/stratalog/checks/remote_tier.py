@@ -1,4 +1,4 @@
-"""The remote tier of a cluster, as checks need it: the stores of its segments, and their keys."""
+"""The remote tier of a cluster, as checks need it: the stores and keys of its segments."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ SEGMENT_PREFIX = RemoteSettings().prefix
 
 
 class NoOtherStoreError(CallError):
-    """A segment lies in a store that was not given here."""
+    """A segment lies in a store that the check cannot open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +23,11 @@ class RemoteTier:
     stores: SegmentStores
     keys: KeyRing
     prefix: str = SEGMENT_PREFIX
-    """Of the keys of the cluster's own segments."""
+    """The prefix of the object keys of the cluster's own segments."""
 
 
 def beside_blocks(store: ObjectStore) -> SegmentStores:
-    """Segments that all lie in the store that holds the blocks."""
+    """Return the stores of segments that all lie in the store of the blocks."""
     return SegmentStores(store, _refuse)
 
 
@@ -35,7 +35,7 @@ def beside_blocks(store: ObjectStore) -> SegmentStores:
 async def open_remote_tier(
     settings: Settings, store: ObjectStore, clock: Clock
 ) -> AsyncIterator[RemoteTier]:
-    """The remote tier that the settings describe, beside the blocks in `store`."""
+    """Open the remote tier of these settings. `store` holds the blocks."""
     storage, remote = settings.storage, settings.remote
 
     def open_other(url: str) -> ObjectStore:
@@ -44,7 +44,7 @@ async def open_remote_tier(
     own = store if remote.objects is None else open_other(remote.objects)
     stores = SegmentStores(own, open_other)
     try:
-        # Nothing is encrypted here that was not before.
+        # Without an active key: checks encrypt no segment that was not encrypted before.
         keys = KeyRing.load({}, remote.private_keys, None)
         yield RemoteTier(stores=stores, keys=keys, prefix=remote.prefix)
     finally:

@@ -1,7 +1,7 @@
-"""Which objects the rows of all partitions refer to, sorted by object.
+"""The references of all partitions' rows to objects, sorted by object.
 
-Rows are read partition by partition, objects by id. To compare the two in bounded memory the
-references are sorted on disk, in a temporary database that vanishes when it is closed.
+Rows are read partition by partition, and objects by id. To compare both in bounded memory, the
+references are sorted on disk, in a temporary database that is deleted when it is closed.
 """
 
 import sqlite3
@@ -33,7 +33,7 @@ WHERE excluded.byte_end > byte_end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class ObjectReference:
     """The row that reaches furthest into an object."""
 
     object_id: ObjectId
@@ -42,9 +42,9 @@ class Reference:
     base_offset: Offset
 
 
-class References:
+class ObjectReferences:
     def __init__(self) -> None:
-        # An empty name makes SQLite keep the database in a file of its own that it deletes.
+        # With an empty name, SQLite keeps the database in a temporary file, which it deletes.
         self._database = sqlite3.connect("")
         self._database.execute(_SCHEMA)
 
@@ -54,10 +54,10 @@ class References:
     def add(self, rows: Iterable[Coordinates]) -> None:
         self._database.executemany(_UPSERT, map(_as_row, rows))
 
-    async def sorted(self) -> AsyncIterator[tuple[ObjectId, Reference]]:
+    async def sorted(self) -> AsyncIterator[tuple[ObjectId, ObjectReference]]:
         query = "SELECT object_id, byte_end, topic_id, partition, base_offset FROM refs ORDER BY 1"
         for object_id, byte_end, topic_id, partition, base in self._database.execute(query):
-            reference = Reference(
+            reference = ObjectReference(
                 object_id=ObjectId(UUID(bytes=object_id)),
                 byte_end=byte_end,
                 partition=TopicPartition(TopicId(UUID(bytes=topic_id)), PartitionIndex(partition)),

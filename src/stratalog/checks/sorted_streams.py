@@ -1,4 +1,4 @@
-"""Going through several sorted streams side by side, one id at a time."""
+"""Several streams that are sorted by object id, read side by side."""
 
 from collections.abc import AsyncIterator
 from typing import Generic, TypeVar
@@ -8,8 +8,8 @@ from stratalog.ids import ObjectId
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Sorted(Generic[T_co]):
-    """A stream of values in ascending order of their ids, of which the next can be looked at."""
+class SortedStream(Generic[T_co]):
+    """A stream of values in ascending order of their ids, with a look at the next id."""
 
     def __init__(self, stream: AsyncIterator[tuple[ObjectId, T_co]]) -> None:
         self._stream = stream
@@ -23,7 +23,7 @@ class Sorted(Generic[T_co]):
         return self._head[0] if self._head is not None else None
 
     async def take(self, object_id: ObjectId) -> T_co | None:
-        """The value of this id if it is the next one, else None."""
+        """Return the value of this id if it is the next one, else None."""
         if await self.next_id() != object_id or self._head is None:
             return None
         value = self._head[1]
@@ -38,7 +38,7 @@ class Sorted(Generic[T_co]):
         )
 
 
-async def lowest_id(*streams: Sorted[object]) -> ObjectId | None:
-    """The next id of all streams, or None when all have ended."""
+async def lowest_id(*streams: SortedStream[object]) -> ObjectId | None:
+    """Return the next id of all streams, or None when all have ended."""
     ids = [object_id for stream in streams if (object_id := await stream.next_id()) is not None]
     return min(ids, default=None)

@@ -1,4 +1,4 @@
-"""Going along a partition's rows, one after the other, without keeping them."""
+"""The check that a partition's rows cover its block range. It keeps none of them in memory."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from stratalog.control.log.model import Coordinates, PartitionState
 from stratalog.ids import Offset
 
 _MAX_PROBLEMS = 100
-"""Of one partition. More of them tell nothing more."""
+"""The most problems that are reported for one partition: more would not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,23 +20,23 @@ def claimed_twice(left: Coordinates, right: Coordinates) -> Problem:
     last = min(left.last_offset, right.last_offset)
     return Problem(
         promise=Promise.ONE_VALUE,
-        what=f"offsets {right.base_offset} to {last} are in two rows, of {left.object_key} "
+        text=f"offsets {right.base_offset} to {last} are in two rows, of {left.object_key} "
         f"and {right.object_key}",
     )
 
 
-class RowWalk:
-    """Check that rows, in offset order, cover the block range without a gap or an overlap.
+class RowSequence:
+    """Checks that rows, in offset order, cover the block range without a gap or an overlap.
 
-    The rows of a partition that lives are read over a while. `before` is its state from before
-    the first row was read, `finish` is given the one from after the last: what retention removed
-    or producers added between is no problem. Of a snapshot, both are the same.
+    A live partition changes while its rows are read. `before` is its state before the first row was
+    read, and `finish` gets the state after the last: rows that retention removed or producers added
+    meanwhile are no problem. For a snapshot, both states are the same.
 
-    Rows that lie wholly below the range are on their way out: the boundary moves first, and they
-    follow in chunks.
+    Rows that lie wholly below the range are being deleted: the boundary moves first, and the rows
+    are deleted some at a time.
 
-    Offsets below `remote_end` is in segments, which are checked elsewhere. Nothing else holds
-    offsets in this version, so that nothing may be missing from there to the block range.
+    Offsets below `remote_end` are in segments, which `segment_chain.py` checks. No other tier holds
+    offsets in this version, so no offset may be missing between `remote_end` and the block range.
     """
 
     def __init__(self, before: PartitionState) -> None:
@@ -66,7 +66,7 @@ class RowWalk:
             self._furthest = row
 
     def finish(self, after: PartitionState) -> list[Problem]:
-        # Everything below the newest block_start may have gone between two pages.
+        # All rows below the newest block_start may have been deleted between two pages.
         gaps = [gap for gap in self._gaps if gap.end > after.block_start]
         end = max(self._expected, after.block_start)
         if end < self._before.block_end:
@@ -102,8 +102,8 @@ class RowWalk:
                 f"{left.leader_epoch}",
             )
 
-    def _add(self, promise: Promise, what: str) -> None:
-        self._keep(Problem(promise=promise, what=what))
+    def _add(self, promise: Promise, text: str) -> None:
+        self._keep(Problem(promise=promise, text=text))
 
     def _keep(self, problem: Problem) -> None:
         if len(self._problems) < _MAX_PROBLEMS:

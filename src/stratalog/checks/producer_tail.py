@@ -1,6 +1,6 @@
-"""The state of a partition's producers where a segment begins, from the segment before it."""
+"""The state of a partition's producers at a segment's start, from the segment before it."""
 
-from stratalog.checks.remote import RemoteTier
+from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.segment_audit import open_whole
 from stratalog.control.segments.model import Segment
 from stratalog.errors import CallError, DamagedError
@@ -15,7 +15,7 @@ from stratalog.segment.producer_state import PartitionTail
 
 
 async def segment_before(metadata: SegmentMetadata, segment: Segment) -> Segment | None:
-    """The chained segment that ends where this one begins."""
+    """Return the chained segment that ends where this one begins."""
     after = Offset(segment.base_offset - 2)
     found = await metadata.chained(segment.topic_partition, after=after, limit=1)
     return found[0] if found and found[0].end_offset == segment.base_offset else None
@@ -24,20 +24,20 @@ async def segment_before(metadata: SegmentMetadata, segment: Segment) -> Segment
 async def tail_before(
     metadata: SegmentMetadata, segment: Segment, tier: RemoteTier
 ) -> PartitionTail | None:
-    """The state at the segment's start. None if no segment is before it, or that does not tell."""
+    """Return the state at the segment's start. None if the segment before it cannot give it."""
     before = await segment_before(metadata, segment)
     return None if before is None else await tail_between(before, segment, tier)
 
 
 async def tail_between(before: Segment, segment: Segment, tier: RemoteTier) -> PartitionTail | None:
-    """The state where a segment ends and the next one begins. None if the former does not tell."""
+    """Return the state between two adjoining segments. None if the former cannot give it."""
     tail = await _tail_of(before, tier)
     is_first_of_ours = is_dense(segment) and not is_dense(before)
     return tail.decided() if tail is not None and is_first_of_ours else tail
 
 
 async def _tail_of(segment: Segment, tier: RemoteTier) -> PartitionTail | None:
-    """Read its producer snapshot. None if that cannot be read, or cannot be true."""
+    """Read the segment's producer snapshot. None if it cannot be read, or cannot be true."""
     if segment.uploaded is None:
         return None
     try:
