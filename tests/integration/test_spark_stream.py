@@ -38,8 +38,8 @@ from tests.spark import SharedSpark, activate
 from stratalog.control.plane import ControlPlane
 from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.hosting.session import OpenSpark
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.transform import Encoding
 
 pytestmark = pytest.mark.timeout(300)
 

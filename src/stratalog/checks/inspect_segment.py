@@ -13,18 +13,18 @@ from stratalog.checks.inspect import InspectedBatch, inspect_batch
 from stratalog.checks.object_batches import read_batches
 from stratalog.errors import DamagedError
 from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore
+from stratalog.segment.batch_framing import BatchFraming
+from stratalog.segment.chunk_encoding import decode_chunk
 from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import IndexDamagedError, KeyMissingError
 from stratalog.segment.index_object import read_index
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, SUFFIXES
-from stratalog.segment.manifest import IndexPlace, Manifest, parse_manifest
+from stratalog.segment.manifest import IndexRange, Manifest, parse_manifest
 from stratalog.segment.model import IndexKind
+from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, SUFFIXES
 from stratalog.segment.producer_snapshot import decode_snapshot
-from stratalog.segment.transform import decode_chunk
 from stratalog.segment.txn_index import decode_aborted
-from stratalog.segment.whole_batches import BatchFraming
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -191,7 +191,7 @@ async def _indexes(
 def _read(
     manifest: Manifest,
     kind: IndexKind,
-    place: IndexPlace,
+    place: IndexRange,
     data: memoryview,
     cipher: SegmentCipher | None,
     name: str,

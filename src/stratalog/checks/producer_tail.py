@@ -8,7 +8,7 @@ from stratalog.ids import NO_OFFSET, Offset
 from stratalog.objects.store import Buffer, ObjectNotFoundError, Range
 from stratalog.segment.index_object import read_index
 from stratalog.segment.log_batches import is_dense
-from stratalog.segment.manifest import IndexPlace
+from stratalog.segment.manifest import IndexRange
 from stratalog.segment.metadata import SegmentMetadata
 from stratalog.segment.model import IndexKind
 from stratalog.segment.producer_state import PartitionTail
@@ -51,7 +51,7 @@ async def _tail_of(segment: Segment, tier: RemoteTier) -> PartitionTail | None:
 async def _snapshot(segment: Segment, tier: RemoteTier) -> bytes:
     opened = await open_whole(segment, tier)
     kind = IndexKind.PRODUCER_SNAPSHOT
-    place = opened.manifest.indexes.get(kind, IndexPlace(0, 0))
+    place = opened.manifest.indexes.get(kind, IndexRange(0, 0))
     stored: Buffer = b""
     if place.size_bytes:
         wanted = [Range(place.position, place.end)]

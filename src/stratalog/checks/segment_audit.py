@@ -14,16 +14,16 @@ from stratalog.checks.segment_promises import name_of
 from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError
 from stratalog.objects.store import ObjectNotFoundError
+from stratalog.segment.batch_framing import BatchFraming
 from stratalog.segment.errors import KeyMissingError, LogDamagedError
 from stratalog.segment.index_object import read_index
-from stratalog.segment.keys import MANIFEST_SUFFIX
 from stratalog.segment.log_batches import is_dense
-from stratalog.segment.manifest import IndexPlace, parse_manifest
+from stratalog.segment.manifest import IndexRange, parse_manifest
 from stratalog.segment.model import IndexKind
-from stratalog.segment.offload import offload
+from stratalog.segment.object_keys import MANIFEST_SUFFIX
 from stratalog.segment.open_segment import PLAIN_CHUNK_BYTES, OpenSegment, open_segment
 from stratalog.segment.producer_state import PartitionTail
-from stratalog.segment.whole_batches import BatchFraming
+from stratalog.segment.thread_offload import offload
 
 _WINDOW_BYTES = 4 * 1024 * 1024
 """The bytes of the object that are requested at once."""
@@ -175,7 +175,7 @@ async def _read_indexes(opened: OpenSegment, audited: Audited) -> dict[IndexKind
         text = f"its object {opened.indexes_key} has {len(data)} bytes, not {expected_bytes}"
         audited.indexes.append(_problem(opened.segment, Promise.OBJECTS, text))
     for kind in IndexKind:
-        place = opened.manifest.indexes.get(kind, IndexPlace(0, 0))
+        place = opened.manifest.indexes.get(kind, IndexRange(0, 0))
         stored = data[place.position : place.end]
         try:
             found[kind] = read_index(

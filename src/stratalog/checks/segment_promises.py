@@ -13,10 +13,10 @@ from stratalog.control.segments.model import EpochStart, Segment, SegmentState
 from stratalog.control.topics.migration_state import check_state
 from stratalog.objects.store import ObjectInfo
 from stratalog.segment.epoch_checkpoint import epochs_between
-from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.log_batches import is_dense
-from stratalog.segment.manifest import IndexPlace, Manifest
+from stratalog.segment.manifest import IndexRange, Manifest
 from stratalog.segment.model import IndexKind
+from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 
 
 def name_of(segment: Segment) -> str:
@@ -112,7 +112,7 @@ def manifest_fits_row(segment: Segment, manifest: Manifest) -> list[Problem]:
             f"its manifest speaks of {original_bytes} bytes, its row of {segment.size_bytes}"
         )
     # Kafka's plugin may name an index that is empty.
-    transactions = manifest.indexes.get(IndexKind.TRANSACTION, IndexPlace(0, 0))
+    transactions = manifest.indexes.get(IndexKind.TRANSACTION, IndexRange(0, 0))
     if uploaded.has_aborted != (transactions.size_bytes > 0):
         problems.append("its manifest and its row do not agree about aborted transactions")
     return [

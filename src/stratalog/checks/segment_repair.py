@@ -38,9 +38,9 @@ from stratalog.opening.marker import MARKER_KEY, check_marker, read_marker
 from stratalog.segment.build import BuiltLog, SegmentBuilder
 from stratalog.segment.epoch_checkpoint import encode_checkpoint, epochs_between
 from stratalog.segment.model import IndexKind, SegmentIndexes, SourceRun
-from stratalog.segment.offload import offload
 from stratalog.segment.open_segment import OpenSegment
 from stratalog.segment.producer_state import PartitionTail, advance
+from stratalog.segment.thread_offload import offload
 from stratalog.segment.txn_index import encode_aborted
 from stratalog.segment.upload import UploadedLog, upload_indexes
 

@@ -24,10 +24,10 @@ from stratalog.scan.scan_stores import (
     ScanStores,
     reads_files,
 )
-from stratalog.segment.chunks import chunks_between
-from stratalog.segment.offload import offload
+from stratalog.segment.chunk_index import chunks_between
 from stratalog.segment.offset_index import OffsetIndex
 from stratalog.segment.open_segment import OpenSegment
+from stratalog.segment.thread_offload import offload
 
 AHEAD_BYTES = 64 * 1024 * 1024
 _LEAST_AHEAD = 2

@@ -5,18 +5,18 @@ from typing import TypeAlias
 from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError
 from stratalog.objects.store import Range
-from stratalog.segment.cache import ByteCache
+from stratalog.segment.byte_cache import ByteCache
 from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import IndexDamagedError
 from stratalog.segment.index_object import read_index
 from stratalog.segment.model import IndexKind
-from stratalog.segment.offload import offload
 from stratalog.segment.offset_index import OffsetIndex
 from stratalog.segment.open_segment import OpenSegment
 from stratalog.segment.open_segment_cache import Edition, OpenSegmentCache, edition_of
 from stratalog.segment.producer_snapshot import decode_snapshot
 from stratalog.segment.read_metrics import ReadMetrics
 from stratalog.segment.single_flight import SingleFlight
+from stratalog.segment.thread_offload import offload
 from stratalog.segment.time_index import TimeIndex
 from stratalog.segment.txn_index import decode_aborted
 

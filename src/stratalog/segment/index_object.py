@@ -9,24 +9,24 @@ from dataclasses import dataclass
 from stratalog.objects.store import Buffer
 from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.errors import IndexObjectDamagedError
-from stratalog.segment.manifest import IndexPlace, Manifest
+from stratalog.segment.manifest import IndexRange, Manifest
 from stratalog.segment.model import IndexKind, SegmentIndexes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedIndexes:
     parts: Sequence[Buffer]
-    places: Mapping[IndexKind, IndexPlace]
+    places: Mapping[IndexKind, IndexRange]
 
 
 def encode_indexes(indexes: SegmentIndexes, cipher: SegmentCipher | None) -> EncodedIndexes:
     parts: list[Buffer] = []
-    places: dict[IndexKind, IndexPlace] = {}
+    places: dict[IndexKind, IndexRange] = {}
     position = 0
     for kind, plain in _files(indexes).items():
         stored: Buffer = cipher.seal(plain) if cipher is not None and plain else plain
         if kind is not IndexKind.TRANSACTION or plain:
-            places[kind] = IndexPlace(position, len(stored))
+            places[kind] = IndexRange(position, len(stored))
         if plain:
             parts.append(stored)
         position += len(stored)
@@ -37,7 +37,7 @@ def read_index(
     manifest: Manifest, kind: IndexKind, stored: Buffer, cipher: SegmentCipher | None, name: str
 ) -> bytes:
     """One index, from the bytes of its place in the object `name`. b"" if there is none."""
-    place = manifest.indexes.get(kind, IndexPlace(0, 0))
+    place = manifest.indexes.get(kind, IndexRange(0, 0))
     if len(stored) != place.size_bytes:
         raise IndexObjectDamagedError(
             f"{name}: the {kind} index takes {len(stored)} bytes,"
@@ -63,7 +63,7 @@ def read_indexes(
     view = memoryview(stored)
 
     def read(kind: IndexKind) -> bytes:
-        place = manifest.indexes.get(kind, IndexPlace(0, 0))
+        place = manifest.indexes.get(kind, IndexRange(0, 0))
         return read_index(manifest, kind, view[place.position : place.end], cipher, name)
 
     return SegmentIndexes(

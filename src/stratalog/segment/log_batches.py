@@ -39,7 +39,7 @@ class Stop(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class BatchQuery:
     """What to look for. The same for all the bytes of a segment that are walked for one read."""
 
     segment: Segment
@@ -52,7 +52,7 @@ class Walk:
 
 
 @dataclass(slots=True)
-class Walked:
+class BatchAnswer:
     part: memoryview
     """The batches of the answer, one after the other."""
     stop: Stop
@@ -78,10 +78,10 @@ def joined(parts: Sequence[Buffer]) -> memoryview:
     return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
 
 
-def walk_batches(
-    parts: Sequence[Buffer], position: int, walk: Walk, *, expected: Offset | None
-) -> Walked:
-    """Walk the bytes of the log that begin at `position`, with a batch.
+def select_batches(
+    parts: Sequence[Buffer], position: int, walk: BatchQuery, *, expected: Offset | None
+) -> BatchAnswer:
+    """BatchQuery the bytes of the log that begin at `position`, with a batch.
 
     `expected` is the first offset that the batch there may have, and must have in a dense
     segment; None, if only the index says that a batch begins there.
@@ -97,7 +97,7 @@ def walk_batches(
 
 class _Steps:
     def __init__(
-        self, data: memoryview, position: int, walk: Walk, expected: Offset | None
+        self, data: memoryview, position: int, walk: BatchQuery, expected: Offset | None
     ) -> None:
         self._data = data
         self._position = position
@@ -133,9 +133,9 @@ class _Steps:
         self._check_end()
         return Stop.DONE if self._at == len(data) else self._short(HEADER_BYTES)
 
-    def result(self, stop: Stop, error: StratalogError | None = None) -> Walked:
+    def result(self, stop: Stop, error: StratalogError | None = None) -> BatchAnswer:
         answered = self._data[self._start : self._at] if self._start is not None else b""
-        return Walked(
+        return BatchAnswer(
             part=memoryview(answered),
             stop=stop,
             position=self._position + self._at,

@@ -14,12 +14,12 @@ from typing import NamedTuple, TypeAlias
 from stratalog.errors import DamagedError, StratalogError
 from stratalog.ids import SegmentId
 from stratalog.objects.store import Buffer, Range
-from stratalog.segment.cache import ByteCache
-from stratalog.segment.chunks import chunks_between
-from stratalog.segment.offload import offload
+from stratalog.segment.byte_cache import ByteCache
+from stratalog.segment.chunk_index import chunks_between
 from stratalog.segment.open_segment import OpenSegment
 from stratalog.segment.read_metrics import ReadMetrics
 from stratalog.segment.single_flight import SingleFlight, wait_for
+from stratalog.segment.thread_offload import offload
 
 REQUEST_BYTES = 4 * 1024 * 1024
 """What is read ahead in one request: large enough to cost little per byte, small enough for
@@ -35,7 +35,7 @@ _Sources: TypeAlias = "dict[int, Buffer | asyncio.Task[_Run]]"
 
 
 @dataclass(slots=True)
-class LogPiece:
+class LogRead:
     parts: list[memoryview] = field(default_factory=list)
     """The good bytes, from the asked position on."""
     error: StratalogError | None = None
@@ -62,12 +62,12 @@ class LogBytes:
 
     async def read(
         self, log: OpenSegment, start: int, end: int, *, began: int | None = None
-    ) -> LogPiece:
+    ) -> LogRead:
         """The bytes `[start, end)` of a log, or as many of the first ones as are good.
 
         `began` is where the reader's step began, if not at `start`: before 0, in earlier segments.
         """
-        piece = LogPiece()
+        piece = LogRead()
         wanted = _Wanted(start, end, start if began is None else began)
         try:
             if start < end:
@@ -102,7 +102,7 @@ class LogBytes:
     async def close(self) -> None:
         await self._flights.close()
 
-    async def _read_into(self, piece: LogPiece, log: OpenSegment, wanted: _Wanted) -> None:
+    async def _read_into(self, piece: LogRead, log: OpenSegment, wanted: _Wanted) -> None:
         chunks = chunks_between(log.chunks, wanted.start, wanted.end)
         sources = self._sources(log, chunks, wanted)
         missing = [chunk for chunk in chunks if chunk not in sources]
@@ -130,7 +130,7 @@ class LogBytes:
 
     async def _collect(
         self,
-        piece: LogPiece,
+        piece: LogRead,
         log: OpenSegment,
         chunks: range,
         sources: _Sources,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stratalog.ids import kafka_base64
-from stratalog.segment.chunks import AnyChunks, parse_chunks
+from stratalog.segment.chunk_index import AnyChunks, parse_chunks
 from stratalog.segment.errors import ManifestDamagedError
 from stratalog.segment.json_object import JsonObject
 from stratalog.segment.key_ring import EncryptionHeader, parse_encryption
@@ -20,7 +20,7 @@ from stratalog.segment.remote_log_metadata import SegmentAdded
 VERSION = "1"
 
 
-class IndexPlace(NamedTuple):
+class IndexRange(NamedTuple):
     """Where an index is inside the `.indexes` object, as it is stored there. May be empty."""
 
     position: int
@@ -34,7 +34,7 @@ class IndexPlace(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     chunks: AnyChunks
-    indexes: Mapping[IndexKind, IndexPlace]
+    indexes: Mapping[IndexKind, IndexRange]
     """Without TRANSACTION if no transaction was aborted."""
     compressed: bool
     """Whether chunks are. Indexes never are."""
@@ -116,8 +116,8 @@ def _parse(fields: JsonObject) -> Manifest:
     return manifest
 
 
-def _parse_places(fields: JsonObject) -> dict[IndexKind, IndexPlace]:
-    places: dict[IndexKind, IndexPlace] = {
+def _parse_places(fields: JsonObject) -> dict[IndexKind, IndexRange]:
+    places: dict[IndexKind, IndexRange] = {
         kind: _parse_place(fields.nested(kind))
         for kind in IndexKind
         if kind is not IndexKind.TRANSACTION
@@ -130,11 +130,11 @@ def _parse_places(fields: JsonObject) -> dict[IndexKind, IndexPlace]:
     return places
 
 
-def _parse_place(fields: JsonObject) -> IndexPlace:
-    place = IndexPlace(fields.integer("position"), fields.integer("size"))
+def _parse_place(fields: JsonObject) -> IndexRange:
+    place = IndexRange(fields.integer("position"), fields.integer("size"))
     fields.finish()
     return place
 
 
-def _place_to_json(place: IndexPlace | None) -> dict[str, int] | None:
+def _place_to_json(place: IndexRange | None) -> dict[str, int] | None:
     return None if place is None else {"position": place.position, "size": place.size_bytes}

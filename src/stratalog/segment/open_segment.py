@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from stratalog.control.segments.model import Segment
 from stratalog.ids import SegmentId
 from stratalog.objects.store import Buffer, ObjectStore, Range
-from stratalog.segment.chunks import AnyChunks, FixedChunks
+from stratalog.segment.chunk_encoding import decode_chunk
+from stratalog.segment.chunk_index import AnyChunks, FixedChunks
 from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.errors import SegmentMismatchError
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.manifest import Manifest, parse_manifest
-from stratalog.segment.transform import decode_chunk
+from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 
 PLAIN_CHUNK_BYTES = 4 * 1024 * 1024
 """In what pieces a plain log is read ahead and cached. Its own chunks mean nothing to a reader:

@@ -4,12 +4,12 @@ from typing import TypeAlias
 
 from stratalog.control.segments.model import Segment
 from stratalog.ids import SegmentId
-from stratalog.segment.cache import ByteCache
+from stratalog.segment.byte_cache import ByteCache
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.offload import INLINE_BYTES, offload
 from stratalog.segment.open_segment import OpenSegment, open_segment
 from stratalog.segment.single_flight import SingleFlight
 from stratalog.segment.stores import SegmentStores
+from stratalog.segment.thread_offload import INLINE_BYTES, offload
 
 _OPEN_BYTES = 4096
 """About what a manifest takes in memory beside its text, before its chunks are listed."""

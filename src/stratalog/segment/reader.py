@@ -19,15 +19,14 @@ from stratalog.ids import Offset
 from stratalog.metrics import Metrics
 from stratalog.objects.store import Buffer, ObjectNotFoundError
 from stratalog.pieces import PiecesRead, PiecesWanted, Start
-from stratalog.segment.aborted import find_aborted
-from stratalog.segment.cache import ByteCache
+from stratalog.segment.aborted_transactions import find_aborted
+from stratalog.segment.byte_cache import ByteCache
 from stratalog.segment.errors import IndexDamagedError, IndexObjectDamagedError
 from stratalog.segment.index_bytes import IndexBytes
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.log_batches import Stop, Walk, Walked, walk_batches
-from stratalog.segment.log_bytes import ChunkKey, LogBytes, LogPiece
+from stratalog.segment.log_batches import BatchAnswer, BatchQuery, Stop, select_batches
+from stratalog.segment.log_bytes import ChunkKey, LogBytes, LogRead
 from stratalog.segment.model import AbortedTransaction, IndexKind
-from stratalog.segment.offload import offload
 from stratalog.segment.offset_index import OffsetIndex
 from stratalog.segment.open_segment import PLAIN_CHUNK_BYTES
 from stratalog.segment.open_segment_cache import OpenSegmentCache
@@ -40,8 +39,9 @@ from stratalog.segment.read_plan import (
     plan_spans,
     spans_after,
 )
-from stratalog.segment.sequential_reads import LogPlace, Streams
+from stratalog.segment.sequential_reads import LogPosition, SequentialReads
 from stratalog.segment.stores import SegmentStores
+from stratalog.segment.thread_offload import offload
 from stratalog.segment.times import TimedRecord, TimeSearch
 from stratalog.settings import RemoteSettings
 
@@ -101,7 +101,7 @@ class SegmentReader:
         )
         self._logs = LogBytes(chunks, counted)
         self._times = TimeSearch(self._opened, self._indexes, self._logs)
-        self._streams = Streams(chunks.young_bytes)
+        self._sequential = SequentialReads(chunks.young_bytes)
         self._read_ahead_bytes = settings.read_ahead_bytes
         self._turns = asyncio.Semaphore(_READS_AT_ONCE)
 
@@ -170,7 +170,7 @@ class SegmentReader:
     async def _find(self, segment: Segment, offset: Offset) -> Cursor:
         """Where to begin: known from the read that ended here, or by the index."""
         assert segment.base_offset <= offset <= segment.last_offset, "another segment holds it"
-        end = self._streams.place(segment.topic_partition, offset)
+        end = self._sequential.place(segment.topic_partition, offset)
         position = 0
         if end is not None and end.segment_id == segment.segment_id:
             position = end.position
@@ -223,7 +223,7 @@ class SegmentReader:
         return None if answer.parts else _at_segment(want.pieces, span.place + 1)
 
     def _stopped(
-        self, place: int, segment: Segment, walked: Walked, answer: PiecesRead
+        self, place: int, segment: Segment, walked: BatchAnswer, answer: PiecesRead
     ) -> Cursor | None:
         """The read stopped inside a segment: if nothing was found yet, it has to go on."""
         if answer.parts:
@@ -240,34 +240,34 @@ class SegmentReader:
             needed_bytes=walked.needed_bytes if in_sight else MOST_LOOK_BYTES,
         )
 
-    def _remember(self, segment: Segment, walked: Walked, answer: PiecesRead) -> None:
-        place = LogPlace(segment.segment_id, walked.position)
-        self._streams.ended(segment.topic_partition, answer.next_offset, place)
+    def _remember(self, segment: Segment, walked: BatchAnswer, answer: PiecesRead) -> None:
+        place = LogPosition(segment.segment_id, walked.position)
+        self._sequential.ended(segment.topic_partition, answer.next_offset, place)
 
     async def _walk(
         self,
         want: PiecesWanted[Segment],
         answer: PiecesRead,
         span: LogSpan,
-        piece: LogPiece,
+        piece: LogRead,
         expected: Offset | None,
-    ) -> Walked:
+    ) -> BatchAnswer:
         segment = want.pieces[span.place]
-        walk = Walk(
+        walk = BatchQuery(
             segment=segment,
             offset=max(want.offset, segment.base_offset),
             max_bytes=want.max_bytes - answer.size_bytes,
             at_least_one=not answer.parts,
         )
         return await offload(
-            piece.size_bytes, walk_batches, piece.parts, span.start, walk, expected=expected
+            piece.size_bytes, select_batches, piece.parts, span.start, walk, expected=expected
         )
 
-    async def _piece(self, segments: Sequence[Segment], span: LogSpan) -> LogPiece:
+    async def _piece(self, segments: Sequence[Segment], span: LogSpan) -> LogRead:
         try:
             log = await self._opened.open(segments[span.place])
         except StratalogError as error:
-            return LogPiece(error=error)
+            return LogRead(error=error)
         began = span.start - span.before_bytes
         return await self._logs.read(log, span.start, span.end, began=began)
 
@@ -277,8 +277,8 @@ class SegmentReader:
         self._logs.forget(await self._opened.open(segment), span.start, span.end)
 
     async def _less_if_damaged(
-        self, segments: Sequence[Segment], cursor: Cursor, span: LogSpan, piece: LogPiece
-    ) -> LogPiece:
+        self, segments: Sequence[Segment], cursor: Cursor, span: LogSpan, piece: LogRead
+    ) -> LogRead:
         """Of an object that is cut short, what lies before the cut can be read nevertheless."""
         end = cursor.position + cursor.needed_bytes
         if not isinstance(piece.error, DamagedError) or piece.parts or span.end <= end:
@@ -287,7 +287,7 @@ class SegmentReader:
 
     async def _read_ahead(self, segments: Sequence[Segment], spans: Sequence[LogSpan]) -> None:
         """Have what is wanted now and what will be wanted next fetched chunk by chunk."""
-        room_bytes = self._streams.reads_on(segments[0].topic_partition)
+        room_bytes = self._sequential.reads_on(segments[0].topic_partition)
         # Half of the room is for what is being read.
         ahead_bytes = min(self._read_ahead_bytes, room_bytes // 2)
         for span in (*spans, *spans_after(segments, spans[-1], ahead_bytes)):

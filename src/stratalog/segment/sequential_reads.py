@@ -16,26 +16,26 @@ _ACTIVE_TURNS = 8
 """A partition is being scanned if it was one of the last so many times the scanned partitions."""
 
 
-class LogPlace(NamedTuple):
+class LogPosition(NamedTuple):
     """The position of the log at which the batch with some offset begins."""
 
     segment_id: SegmentId
     position: int
 
 
-class Streams:
+class SequentialReads:
     def __init__(self, shared_bytes: int) -> None:
         """`shared_bytes` is what there is for reading ahead, of all consumers together."""
         self._shared_bytes = shared_bytes
-        self._ends: OrderedDict[tuple[TopicPartition, Offset], LogPlace] = OrderedDict()
+        self._ends: OrderedDict[tuple[TopicPartition, Offset], LogPosition] = OrderedDict()
         self._scanned: OrderedDict[TopicPartition, int] = OrderedDict()
         self._turn = 0
 
-    def place(self, partition: TopicPartition, offset: Offset) -> LogPlace | None:
+    def place(self, partition: TopicPartition, offset: Offset) -> LogPosition | None:
         """Where an earlier read ended, if it ended just before this offset."""
         return self._ends.get((partition, offset))
 
-    def ended(self, partition: TopicPartition, offset: Offset, place: LogPlace) -> None:
+    def ended(self, partition: TopicPartition, offset: Offset, place: LogPosition) -> None:
         """A read ended before this offset. The place stays for several consumers side by side."""
         self._ends[partition, offset] = place
         self._ends.move_to_end((partition, offset))

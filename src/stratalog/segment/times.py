@@ -13,10 +13,10 @@ from stratalog.batch.records import iter_body
 from stratalog.control.segments.model import Segment
 from stratalog.ids import LeaderEpoch, Offset
 from stratalog.segment.index_bytes import IndexBytes
-from stratalog.segment.log_batches import Stop, Walk, walk_batches
+from stratalog.segment.log_batches import BatchQuery, Stop, select_batches
 from stratalog.segment.log_bytes import LogBytes
-from stratalog.segment.offload import offload
 from stratalog.segment.open_segment_cache import OpenSegmentCache
+from stratalog.segment.thread_offload import offload
 from stratalog.segment.time_index import NO_TIMESTAMP
 
 _FIRST_WINDOW_BYTES = 64 * 1024
@@ -82,9 +82,9 @@ class TimeSearch:
             end = min(position + window_bytes, segment.size_bytes)
             piece = await self._logs.read(log, position, end)
             offset = max(offset, offset if expected is None else expected)
-            walk = Walk(segment=segment, offset=offset, max_bytes=segment.size_bytes)
+            walk = BatchQuery(segment=segment, offset=offset, max_bytes=segment.size_bytes)
             walked = await offload(
-                piece.size_bytes, walk_batches, piece.parts, position, walk, expected=expected
+                piece.size_bytes, select_batches, piece.parts, position, walk, expected=expected
             )
             if len(walked.part):
                 yield walked.part

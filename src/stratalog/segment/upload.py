@@ -29,16 +29,16 @@ from dataclasses import dataclass
 
 from stratalog.control.segments.model import SegmentToAdd, SegmentUploaded
 from stratalog.objects.store import Buffer, ObjectStore
-from stratalog.segment.chunks import AnyChunks, parse_chunks
+from stratalog.segment.chunk_encoding import ChunkEncoder, EncodedEnd, Encoding
+from stratalog.segment.chunk_index import AnyChunks, parse_chunks
 from stratalog.segment.errors import SegmentMismatchError
 from stratalog.segment.index_object import EncodedIndexes, encode_indexes
 from stratalog.segment.json_object import JsonObject
 from stratalog.segment.key_ring import EncryptionHeader, KeyRing, parse_encryption
-from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.manifest import Manifest, describe_segment
 from stratalog.segment.model import SegmentIndexes
+from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.remote_log_metadata import added_record
-from stratalog.segment.transform import ChunkEncoder, EncodedEnd, Encoding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,10 @@ from stratalog.control.log.model import Coordinates, PartitionState
 from stratalog.control.segments.model import EpochStart, Segment, SegmentState, SegmentUploaded
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.objects.store import ObjectInfo
-from stratalog.segment.chunks import FixedChunks, VariableChunks
+from stratalog.segment.chunk_index import FixedChunks, VariableChunks
 from stratalog.segment.epoch_checkpoint import epochs_between
 from stratalog.segment.key_ring import EncryptionHeader
-from stratalog.segment.manifest import IndexPlace, Manifest
+from stratalog.segment.manifest import IndexRange, Manifest
 from stratalog.segment.model import IndexKind
 
 HYBRID = replace(
@@ -280,10 +280,10 @@ def test_an_epoch_that_began_meanwhile_is_no_surprise() -> None:
 # Objects.
 
 PLACES = {
-    IndexKind.OFFSET: IndexPlace(0, 8),
-    IndexKind.TIMESTAMP: IndexPlace(8, 12),
-    IndexKind.PRODUCER_SNAPSHOT: IndexPlace(20, 10),
-    IndexKind.LEADER_EPOCH: IndexPlace(30, 10),
+    IndexKind.OFFSET: IndexRange(0, 8),
+    IndexKind.TIMESTAMP: IndexRange(8, 12),
+    IndexKind.PRODUCER_SNAPSHOT: IndexRange(20, 10),
+    IndexKind.LEADER_EPOCH: IndexRange(30, 10),
 }
 PLAIN = Manifest(
     chunks=FixedChunks(
@@ -314,7 +314,7 @@ def stored(log: int, indexes: int = 40, manifest: int = 2) -> dict[str, ObjectIn
 
 @pytest.mark.parametrize(("size_bytes", "has_aborted"), [(0, False), (34, True)])
 def test_a_transaction_index_counts_by_its_size(size_bytes: int, has_aborted: bool) -> None:
-    places = {**PLACES, IndexKind.TRANSACTION: IndexPlace(40, size_bytes)}
+    places = {**PLACES, IndexKind.TRANSACTION: IndexRange(40, size_bytes)}
     uploaded = SegmentUploaded(manifest="{}", stored_bytes=542, has_aborted=has_aborted)
     subject = replace(CHAIN[1], size_bytes=500, uploaded=uploaded)
     assert manifest_fits_row(subject, replace(PLAIN, indexes=places)) == []

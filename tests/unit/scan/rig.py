@@ -34,8 +34,8 @@ from stratalog.scan.open import opened_scanner
 from stratalog.scan.planner import Scanner
 from stratalog.scan.scan_stores import close_scan_stores
 from stratalog.scan.split_reader import read_split
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings, Settings, StorageSettings, TieringSettings
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -5,14 +5,14 @@ import pytest
 import zstandard
 
 from stratalog.objects import Buffer
-from stratalog.segment.chunks import MAX_LOG_BYTES, VariableChunks
+from stratalog.segment.chunk_encoding import MAX_CHUNK_BYTES, ChunkEncoder, Encoding, decode_chunk
+from stratalog.segment.chunk_index import MAX_LOG_BYTES, VariableChunks
 from stratalog.segment.cipher import SEAL_BYTES, SegmentCipher
 from stratalog.segment.errors import ChunkDamagedError, EncodingError, IndexObjectDamagedError
 from stratalog.segment.index_object import encode_indexes, read_index, read_indexes
 from stratalog.segment.key_ring import EncryptionHeader
-from stratalog.segment.manifest import IndexPlace, Manifest
+from stratalog.segment.manifest import IndexRange, Manifest
 from stratalog.segment.model import IndexKind, SegmentIndexes
-from stratalog.segment.transform import MAX_CHUNK_BYTES, ChunkEncoder, Encoding, decode_chunk
 from stratalog.segment.zstd_frame import compress_frame
 
 CIPHER = SegmentCipher(bytes(range(32)), b"additional")
@@ -210,7 +210,7 @@ def test_an_empty_index_takes_no_bytes_and_an_absent_one_no_place(
     cipher: SegmentCipher | None,
 ) -> None:
     stored, manifest = index_manifest(cipher)
-    assert manifest.indexes[IndexKind.OFFSET] == IndexPlace(0, 0)
+    assert manifest.indexes[IndexKind.OFFSET] == IndexRange(0, 0)
     assert IndexKind.TRANSACTION not in manifest.indexes
     assert read_indexes(manifest, stored, cipher, "a/b.indexes") == INDEXES
     assert read_index(manifest, IndexKind.TRANSACTION, b"", cipher, "a/b.indexes") == b""

@@ -6,7 +6,7 @@ from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset
 from stratalog.segment.index_bytes import IndexBytes
 from stratalog.segment.model import AbortedTransaction, IndexKind
-from stratalog.segment.offload import offload
+from stratalog.segment.thread_offload import offload
 from stratalog.segment.txn_index import AbortedSearch, aborted_between, decode_aborted
 
 

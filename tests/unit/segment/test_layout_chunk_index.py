@@ -5,14 +5,14 @@ import pytest
 from tests.unit.segment.layout_golden import Mode
 
 from stratalog.objects import Range
-from stratalog.segment.chunk_sizes import MAX_PACKED_BYTES, pack_sizes, unpack_sizes
-from stratalog.segment.chunks import (
+from stratalog.segment.chunk_index import (
     AnyChunks,
     FixedChunks,
     VariableChunks,
     chunks_between,
     parse_chunks,
 )
+from stratalog.segment.chunk_sizes import MAX_PACKED_BYTES, pack_sizes, unpack_sizes
 from stratalog.segment.json_object import JsonObject
 from stratalog.segment.zstd_frame import compress_frame
 

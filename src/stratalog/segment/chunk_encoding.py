@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stratalog.objects.store import Buffer
-from stratalog.segment.chunks import MAX_LOG_BYTES, AnyChunks, FixedChunks, VariableChunks
+from stratalog.segment.chunk_index import MAX_LOG_BYTES, AnyChunks, FixedChunks, VariableChunks
 from stratalog.segment.cipher import SEAL_BYTES, SegmentCipher
 from stratalog.segment.errors import ChunkDamagedError, EncodingError
 from stratalog.segment.manifest import Manifest

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.segment.cache import ENTRY_OVERHEAD_BYTES, ByteCache
+from stratalog.segment.byte_cache import ENTRY_OVERHEAD_BYTES, ByteCache
 
 SIZE = 1000
 WHOLE = SIZE + ENTRY_OVERHEAD_BYTES

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.segment.runs import batch
 
 from stratalog.batch.errors import BatchDamagedError
-from stratalog.segment.whole_batches import whole_batches
+from stratalog.segment.batch_framing import whole_batches
 
 BATCHES = [batch(1), batch(2), batch(3)]
 DATA = b"".join(BATCHES)
