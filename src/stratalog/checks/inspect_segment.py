@@ -98,7 +98,9 @@ def describe_manifest(manifest: Manifest) -> dict[str, object]:
         "chunk_bytes": chunks.chunk_bytes,
         "compressed": manifest.compressed,
         "encrypted_for": header and header.key_id,
-        "indexes": {kind.value: place.size_bytes for kind, place in manifest.indexes.items()},
+        "indexes": {
+            kind.value: index_range.size_bytes for kind, index_range in manifest.indexes.items()
+        },
         "segment": manifest.segment and dict(manifest.segment),
     }
 
@@ -178,10 +180,10 @@ async def _indexes(
         expected = f"its manifest says {manifest.indexes_bytes}"
         inspection.errors.append(f"{name} has {len(data)} bytes, {expected}")
     found: list[InspectedIndex] = []
-    for kind, place in manifest.indexes.items():
-        index = InspectedIndex(kind=kind, size_bytes=place.size_bytes)
+    for kind, index_range in manifest.indexes.items():
+        index = InspectedIndex(kind=kind, size_bytes=index_range.size_bytes)
         try:
-            index.entries = _entries(kind, _read(manifest, kind, place, data, cipher, name))
+            index.entries = _entries(kind, _read(manifest, kind, index_range, data, cipher, name))
         except DamagedError as error:
             index.error = str(error)
         found.append(index)
@@ -191,12 +193,12 @@ async def _indexes(
 def _read(
     manifest: Manifest,
     kind: IndexKind,
-    place: IndexRange,
+    index_range: IndexRange,
     data: memoryview,
     cipher: SegmentCipher | None,
     name: str,
 ) -> bytes:
-    return read_index(manifest, kind, data[place.position : place.end], cipher, name)
+    return read_index(manifest, kind, data[index_range.position : index_range.end], cipher, name)
 
 
 def _entries(kind: IndexKind, data: bytes) -> list[Mapping[str, int]]:

@@ -51,9 +51,9 @@ async def _tail_of(segment: Segment, tier: RemoteTier) -> PartitionTail | None:
 async def _snapshot(segment: Segment, tier: RemoteTier) -> bytes:
     opened = await open_whole(segment, tier)
     kind = IndexKind.PRODUCER_SNAPSHOT
-    place = opened.manifest.indexes.get(kind, IndexRange(0, 0))
+    index_range = opened.manifest.indexes.get(kind, IndexRange(0, 0))
     stored: Buffer = b""
-    if place.size_bytes:
-        wanted = [Range(place.position, place.end)]
+    if index_range.size_bytes:
+        wanted = [Range(index_range.position, index_range.end)]
         [stored] = await opened.store.get_ranges(opened.indexes_key, wanted)
     return read_index(opened.manifest, kind, stored, opened.cipher, f"object {opened.indexes_key}")

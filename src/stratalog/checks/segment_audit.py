@@ -175,8 +175,8 @@ async def _read_indexes(opened: OpenSegment, audited: Audited) -> dict[IndexKind
         text = f"its object {opened.indexes_key} has {len(data)} bytes, not {expected_bytes}"
         audited.indexes.append(_problem(opened.segment, Promise.OBJECTS, text))
     for kind in IndexKind:
-        place = opened.manifest.indexes.get(kind, IndexRange(0, 0))
-        stored = data[place.position : place.end]
+        index_range = opened.manifest.indexes.get(kind, IndexRange(0, 0))
+        stored = data[index_range.position : index_range.end]
         try:
             found[kind] = read_index(
                 opened.manifest, kind, stored, opened.cipher, f"object {opened.indexes_key}"

@@ -16,11 +16,11 @@ async def find_aborted(
     first: Offset,
     end: Offset,
 ) -> list[AbortedTransaction]:
-    """Those with records in `[first, end)`, from consecutive segments, the first of which holds
-    `first`.
+    """Find the aborted transactions with records in `[first, end)`.
 
-    A transaction is listed in the segment that holds its marker, which may lie far beyond `end`.
-    So the search goes on until an entry tells that nothing more can come, or to the last segment.
+    The segments are consecutive, and the first one holds the offset `first`. A transaction is
+    listed in the segment that holds its marker, which may lie far beyond `end`. So the search goes
+    on until an entry shows that no more can come, or to the last segment.
     """
     found: list[AbortedTransaction] = []
     async for segment in _each(segments):

@@ -1,4 +1,4 @@
-"""From pieces of bytes, cut anywhere, to buffers of whole batches that may be written to."""
+"""Buffers of whole batches, which may be changed, out of bytes that were cut anywhere."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -7,18 +7,18 @@ from stratalog.batch.errors import BatchDamagedError
 from stratalog.batch.header import HEADER_BYTES, LOG_OVERHEAD_BYTES, BytesLike
 
 MAX_BATCH_BYTES = 128 * 1024 * 1024
-"""More than the largest request that brokers take by default (100 MiB). A length beyond it is no
-length, and waiting for so many bytes would only use up the memory."""
+"""More than the largest request that brokers take by default (100 MiB). A greater length is damage,
+and waiting for so many bytes would only use up memory."""
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8
 
 
 class BatchFraming:
-    """Carries the beginning of a batch over to the next piece.
+    """Carries the beginning of a batch over to the next part.
 
-    It holds one batch at most. A piece that can be written to is handed on as it is, without a
-    copy; any other is copied.
+    It holds one batch at most. A writable part is handed on without a copy; a read-only part is
+    copied.
     """
 
     def __init__(self, *, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
@@ -26,9 +26,9 @@ class BatchFraming:
         self._partial = bytearray()
         self._position = 0
 
-    def push(self, piece: BytesLike) -> Iterator[memoryview]:
-        """The batches that end within this piece, in one buffer or two."""
-        view = memoryview(piece)
+    def push(self, part: BytesLike) -> Iterator[memoryview]:
+        """Yield the batches that end within this part, in one buffer or two."""
+        view = memoryview(part)
         start = 0
         while self._partial and start < len(view):
             taken = view[start : start + self._missing_bytes()]
@@ -52,7 +52,7 @@ class BatchFraming:
             raise BatchDamagedError(end, reason, self._position)
 
     def _missing_bytes(self) -> int:
-        """How many more bytes tell the length of the partial batch, or complete it."""
+        """Return the bytes that are missing to the length of the partial batch, or to its end."""
         have = len(self._partial)
         if have < LOG_OVERHEAD_BYTES:
             return LOG_OVERHEAD_BYTES - have
@@ -68,7 +68,7 @@ class BatchFraming:
         return memoryview(whole)
 
     def _whole_end(self, view: memoryview, position: int) -> int:
-        """Where the last batch ends that this view holds to its end."""
+        """Return the end of the last whole batch in this view."""
         start, last = position, len(view) - LOG_OVERHEAD_BYTES
         unpack, most = _LENGTH.unpack_from, self._max_batch_bytes
         while position <= last:
@@ -87,10 +87,10 @@ class BatchFraming:
 
 
 def whole_batches(
-    pieces: Iterable[BytesLike], *, max_batch_bytes: int = MAX_BATCH_BYTES
+    parts: Iterable[BytesLike], *, max_batch_bytes: int = MAX_BATCH_BYTES
 ) -> Iterator[memoryview]:
-    """Buffers of whole batches, which the pieces make up together."""
+    """Yield buffers of whole batches out of parts that were cut anywhere."""
     framing = BatchFraming(max_batch_bytes=max_batch_bytes)
-    for piece in pieces:
-        yield from framing.push(piece)
+    for part in parts:
+        yield from framing.push(part)
     framing.finish()

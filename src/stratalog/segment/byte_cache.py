@@ -1,19 +1,18 @@
-"""A cache with a budget in bytes that a scan cannot empty of what is used again and again.
+"""A cache with a budget in bytes, whose often-used values a scan cannot displace.
 
-It is S3-FIFO (Yang and others, SOSP 2023) counted in bytes. What comes in waits in a young queue.
-Whatever was read anew by the time it gets to the front of it moves to the main queue; the rest
-leaves, and only its key is remembered for a while: coming back soon also leads to the main queue.
-A scan thus passes through the young queue alone.
+The algorithm is S3-FIFO (Yang and others, SOSP 2023), counted in bytes. New values wait in a young
+queue. A value that was read again by the time it reaches the front moves to the main queue. Other
+values are dropped, and only their keys are remembered for a while: a value that comes back soon
+also goes to the main queue. So a scan passes through the young queue only.
 
-Two things are particular to chunks of a log. A consumer reads a chunk in several steps, which is
-still one reading of it: what counts as reading anew is a step that does not go further than the
-chunk has been read already. And what was read ahead has not been read at all when it gets to the
-front: it may pass the young queue once more, and if it comes back after all, that is no sign of
-its being wanted often.
+Two rules are particular to chunks of a log. A consumer reads a chunk in several steps, which count
+as one reading: only a step that does not go further than an earlier one reads the chunk again. And
+a chunk that was read ahead may not have been read at all when it reaches the front. It may pass
+the young queue once more. If it comes back after it was dropped, that does not show frequent use.
 
-What came last stays until the next one comes, however large it is: a consumer takes a chunk in many
-steps, and would fetch and decode all of it for each of them. A chunk that is larger than the young
-queue's share takes the difference from the main queue.
+The last value stays until the next one comes, however large it is: a consumer takes a chunk in many
+steps, and would otherwise fetch and decode the whole chunk for each of them. A chunk that is larger
+than the young queue's share takes the difference from the main queue.
 """
 
 from collections import OrderedDict
@@ -26,14 +25,15 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 ENTRY_OVERHEAD_BYTES = 400
-"""What an entry costs beyond its value: its key, its place in a queue, the objects in between."""
+"""The memory of an entry beside its value: its key, its slot in a queue, and Python objects."""
 
 _MOST_READINGS = 3
-"""Readings that are remembered of an entry: as many turns it survives in the main queue unread."""
+"""The most readings that are counted for an entry. It survives as many unread turns in the main
+queue."""
 _MOST_GONE = 10_000
-"""Keys that are remembered, whatever was the size of what left."""
+"""The most keys of dropped values that are remembered, whatever size the values had."""
 _UNREAD = -(1 << 62)
-"""Less than any position at which somebody begins to read."""
+"""Less than any position at which a reader begins."""
 
 
 @dataclass(slots=True)
@@ -41,18 +41,18 @@ class _Entry(Generic[Value]):
     value: Value
     size_bytes: int
     reached: int
-    """How far the value was read, as the greatest position at which a step began."""
+    """The greatest position at which a step of a reader began."""
     readings: int = 0
-    """Steps that read anew what had been read."""
+    """The number of steps that read bytes again."""
     spared: bool = False
-    """Whether it passes the young queue a second time."""
+    """True if the entry passes the young queue a second time."""
 
 
 class ByteCache(Generic[Key, Value]):
     def __init__(self, budget_bytes: int, *, young_share: Fraction = Fraction(1, 10)) -> None:
         self.budget_bytes = budget_bytes
         self.young_bytes = int(budget_bytes * young_share)
-        """What the young queue keeps when the main queue wants all the room."""
+        """The young queue's share of the budget when the main queue is full."""
         self.largest_bytes = budget_bytes - ENTRY_OVERHEAD_BYTES
         self.size_bytes = 0
         self._young: OrderedDict[Key, _Entry[Value]] = OrderedDict()
@@ -68,8 +68,10 @@ class ByteCache(Generic[Key, Value]):
         return len(self._young) + len(self._main)
 
     def find(self, key: Key, at: int = 0) -> Value | None:
-        """The value, of which the caller reads a step that begins at the position `at`: before 0,
-        if the step began with other values."""
+        """Return the value, of which the caller reads a step that begins at the position `at`.
+
+        A negative position means that the step began with other values.
+        """
         entry = self._young.get(key) or self._main.get(key)
         if entry is None:
             return None
@@ -79,9 +81,9 @@ class ByteCache(Generic[Key, Value]):
         return entry.value
 
     def add(self, key: Key, value: Value, size_bytes: int, *, at: int | None = None) -> bool:
-        """Keep a value, unless it is too large or here already; say whether it was kept.
+        """Keep a value, unless it is too large or already cached. Return True if it was kept.
 
-        `at` is where the caller itself begins to read it; None, if it was read ahead.
+        `at` is the position at which the caller begins to read. None if the value was read ahead.
         """
         if size_bytes > self.largest_bytes or key in self:
             return False
@@ -98,7 +100,7 @@ class ByteCache(Generic[Key, Value]):
         return True
 
     def discard(self, key: Key) -> None:
-        """Let go of a value that turned out to be no good."""
+        """Drop a value that turned out to be damaged."""
         entry = self._young.pop(key, None)
         if entry is not None:
             self._young_size_bytes -= entry.size_bytes
@@ -116,7 +118,7 @@ class ByteCache(Generic[Key, Value]):
                 self._turn_main()
 
     def _turn_young(self) -> None:
-        """Take the first of the young queue, and let it go unless there is a reason to keep it."""
+        """Take the first entry of the young queue. Drop it unless there is a reason to keep it."""
         key, entry = self._young.popitem(last=False)
         if entry.reached == _UNREAD and not entry.spared:
             entry.spared = True
@@ -140,7 +142,7 @@ class ByteCache(Generic[Key, Value]):
             self.size_bytes -= entry.size_bytes
 
     def _remember(self, key: Key, size_bytes: int) -> None:
-        """Keys of what left are remembered for as long as the budget would have held it once."""
+        """Remember the key of a dropped value, until other dropped values fill the budget once."""
         self._gone[key] = size_bytes
         self._gone_bytes += size_bytes
         while self._gone_bytes > self.budget_bytes or len(self._gone) > _MOST_GONE:

@@ -1,7 +1,8 @@
-"""A log as the chunks that are stored, and back: cut, compress, encrypt; decrypt, decompress.
+"""The encoding of a log as stored chunks: cut, compress, encrypt, and back.
 
-Each chunk is one zstd frame, if compressed, inside one AES-GCM unit, if encrypted; chunks follow
-each other without anything between them. With neither, the object is the log itself.
+A compressed chunk is one zstd frame. An encrypted chunk is one AES-GCM unit, around the frame if
+there is one. Chunks follow each other without anything between them. Without compression and
+encryption, the object is the log itself.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from stratalog.segment.seek_table import SeekEntry, encode_seek_table, frame_che
 from stratalog.segment.zstd_frame import compress_frame, decompress_frame
 
 MAX_CHUNK_BYTES = (1 << 30) - 1
-"""The plugin takes no larger ones."""
+"""The plugin's own limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,7 @@ class Encoding:
     """How the logs of new segments are stored."""
 
     chunk_bytes: int = 4 << 20
-    """The least that a read fetches. Smaller chunks compress worse and take more requests."""
+    """The least bytes that a read fetches. Smaller chunks compress worse and take more requests."""
     compress: bool = False
     encrypt: bool = False
 
@@ -37,20 +38,20 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedEnd:
-    """What remains to be stored once the whole log was pushed, and the index of it all."""
+    """The last bytes to store after the whole log was pushed, and the index of all chunks."""
 
     parts: Sequence[Buffer]
-    """The last chunk, unless it went out before."""
+    """The last chunk, unless it was returned before."""
     seek_table: bytes
-    """To be stored last. Empty unless the log is compressed and not encrypted."""
+    """The bytes to store last. Empty unless the log is compressed and not encrypted."""
     chunks: AnyChunks
 
 
 class ChunkEncoder:
-    """Takes a log in pieces of any size and gives what is to be stored.
+    """Takes a log in buffers of any size, and returns the bytes to store.
 
     Buffers must not change after they were pushed. Without compression and encryption they are
-    handed on as they are; otherwise no more than one chunk waits for its end.
+    returned as they are. Otherwise no more than one chunk waits for its end.
     """
 
     def __init__(self, chunk_bytes: int, compress: bool, cipher: SegmentCipher | None) -> None:
@@ -67,11 +68,11 @@ class ChunkEncoder:
         return not self._compress and self._cipher is None
 
     def completes_chunk(self, size_bytes: int) -> bool:
-        """Whether pushing so many bytes has a chunk compressed or encrypted, which takes time."""
+        """Tell if pushing so many bytes compresses or encrypts a chunk, which takes time."""
         return not self.passes_through and self._pending_bytes + size_bytes >= self._chunk_bytes
 
     def push(self, buffer: Buffer) -> list[Buffer]:
-        """The stored form of all chunks that are complete now."""
+        """Return the stored form of all chunks that are complete now."""
         self._original_bytes += len(buffer)
         if self._original_bytes > MAX_LOG_BYTES:
             raise EncodingError(f"a segment's log cannot be larger than {MAX_LOG_BYTES} bytes")
@@ -88,7 +89,7 @@ class ChunkEncoder:
         return encoded
 
     def finish(self) -> EncodedEnd:
-        """The end of the stored log. A segment has records, so its log is never empty."""
+        """Return the end of the stored log. A segment has records, so its log is never empty."""
         assert self._original_bytes, "the log of a segment is never empty"
         parts = [self._encode(self._take_pending())] if self._pending_bytes else []
         has_table = self._compress and self._cipher is None
@@ -104,13 +105,13 @@ class ChunkEncoder:
             chunks=chunks,
         )
 
-    def _keep(self, piece: memoryview) -> None:
-        if len(piece):
-            self._pending.append(piece)
-            self._pending_bytes += len(piece)
+    def _keep(self, part: memoryview) -> None:
+        if len(part):
+            self._pending.append(part)
+            self._pending_bytes += len(part)
 
     def _take_pending(self) -> Buffer:
-        """The chunk that waits. It is copied only if it came in several pieces."""
+        """Return the waiting chunk. It is copied only if it came in several buffers."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         return pending[0] if len(pending) == 1 else b"".join(pending)
 
@@ -144,10 +145,10 @@ class ChunkEncoder:
 def decode_chunk(
     stored: Buffer, chunk: int, manifest: Manifest, cipher: SegmentCipher | None, name: str
 ) -> Buffer:
-    """The bytes of the log in one chunk of the object `name`, checked as far as can be.
+    """Return the bytes of the log in one chunk of the object `name`, checked as far as possible.
 
-    `stored` are the bytes of `manifest.chunks.stored_range(chunk)`. The records' own CRC is for
-    the caller to check. What is neither compressed nor encrypted is given back as it came.
+    `stored` are the bytes of `manifest.chunks.stored_range(chunk)`. The caller checks the CRC of
+    the records. A chunk that is neither compressed nor encrypted is returned as it is.
     """
     try:
         return _decode(stored, chunk, manifest, cipher)

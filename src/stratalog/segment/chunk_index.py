@@ -1,7 +1,7 @@
-"""Chunk indexes: which stored bytes of a `.log` object hold which bytes of the log.
+"""Chunk indexes: the map from bytes of the log to stored bytes of the `.log` object.
 
-A log is cut into chunks of one size, the last one may be shorter. Stored chunks all have the same
-size as well (again but for the last) unless they are compressed; then each one's size is listed.
+A log is cut into chunks of one size; the last one may be shorter. Stored chunks also have one size,
+again except for the last, unless they are compressed: then the index lists the size of each chunk.
 """
 
 from base64 import b64encode
@@ -14,30 +14,30 @@ from stratalog.segment.chunk_sizes import pack_sizes, unpack_sizes
 from stratalog.segment.json_object import INT32_LAST, JsonObject
 
 MAX_LOG_BYTES = INT32_LAST
-"""Sizes of segments are 32-bit numbers in Kafka."""
+"""The size of a segment is a 32-bit number in Kafka."""
 
 
 class ChunkIndex(Protocol):
     @property
     def chunk_bytes(self) -> int:
-        """Of the log, in every chunk but the last."""
+        """The bytes of the log in every chunk but the last."""
 
     @property
     def original_bytes(self) -> int:
-        """Of the whole log."""
+        """The size of the whole log."""
 
     @property
     def count(self) -> int: ...
 
     @property
     def stored_bytes(self) -> int:
-        """Of all chunks. The object may be longer: a seek table belongs to no chunk."""
+        """The size of all stored chunks. The object may be longer by a seek table."""
 
     def stored_range(self, chunk: int) -> Range:
-        """The bytes of the object that hold this chunk."""
+        """Return the bytes of the object that hold this chunk."""
 
     def original_range(self, chunk: int) -> Range:
-        """The bytes of the log that this chunk holds."""
+        """Return the bytes of the log that this chunk holds."""
 
     def to_json(self) -> dict[str, object]: ...
 
@@ -117,7 +117,7 @@ AnyChunks: TypeAlias = FixedChunks | VariableChunks
 
 
 def chunks_between(chunks: ChunkIndex, start: int, end: int) -> range:
-    """The chunks that hold the bytes `[start, end)` of the log, as far as it reaches."""
+    """Return the chunks that hold the bytes `[start, end)` of the log, up to the log's end."""
     end = min(end, chunks.original_bytes)
     if start >= end:
         return range(0)
@@ -125,7 +125,7 @@ def chunks_between(chunks: ChunkIndex, start: int, end: int) -> range:
 
 
 def parse_chunks(fields: JsonObject) -> AnyChunks:
-    """The index in a manifest. A ValueError says what makes no sense in it."""
+    """Parse the chunk index of a manifest. A ValueError names the field that is wrong."""
     kind = fields.text("type")
     if kind == "fixed":
         return _parse_fixed(fields)

@@ -1,4 +1,4 @@
-"""Work that would hold up the event loop goes to a thread; small work is done at once."""
+"""Work that would block the event loop, done on a thread. Small work is done at once."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 INLINE_BYTES = 64 * 1024
-"""Checking, decrypting or decompressing so much takes about as long as to wake a thread."""
+"""Checking, decrypting or decompressing so many bytes takes about as long as waking a thread."""
 
 
 async def offload(
@@ -17,7 +17,7 @@ async def offload(
     *args: Arguments.args,
     **kwargs: Arguments.kwargs,
 ) -> Result:
-    """Do work on so many bytes."""
+    """Do work on so many bytes, on a thread if they are many."""
     if size_bytes <= INLINE_BYTES:
         return work(*args, **kwargs)
     return await asyncio.to_thread(work, *args, **kwargs)

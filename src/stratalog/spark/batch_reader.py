@@ -6,11 +6,12 @@ query on the same DataFrame, or the other side of a join, would get the wrong ro
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from stratalog.opening.workers import WorkerAccess
 from stratalog.spark.columns import columns_of
 from stratalog.spark.options import ReadOptions
 from stratalog.spark.plain_errors import PlainErrors
@@ -22,6 +23,9 @@ from stratalog.spark.scan_calls import (
     scan_request,
     worker_access_of,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class BatchReader(DataSourceReader):
@@ -36,9 +40,9 @@ class BatchReader(DataSourceReader):
         with PlainErrors():
             return partitions_of(plan(self._options, scan_request(self._options, self._columns)))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, WorkerAccess]:
         """Leave out the options: executors only read, and must not learn of the control plane."""
         return {"_access": self._access}
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_partition(partition, self._access)

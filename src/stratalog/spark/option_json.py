@@ -21,8 +21,8 @@ def parse_numbers(option: str, text: str, *, least: int) -> dict[tuple[str, int]
         if not isinstance(partitions, dict):
             raise OptionError(f'{option}: "{topic}" must be an object such as {{"0": 23}}')
         for index, number in partitions.items():
-            place = f'"{topic}", partition {_shown(index)}'
-            found[topic, _partition(option, topic, index)] = _number(option, place, number, least)
+            where = f'"{topic}", partition {_shown(index)}'
+            found[topic, _partition(option, topic, index)] = _number(option, where, number, least)
     return found
 
 
@@ -57,11 +57,11 @@ def _partition(option: str, topic: str, index: object) -> int:
     return number
 
 
-def _number(option: str, place: str, number: object, least: int) -> int:
+def _number(option: str, where: str, number: object, least: int) -> int:
     if isinstance(number, bool) or not isinstance(number, int):
-        raise OptionError(f"{option}: {place} must be a whole number, not {_shown(number)}")
+        raise OptionError(f"{option}: {where} must be a whole number, not {_shown(number)}")
     if not least <= number <= _INT64_MOST:
-        raise OptionError(f"{option}: {place} must be at least {least}, not {number}")
+        raise OptionError(f"{option}: {where} must be at least {least}, not {number}")
     return number
 
 

@@ -31,6 +31,8 @@ from stratalog.spark.outage_retry import OUTAGES, retry_for
 from stratalog.spark.plain_errors import PlainErrors
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from stratalog.scan.planner import Scanner
 
 T = TypeVar("T")
@@ -126,7 +128,7 @@ async def _resolve(
         return await scanner.resolve(request, positions)
 
 
-def read_partition(partition: InputPartition, access: WorkerAccess) -> Iterator[object]:
+def read_partition(partition: InputPartition, access: WorkerAccess) -> "Iterator[pa.RecordBatch]":
     """Read the rows of a split. For a plan without splits, Spark passes an empty partition."""
     from stratalog.scan.split_reader import read_split
 

@@ -15,7 +15,7 @@ checkpoint as well, and the unread records of the old topic are lost data.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -31,6 +31,7 @@ from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.scans.model import EARLIEST, LATEST, Lease
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset, PartitionIndex
+from stratalog.opening.workers import WorkerAccess
 from stratalog.scan.errors import TopicNotFoundError, TopicReplacedError
 from stratalog.scan.model import Positions, ResolvedPositions, ScanRequest
 from stratalog.settings import HOUR_MS
@@ -62,6 +63,9 @@ from stratalog.spark.scan_calls import (
     resolve,
     worker_access_of,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _LEASE_MS = HOUR_MS
 """The lease of a batch. A batch is short, and a query that was killed leaves the lease of its last
@@ -162,11 +166,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # The topic was deleted after the look, so a second look leaves it out.
                 return self._plan_left(starts, ends, ids)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, WorkerAccess]:
         """Leave out the options: executors only read, and must not learn of the control plane."""
         return {"_access": self._access}
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_partition(partition, self._access)
 
     def stop(self) -> None:
@@ -314,7 +318,7 @@ class RefusedStream(DataSourceStreamReader):
         del start, end
         self._refuse()
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         del partition
         self._refuse()
 

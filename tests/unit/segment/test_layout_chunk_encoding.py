@@ -202,7 +202,7 @@ INDEXES = SegmentIndexes(
 def index_manifest(cipher: SegmentCipher | None) -> tuple[bytes, Manifest]:
     result = encode_indexes(INDEXES, cipher)
     _, manifest = encoded(False, cipher)
-    return b"".join(result.parts), replace(manifest, indexes=result.places)
+    return b"".join(result.parts), replace(manifest, indexes=result.ranges)
 
 
 @pytest.mark.parametrize("cipher", [None, CIPHER], ids=["clear", "sealed"])
