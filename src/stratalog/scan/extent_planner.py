@@ -60,8 +60,7 @@ async def extents_of(
 def _check_whole(scanned: ScannedPartition, wanted: ScannedRange) -> None:
     """Raise if an offset is missing. That is damage: a scan never skips to later offsets."""
     expected = wanted.start
-    pieces: list[Piece] = [*scanned.segments, *scanned.rows]
-    for piece in pieces:
+    for piece in scanned.pieces:
         if piece.base_offset > expected or expected >= wanted.end:
             break
         expected = max(expected, piece.end_offset)
