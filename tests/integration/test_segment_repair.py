@@ -27,8 +27,8 @@ from tests.unit.segment.runs import batch, marker
 from typer.testing import CliRunner, Result
 
 from stratalog.batch.control import ControlType
-from stratalog.checks.producers_before import tail_between
-from stratalog.checks.remote import RemoteTier, beside_blocks
+from stratalog.checks.producer_tail import tail_between
+from stratalog.checks.remote_tier import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise
 from stratalog.checks.segment_repair import rebuild_indexes
 from stratalog.cli.main import app
@@ -271,7 +271,7 @@ async def test_a_segment_of_somebody_else_is_checked_and_not_rebuilt(
     second = (await cluster.segments())[1]
     await cluster.store.delete([second.key_base + ".indexes"])
     (repair,) = await cluster.rebuild()
-    assert repair.failure == "it belongs to somebody else"
+    assert repair.failure == "it belongs to another cluster"
     assert (await cluster.fsck()).damaged
 
 

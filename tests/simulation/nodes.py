@@ -29,10 +29,10 @@ from stratalog.pipeline.kinds.source_reader import Pace
 from stratalog.pipeline.plan.tasks import Task, TaskDone
 from stratalog.pipeline.workplace import OpenWorkplace
 from stratalog.retry import retry
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
-from stratalog.segment.transform import Encoding
 from stratalog.settings import Settings
 from stratalog.testing.simulation import (
     MemoryStore,

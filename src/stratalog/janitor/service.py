@@ -9,7 +9,7 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass
 
-from stratalog.checks.remote import SEGMENT_PREFIX, beside_blocks
+from stratalog.checks.remote_tier import SEGMENT_PREFIX, beside_blocks
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError

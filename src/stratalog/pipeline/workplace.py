@@ -14,9 +14,9 @@ from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.kinds.source_reader import Pace
 from stratalog.pipeline.plan.tasks import Effort
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.errors import KeyFileError
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.transform import Encoding
 
 _REQUESTS = "stratalog_objects_requests_total"
 _BYTES = "stratalog_objects_bytes_total"

@@ -24,9 +24,9 @@ from stratalog.pipeline.kinds.merge_model import LogMade
 from stratalog.pipeline.kinds.merge_task import run_merge, source_run
 from stratalog.pipeline.plan.tasks import TaskDone
 from stratalog.segment.build import SegmentBuilder
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.keys import parse_segment_key
-from stratalog.segment.transform import Encoding
+from stratalog.segment.object_keys import parse_segment_key
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PATIENCE_S = 30.0

@@ -31,9 +31,9 @@ from stratalog.pipeline.kinds.source_reader import Pace
 from stratalog.pipeline.kinds.split_model import SplitPlan, SplitTask
 from stratalog.pipeline.plan.tasks import TaskDone
 from stratalog.pipeline.workplace import OpenWorkplace
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.keys import LOG_SUFFIX
-from stratalog.segment.transform import Encoding
+from stratalog.segment.object_keys import LOG_SUFFIX
 
 T = TypeVar("T")
 
