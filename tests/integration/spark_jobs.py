@@ -25,7 +25,8 @@ from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone, Workplace
 
 
 def scripted(folder: Path) -> RunTask:
-    """Tasks do what their first word says, on the attempts up to the number that follows it."""
+    """The first word of a task names its behaviour on the attempts up to the number that
+    follows."""
 
     def run(given: Task, workplace: Workplace) -> TaskDone:
         import os
@@ -102,7 +103,7 @@ def error_of(outcome: BinOutcome) -> str:
 
 
 class Watcher:
-    """Hears of the tasks that run, and of those that are done."""
+    """Hears of the tasks that run and that are done."""
 
     def __init__(self) -> None:
         self.running = asyncio.Event()
