@@ -16,7 +16,8 @@ take turns with two ways to copy the same file:
 Reading and building alone, without any writing, is printed as well. The source is in the page cache
 for all of them, and every target is a new file. An uncounted copy precedes each side that goes
 through the page cache, so that all sides find freshly freed pages. Pages that a virtual machine
-must ask its host for made either side three to six times slower. The whole size is built of batches of 16 KiB, a quarter of it of batches of 4 KiB and of 64 KiB.
+must ask its host for made either side three to six times slower. The whole size
+is built of batches of 16 KiB, a quarter of it of batches of 4 KiB and of 64 KiB.
 On a machine that has other work, compare the processor time, which is printed for each side, too.
 """
 

@@ -160,8 +160,8 @@ def frame_of(request: Any, correlation_id: int = 0) -> bytes:
 
 
 def produce_of(topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1) -> Any:
-    place: Any = produce_request.PartitionProduceData(index=partition, records=records)  # type: ignore[arg - type]
-    data: Any = produce_request.TopicProduceData(name=topic, partition_data=(place,))  # type: ignore[arg - type]
+    place: Any = produce_request.PartitionProduceData(index=partition, records=records)  # type: ignore[arg-type]
+    data: Any = produce_request.TopicProduceData(name=topic, partition_data=(place,))  # type: ignore[arg-type]
     return produce_request.ProduceRequest(
         acks=acks,  # type: ignore[arg-type]
         timeout=timedelta(seconds=30),  # type: ignore[arg-type]
@@ -176,7 +176,7 @@ def fetch_of(topic: str, partition: int, offset: int, *, max_bytes: int = FETCH_
         fetch_offset=offset,  # type: ignore[arg-type]
         partition_max_bytes=most_bytes,
     )
-    asked: Any = fetch_request.FetchTopic(topic=topic, partitions=(place,))  # type: ignore[arg - type]
+    asked: Any = fetch_request.FetchTopic(topic=topic, partitions=(place,))  # type: ignore[arg-type]
     return fetch_request.FetchRequest(
         max_wait=timedelta(0),  # type: ignore[arg-type]
         min_bytes=0,  # type: ignore[arg-type]

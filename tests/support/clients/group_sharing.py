@@ -60,6 +60,6 @@ def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
 
 def coordinator_of(address: str, group: str) -> str:
     with connected(address) as wire:
-        request = find_request.FindCoordinatorRequest(key=group, key_type=0)  # type: ignore[arg - type]
+        request = find_request.FindCoordinatorRequest(key=group, key_type=0)  # type: ignore[arg-type]
         found = wire.ask(request, FindCoordinatorResponse)
     return f"{found.host}:{found.port}"
