@@ -1,4 +1,4 @@
-"""A connection light enough to have many of: what it sends can be made once and sent often."""
+"""A connection light enough to have many of: a request can be made once and sent often."""
 
 import asyncio
 import struct

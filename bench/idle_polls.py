@@ -1,4 +1,4 @@
-"""What consumers cost that wait for records which do not come.
+"""The cost of consumers that wait for records which do not come.
 
 Run: python -m bench.idle_polls [--polls 1000] [--connections 1000] [--seconds 20]
 

@@ -58,6 +58,10 @@ def test_nothing_is_imported_from_a_test_module(recorded: Ratchet, found: Ratche
     assert found.test_imports - recorded.test_imports == set()
 
 
+def test_unit_tests_need_no_servers() -> None:
+    assert code.users_of_servers() == []
+
+
 def test_docstrings_and_adjoining_comments_are_the_prose_of_a_file(tmp_path: Path) -> None:
     source = tmp_path / "sample.py"
     source.write_text(

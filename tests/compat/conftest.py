@@ -67,7 +67,7 @@ def cluster(
 def proxied_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    """Every connection of a client passes a proxy, which can be told to cut it."""
+    """Every connection of a client passes a proxy, which the test can make cut it."""
     with _started(request, tmp_path_factory.mktemp("proxied"), proxied=True) as started:
         yield started
 

@@ -1,5 +1,5 @@
-"""What administration scripts do now and then: place replicas by hand, which is refused in words
-that clients know, and list what has configs."""
+"""Rare calls of administration scripts: placing replicas by hand, which is refused with errors
+that clients know, and listing the resources that have configs."""
 
 import warnings
 from collections.abc import Iterator

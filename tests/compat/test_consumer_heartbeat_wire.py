@@ -1,4 +1,5 @@
-"""ConsumerGroupHeartbeat and its neighbours by hand: what librdkafka does not send, or hides."""
+"""ConsumerGroupHeartbeat and its neighbours by hand: requests that librdkafka does not send, and
+responses that it hides."""
 
 from collections.abc import Iterator
 from datetime import timedelta

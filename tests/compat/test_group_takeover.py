@@ -37,7 +37,8 @@ from stratalog.testing import Broker
 
 @contextmanager
 def two_to_stop(settings: Settings) -> Iterator[dict[str, Callable[[], None]]]:
-    """Two brokers: how to stop each, by its address. Those still running are stopped in the end."""
+    """Two brokers: how to stop each, by its address. Brokers that still run are stopped in the
+    end."""
     with ExitStack() as first, ExitStack() as second:
         yield {
             stack.enter_context(Broker(settings)).bootstrap: stack.close

@@ -1,4 +1,4 @@
-"""What a client writes, every client reads: contents, order, codecs, sizes and times."""
+"""Every client reads the messages of every other: contents, order, codecs, sizes and times."""
 
 import time
 from typing import Any

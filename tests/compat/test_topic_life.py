@@ -1,4 +1,5 @@
-"""A topic's life after its creation: configs altered, records deleted, sizes and producers told."""
+"""A topic's life after its creation: configs altered, records deleted, sizes and producers
+described."""
 
 import time
 import warnings
@@ -347,7 +348,7 @@ def test_a_consumer_that_knows_its_epoch_has_it_checked_and_reads_on(cluster: Cl
     assert [each.offset for each in received] == list(range(4, 10))
 
 
-# What is told of partitions.
+# Descriptions of partitions.
 
 
 def test_sizes_are_told_once_whichever_brokers_are_asked(cluster: Cluster) -> None:

@@ -159,7 +159,7 @@ class DoomedStore(FaultyStore):
 
 
 class DoomedDatabase:
-    """Dies inside a transaction, when told that the next one is a commit of blocks."""
+    """Dies inside a transaction, once the next transaction is announced as a commit of blocks."""
 
     def __init__(self, inner: Database, doom: Doom) -> None:
         self._inner = inner

@@ -1,7 +1,7 @@
 """A topic whose boundary between the tiers moves, those who move it, and those who read across it.
 
 Records are written, converted and deleted from the block tier at the same time, converters die at
-every step, and objects that nobody refers to are deleted almost at once.
+every step, and objects without a reference are deleted almost at once.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ Run = Coroutine[None, None, None]
 
 
 class Watching(ControlWrapper):
-    """Remembers the boundaries that readers were told last, and what their looks found."""
+    """Remembers the last boundaries that readers got, and the results of their looks."""
 
     def __init__(self, inner: ControlPlane) -> None:
         super().__init__(inner)
@@ -104,7 +104,7 @@ class Scene:
 
     folder: Path
     control: ControlPlane
-    """Whoever writes, converts and deletes."""
+    """The side that writes, converts and deletes."""
     reading: Watching
     """The readers' own, so that they do not take turns with the others."""
     store: ObjectStore
@@ -162,7 +162,7 @@ def value_at(partition: int, offset: int) -> bytes:
     return b"%d of partition %d" % (offset, partition)
 
 
-# Those who make the boundary move.
+# The workers that make the boundary move.
 
 
 async def write(scene: Scene, random: Random) -> None:
@@ -249,7 +249,7 @@ async def delete(scene: Scene) -> None:
         await asyncio.sleep(0.02)
 
 
-# Those who read.
+# The readers.
 
 
 async def run_through(

@@ -49,7 +49,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def all_happened(scene: Scene, crossings: int) -> bool:
-    """Whether readers have met everything that may come in their way. Until then, it goes on."""
+    """Tell if readers have met every kind of obstacle. Until then, it goes on."""
     deleted = ("segments deleted", "blocks deleted", "objects gone")
     seen = scene.seen
     if seen["looks across the boundary"] <= crossings // 4 or seen["crossings"] < crossings:
@@ -121,7 +121,7 @@ async def test_readers_see_every_offset_once_while_pipelines_are_killed(scene: S
 
 
 async def check_promises(scene: Scene) -> None:
-    """Nothing is damaged, and of what the dead left behind, the janitor can take all it knows."""
+    """Nothing is damaged, and the janitor can remove all known remains of the dead."""
     await clear_unfinished(scene.control, older_than_ms=0, chunk_rows=1000)
     await delete_doomed(scene.control.segments, scene.stores, grace_ms=0, chunk_rows=1000)
     await claim_store(scene.control, scene.store)

@@ -54,11 +54,12 @@ KEPT_RECORDS = 120
 SPLIT_PAUSE_S = 0.1
 """Converters without claims find their rows swapped otherwise, again and again."""
 SLOW_CHANCE = 0.3
-"""Of scans that wait between their plan and their reads until what they saw is deleted."""
+"""The part of the scans that wait between their plan and their reads until the planned data is
+deleted."""
 
 
 async def delete_without_grace(scene: Scene) -> None:
-    """Deleted records, and what a janitor does, without a pause for anybody but leases."""
+    """Delete records and do the janitor's work, with no grace for readers without a lease."""
     while not scene.over.is_set():
         for partition in range(PARTITIONS):
             state = await scene.state(partition)
@@ -241,7 +242,7 @@ async def keys_of(rig: ScanRig) -> list[str]:
 
 
 async def put_an_end_to(rig: ScanRig, topic: Topic) -> None:
-    """Convert it, delete records, let retention take more, delete the topic, make it anew."""
+    """Convert it, delete records, let retention take more, delete the topic, create it again."""
     keep = Retention(ms=None, bytes=None)
     for partition in range(2):
         await rig.convert(topic, partition, mode="zstd")

@@ -24,7 +24,8 @@ TIDY = replace(
     groups=GroupsSettings(initial_rebalance_delay_ms=0),
     topic={"retention.ms": "-1"},
 )
-"""The janitor is always at work, a few rows at a time. What was written by hand is old to it."""
+"""The janitor is always at work, a few rows at a time. Records with times set by hand count as
+old."""
 IMPATIENT = replace(
     BASE,
     block=BlockSettings(window_ms=5, retry_ms=200),

@@ -27,7 +27,8 @@ from stratalog.pipeline.workplace import Workplace
 
 
 def scripted(folder: Path) -> RunTask:
-    """Tasks do what their first word says, on the attempts up to the number that follows it."""
+    """The first word of a task names its behaviour on the attempts up to the number that
+    follows."""
 
     def run(given: Task, workplace: Workplace) -> TaskDone:
         import os
@@ -105,7 +106,7 @@ def error_of(outcome: BinOutcome) -> str:
 
 
 class Watcher:
-    """Hears of the tasks that run, and of those that are done."""
+    """Hears of the tasks that run and that are done."""
 
     def __init__(self) -> None:
         self.running = asyncio.Event()

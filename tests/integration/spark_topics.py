@@ -33,7 +33,7 @@ EXPRESSIONS = (
 
 
 class ReadRow(NamedTuple):
-    """What a Kafka consumer sees of a record. Sorts as offsets do."""
+    """A record as a Kafka consumer sees it. Sorts as offsets do."""
 
     topic: str
     partition: int

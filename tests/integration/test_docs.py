@@ -1,4 +1,4 @@
-"""What the documentation shows is run, and must print what the documentation says."""
+"""The examples of the documentation are run, and must print the shown output."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ PAGES = ["README.md", "docs/getting-started.md"]
 
 
 def sessions(page: str) -> Iterator[tuple[str, str]]:
-    """Each command that a page shows, with what it says that the command prints."""
+    """Yield each command of a page with its shown output."""
     for block in blocks(page, "console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")

@@ -65,7 +65,7 @@ WATCHED_SECONDS = 3
 
 @dataclass(frozen=True)
 class Tiered:
-    """A broker and what it shares with whoever converts its topics."""
+    """A broker, with the store and the control plane that it shares with converters."""
 
     cluster: Cluster
     settings: Settings
@@ -132,7 +132,7 @@ def everything(client: Client, tiered: Tiered, topic: str, start: int = 0) -> li
     return client.read(tiered.bootstrap, topic, count=COUNT - start, start=start)
 
 
-# What clients read.
+# Reads of clients.
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
@@ -322,7 +322,7 @@ def test_a_partitions_size_does_not_depend_on_its_tiers(tiered: Tiered) -> None:
 
 
 def described_bytes(tiered: Tiered, topic: str) -> int:
-    """What DescribeLogDirs tells."""
+    """The answer of DescribeLogDirs."""
     with connected(tiered.bootstrap) as wire:
         answer: DescribeLogDirsResponse = wire.ask(
             DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse

@@ -52,7 +52,7 @@ from tests.support.wire import batch_of, connected
 from stratalog.settings import GroupsSettings
 from stratalog.testing import Broker
 
-# Offsets that are told.
+# Answers with offsets.
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def frail(postgres_server: PostgresServer, s3_server: S3Server) -> Iterator[Frai
 
 
 def test_an_offset_that_cannot_be_known_is_an_error_and_never_a_number(frail: Frail) -> None:
-    """Elsewhere brokers in trouble told offset 0, or that nothing was committed, and consumers
+    """Elsewhere brokers in trouble answered offset 0, or no committed offset, and consumers
     started over."""
     topic = create(Cluster([frail.address]), fresh_topic("unknown"))
     group = fresh_topic("group")

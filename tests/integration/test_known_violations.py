@@ -1,4 +1,4 @@
-"""What went wrong in other systems: each test here fails if we have the same fault.
+"""Failures of other systems: each test here fails if Stratalog has the same fault.
 
 Real brokers and, wherever a client would see the fault, real clients. The table in docs/safety.md
 names the failures and all the tests that guard against them.
@@ -201,7 +201,8 @@ def test_a_consumer_that_asks_where_its_epoch_ended_is_never_sent_to_the_start(p
 
 
 def offsets_from(pair: Pair, topic: str, start: int) -> list[int]:
-    """What librdkafka reads after it has asked where the first epoch ended. If it thought that
+    """Return the offsets that librdkafka reads after it has asked for the end of the first epoch.
+    If it thought that
     the log was truncated, this would fail: it may not start over by itself."""
     with closing(confluent_consumer(pair.cluster.bootstrap)) as consumer:
         consumer.assign([TopicPartition(topic, 0, start, leader_epoch=0)])

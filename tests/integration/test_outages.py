@@ -148,7 +148,7 @@ def test_commits_in_doubt_are_settled_and_nothing_comes_twice(
 
 
 def test_a_lost_answer_to_a_read_is_worth_another_try(frail: Frail) -> None:
-    """A read has no outcome that could be unknown: consumers are told to fetch again."""
+    """A read has no outcome that could be unknown: consumers get a retriable error."""
     topic = create(frail.cluster, fresh_topic("reread"))
     with connected(frail.cluster.addresses[0]) as wire:
         assert wire.produce(topic, batch_of([b"kept"])).error_code is ErrorCode.none

@@ -62,7 +62,8 @@ PER_CODEC = 40
 
 @dataclass(frozen=True)
 class Tiered:
-    """A broker whose topic is half in segments, and what it shares with whoever scans it."""
+    """A broker whose topic is half in segments, with the store and the control plane that scans
+    use."""
 
     settings: Settings
     cluster: Cluster
@@ -111,7 +112,8 @@ def convert(settings: Settings, topic: str, partition: int) -> None:
 
 
 def write(tiered: Tiered, topic: str) -> None:
-    """Records of all codecs in both partitions; those of the first three are in segments."""
+    """Records of all codecs in both partitions; the records of the first three codecs are in
+    segments."""
     client = ConfluentClient()
     for number, codec in enumerate(CODECS):
         for partition in (0, 1):
@@ -269,7 +271,7 @@ def test_segments_that_overlap_are_scanned_once(tmp_path: Path) -> None:
 
 
 async def delete_everything(rig: ScanRig, topic: Topic) -> int:
-    """What retention and the janitor do once all records are too old."""
+    """The work of retention and the janitor once all records are too old."""
     key = TopicPartition(topic.id, PartitionIndex(0))
     await rig.control.log.delete_records({key: NO_OFFSET})
     while await rig.control.log.enforce_retention(

@@ -183,7 +183,7 @@ def open_at(settings: Settings, folder: Path) -> None:
 
 
 def test_a_store_of_another_cluster_is_refused(lake: SinkLake, tmp_path: Path) -> None:
-    """Blocks would lie where nobody reads them, and the other cluster's sweeper takes them."""
+    """No broker would read the blocks, and the other cluster's sweeper would delete them."""
     other = tmp_path / "other"
     other.mkdir()
     SinkLake.make(other)
@@ -253,7 +253,7 @@ def timed_writer(lake: SinkLake, **options: str) -> DataSourceStreamArrowWriter:
 
 
 def take_records_of(lake: SinkLake, age_ms: int) -> None:
-    """From now on the topic refuses what is older."""
+    """From now on the topic refuses older records."""
 
     async def change(control: ControlPlane, _: ObjectStore) -> None:
         [topic] = await control.topics.named([TOPIC])

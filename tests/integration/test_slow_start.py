@@ -67,7 +67,7 @@ def test_a_broker_waits_for_a_store_and_a_database_that_are_not_ready(
 async def test_a_broker_that_waits_can_be_stopped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What waits for a server that never comes must still hear that nobody wants it to."""
+    """A broker that waits for a missing server must still react to a signal."""
     with running_proxy() as nobody:
         nobody.go_away()
         storage = StorageSettings(

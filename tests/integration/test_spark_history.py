@@ -1,4 +1,5 @@
-"""Old data through Spark: what Kafka's plugin left, compacted, encrypted, and with transactions."""
+"""Old data through Spark: segments of Kafka's plugin, compacted, encrypted, and with
+transactions."""
 
 import asyncio
 from collections.abc import Sequence
@@ -137,7 +138,8 @@ def read(spark: SparkSession, lake: Lake, topic: str, **options: str) -> DataFra
 def adopted(
     folder: Path, objects: Path, segments: Sequence[SegmentAdded], count: int
 ) -> tuple[Lake, list[ReadRow]]:
-    """The topic of these segments, and what a Kafka consumer reads of it. No broker is left."""
+    """The topic of these segments, and the records that a Kafka consumer reads from it. No broker
+    is left."""
     dump = write_dump(folder / "dump.jsonl", metadata_values(*segments))
     with running(folder / "cluster") as place:
         place(*import_arguments(dump, objects))

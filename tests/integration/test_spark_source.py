@@ -243,7 +243,8 @@ def test_conditions_by_option_give_the_rows_that_they_give_in_a_query(
 def test_queries_on_one_frame_do_not_disturb_each_other(
     pushdown: str, spark: SparkSession, topics: Topics
 ) -> None:
-    """A session may be set to hand conditions down, and would mix up those of two queries."""
+    """A session may be set to hand conditions down, and would mix up the conditions of two
+    queries."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
     try:
         frame = read_topic(spark, "orders", config=topics.lake.config)

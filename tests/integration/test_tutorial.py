@@ -1,4 +1,4 @@
-"""The notebook in docs/dataframes.md is run from top to bottom, and prints what it says."""
+"""The notebook in docs/dataframes.md is run from top to bottom, and prints the shown output."""
 
 import json
 import re

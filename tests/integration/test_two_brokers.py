@@ -49,7 +49,7 @@ def storage_flags(postgres_server: PostgresServer, s3_server: S3Server) -> Itera
 
 
 class Acknowledged:
-    """A producer in a thread of its own, which notes what it was told is stored."""
+    """A producer in a thread of its own, which notes every acknowledgement."""
 
     def __init__(self, producer: Producer, topic: str, name: str) -> None:
         self.values: list[bytes] = []
@@ -94,7 +94,8 @@ class Acknowledged:
 
 
 def stored(address: str, topic: str) -> list[list[bytes | None]]:
-    """What a broker reads, partition by partition. Offsets are checked to be dense."""
+    """Return the records that a broker serves, partition by partition. Offsets are checked to be
+    dense."""
     with connected(address) as wire:
         return [wire.fetch_values(topic, partition=each) for each in range(PARTITIONS)]
 

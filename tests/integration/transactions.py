@@ -27,13 +27,13 @@ SEGMENTS = 5
 STEPS = 14
 """Batches of a segment."""
 FRESH = 12
-"""Records in blocks, of nobody's transaction, that come after all segments."""
+"""Records in blocks after all segments, outside of any transaction."""
 LEVELS = ("read_committed", "read_uncommitted")
 
 
 @dataclass
 class Ledger:
-    """Batches as they are written, and which offsets hold which records that nobody rolled back."""
+    """Batches as they are written, and the records by offset that were not rolled back."""
 
     random: Random
     end: int = 0
@@ -64,7 +64,7 @@ class Ledger:
         return batch
 
     def marker(self) -> bytes:
-        """The end of somebody's transaction."""
+        """The marker at the end of a transaction."""
         producer = self.random.choice(sorted(self.open))
         kind = self.random.choice([ControlType.ABORT, ControlType.COMMIT])
         offsets = self.open.pop(producer)

@@ -50,18 +50,18 @@ def refuses(error: Exception) -> Trouble:
 
 
 async def loses_the_reply(commit: Commit, blocks: Sequence[BlockToCommit]) -> Answers:
-    """It is done, and nobody hears of it."""
+    """Do the call, and lose its reply."""
     await commit(blocks)
     raise CommitInDoubtError("made to lose its reply")
 
 
 async def loses_the_request(commit: Commit, blocks: Sequence[BlockToCommit]) -> Answers:
-    """It is not done, and nobody knows."""
+    """Lose the call, and report an unknown outcome."""
     raise CommitInDoubtError("made to lose its request")
 
 
 class LossyControl(ControlWrapper):
-    """Loses requests and replies by chance, while it is told to."""
+    """Loses requests and replies by chance, while it is switched on."""
 
     def __init__(self, inner: ControlPlane, seed: int) -> None:
         super().__init__(inner)

@@ -51,12 +51,12 @@ class S3Server:
         return f"s3://{self.bucket}/{prefix}".rstrip("/")
 
     def fresh_url(self) -> str:
-        """A place of one's own on the server that others share."""
+        """A prefix that no other test uses."""
         return self.url(f"test-{uuid4().hex}")
 
     @property
     def options(self) -> dict[str, str]:
-        """What `open_store` needs beside the URL."""
+        """The options that `open_store` needs beside the URL."""
         return {
             "endpoint": self.endpoint,
             "access_key_id": self.access_key,
@@ -82,7 +82,7 @@ class PostgresServer:
         return self.dsn(name)
 
     def drop_database(self, dsn: str) -> None:
-        """Remove a database, whoever is still connected to it."""
+        """Remove a database, even if clients are still connected to it."""
         name = dsn.rpartition("/")[2]
         _run_beside(self._execute(f"drop database {name} with (force)"))
 
@@ -302,7 +302,7 @@ def _postgres_version(binaries: Path) -> int:
 
 
 def _unprivileged_account() -> str | None:
-    """Whom to run as: PostgreSQL refuses root. None stays who we are."""
+    """The user to run as, because PostgreSQL refuses root. None means the present user."""
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
@@ -336,7 +336,7 @@ def _reachable_binaries(binaries: Path, home: Path, account: str | None) -> Path
 
 
 def _as(account: str | None) -> dict[str, Any]:
-    """The arguments that make a subprocess run as somebody else."""
+    """The arguments that make a subprocess run as another user."""
     if account is None:
         return {}
     return {"user": account, "group": pwd.getpwnam(account).pw_gid, "extra_groups": []}

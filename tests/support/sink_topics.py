@@ -32,7 +32,7 @@ def values(first: int, end: int) -> list[bytes]:
 
 
 def batches(first: int, end: int) -> Iterable[pa.RecordBatch]:
-    """What Spark hands to a task."""
+    """The arguments that Spark hands to a task."""
     keys = [b"key %d" % number for number in range(first, end)]
     yield pa.RecordBatch.from_pydict({"key": keys, "value": values(first, end)})
 

@@ -45,7 +45,7 @@ class SharedSpark:
         self._events = tempfile.TemporaryDirectory(prefix="stratalog-events-")
         self.connect_url = ""
         self.printed = ""
-        """What opening the last one has printed."""
+        """The output of opening the last session."""
 
     def open(self, options: SparkOptions) -> OpenSpark:
         if self._open is not None and self._open[0] == options and not _is_over(self._open[1]):
@@ -125,7 +125,7 @@ def _event_conf(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def _printing_to(descriptor: int) -> Iterator[None]:
-    """What this process and its children print meanwhile goes there."""
+    """Redirects the output of this process and its children there meanwhile."""
     saved = [os.dup(1), os.dup(2)]
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -169,7 +169,8 @@ def descendants(pid: int) -> set[int]:
 
 
 def await_end_of(pids: Iterable[int]) -> None:
-    """Processes that were told to end need a moment, and so does whoever collects them."""
+    """Processes that got a signal need a moment to end, and so does their parent to collect
+    them."""
     deadline = time.monotonic() + STOP_SECONDS
     while left := {pid for pid in pids if Path(f"/proc/{pid}").exists()}:
         assert time.monotonic() < deadline, f"processes are left behind: {left}"

@@ -1,7 +1,7 @@
 """A small converter for tests: rows of blocks become segments, step by documented step.
 
 Everything that it does may be cut off after any step, by an exception or by the death of its
-process; the next run picks up what was left, as a planner does.
+process; the next run continues with the remains, as a planner does.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -44,7 +44,7 @@ class Step(StrEnum):
 
 
 class CrashError(Exception):
-    """The converter was told to die here."""
+    """The converter was made to die here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class Converter:
         return chained[0] if chained else None
 
     async def _pick_up(self, key: TopicPartition) -> None:
-        """Chain what was finished in its place, give up everything else that was begun."""
+        """Chain finished segments that fit, and give up everything else that was begun."""
         state = (await self.control.log.partitions([key]))[key]
         for segment in await self.control.segments.unchained(older_than_ms=0, limit=_MOST):
             if segment.topic_partition != key:
@@ -180,7 +180,7 @@ class Converter:
         )
 
     async def _tail(self, segment: SegmentToAdd) -> PartitionTail:
-        """What is known of the producers at the end of the segment before."""
+        """The state of the producers at the end of the segment before."""
         before = await self.control.segments.chained(
             segment.topic_partition, after=Offset(segment.base_offset - 2), limit=1
         )

@@ -1,4 +1,4 @@
-"""Requests by hand, for what no client would send, or would send to another broker."""
+"""Requests by hand: the ones that no client would send, or would send to another broker."""
 
 import io
 import socket
@@ -84,7 +84,8 @@ class Wire:
     def fetch(
         self, topic: str, partition: int, start: int, *, max_bytes: int = FETCH_BYTES
     ) -> tuple[ErrorCode, list[Record]]:
-        """What one fetch without waiting brings, from the batch with the offset `start` on."""
+        """Return the result of one fetch without waiting, from the batch with the offset `start`
+        on."""
         answer: FetchResponse = self.ask(
             fetch_of(topic, partition, start, max_bytes=max_bytes), FetchResponse
         )
@@ -94,7 +95,8 @@ class Wire:
     def fetch_values(
         self, topic: str, *, partition: int = 0, start: int = 0, max_bytes: int = FETCH_BYTES
     ) -> list[bytes | None]:
-        """All values from an offset on, read from this broker, whoever leads the partition."""
+        """All values from an offset on, read from this broker even if another leads the
+        partition."""
         found: list[bytes | None] = []
         while True:
             error, records = self.fetch(topic, partition, start, max_bytes=max_bytes)

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.tidy.rooms import ROOT, python_files
@@ -13,6 +14,9 @@ MAX_FUNCTION_LINES = 50
 MAX_PUBLIC_METHODS = 25
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 _TREE = ("src", "tests", "bench", "tools")
+_SERVERS = {"s3_server", "s3_url", "postgres_server", "postgres_dsn"}
+_SPARKS = {"local_spark", "connect_spark", "shared_spark", "spark_cluster"}
+_SERVER_HELPERS = ("tests.support.servers", "tests.support.spark")
 _ERROR_BASE = re.compile(r"\w+(Error|Exception|Warning)|Exception|BaseException")
 
 
@@ -23,6 +27,7 @@ class Function:
     lines: int
 
 
+@cache
 def parsed(path: Path, root: Path = ROOT) -> ast.Module:
     return ast.parse((root / path).read_text(encoding="utf-8"))
 
@@ -129,6 +134,22 @@ def imports_of_tests(root: Path = ROOT) -> dict[str, list[str]]:
             if name.startswith("tests.") and any(p.startswith("test_") for p in name.split(".")):
                 found.setdefault(str(path), []).append(name)
     return found
+
+
+def users_of_servers(root: Path = ROOT) -> list[str]:
+    """List the unit tests that ask for a server or for Spark."""
+    found: list[str] = []
+    for path in python_files("tests/unit", root=root):
+        if any(name.startswith(_SERVER_HELPERS) for name in imports(path, root)):
+            found.append(str(path))
+        for node in ast.walk(parsed(path, root)):
+            if isinstance(node, _FUNCTION) and _asks(node, _SERVERS | _SPARKS):
+                found.append(f"{path}: {node.name}")
+    return found
+
+
+def _asks(function: ast.FunctionDef | ast.AsyncFunctionDef, fixtures: set[str]) -> bool:
+    return any(argument.arg in fixtures for argument in function.args.args)
 
 
 def importers_of(package: str, root: Path = ROOT) -> list[Path]:

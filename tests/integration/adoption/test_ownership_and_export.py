@@ -42,7 +42,7 @@ def objects_left(tiered: Path) -> list[bool]:
 
 
 def delete_topic_for_good(place: AdoptingCluster) -> None:
-    """Delete it, and do what a janitor does in the time that follows."""
+    """Delete the topic, and do the janitor's later work."""
     place.wire("topic", "delete", TOPIC, "--yes")
 
     async def clean(control: ControlPlane) -> None:
@@ -93,7 +93,7 @@ def test_what_was_imported_is_exported_byte_by_byte(
     expected = metadata_partition(TopicPartition(TOPIC_ID, PartitionIndex(PARTITION)))
     assert [record["partition"] for record in records] == [expected] * 2
     exported = [b64decode(record["value_base64"]) for record in records]
-    # All but the times at which the two things happened, which are those of this cluster.
+    # Everything but the times of both events, which are this cluster's.
     times = [decode_record(value) for value in metadata_values()]
     assert [
         encode_record(replace(decode_record(value), event_ms=then.event_ms))

@@ -1,4 +1,5 @@
-"""The janitor on a real control plane and store: what it takes, what it leaves, where it stops."""
+"""The sweeper on a real control plane and store: the objects that it deletes and keeps, and where
+it stops."""
 
 from typing import cast
 from uuid import UUID
@@ -135,7 +136,7 @@ async def test_a_lease_does_not_make_the_sweeper_bolder(
 async def test_what_a_lease_kept_is_found_by_the_sweeps_after_it(
     cluster: SmallCluster, topic: Topic
 ) -> None:
-    """Also by those that are not complete, however far the time has moved on meanwhile."""
+    """Incomplete sweeps find them, too, however much time has passed."""
     clock = ShiftedClock(2 * HOUR_MS)
     sweeper = sweeper_of(cluster, clock=clock)
     lease_id = await lease_from(cluster, ShiftedClock().now_ms())

@@ -60,7 +60,7 @@ async def _write(
         ]
         async with asyncio.timeout(ANSWER_SECONDS):
             sent = await asyncio.gather(*futures)
-    # With acks=0 there is nothing that could be told.
+    # With acks=0 there is no offset to return.
     return [-1 if metadata is None else metadata.offset for metadata in sent]
 
 
@@ -80,7 +80,7 @@ async def _read(bootstrap: str, place: Any, start: int, count: int) -> list[Rece
                 while len(received) < count:
                     received.append(_received(await consumer.getone()))
         except TimeoutError:
-            pass  # The test sees what is missing.
+            pass  # The test finds the missing messages.
     return received
 
 

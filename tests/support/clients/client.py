@@ -1,6 +1,7 @@
 """The four Kafka clients behind one face, so that a test can be written once for all of them.
 
-The face hides names, never behaviour: each call is what a user of that client would write, with
+The interface hides names, never behaviour: each call is the one that a user of that client would
+write, with
 its defaults where the test says nothing else, and the client's own exceptions come through.
 """
 
@@ -21,11 +22,11 @@ class Client(Protocol):
 
     @property
     def tells_offsets(self) -> bool:
-        """Whether `write` returns the offsets that the broker answered with."""
+        """Set if `write` returns the offsets that the broker answered with."""
 
     @property
     def sets_timestamps(self) -> bool:
-        """Whether a message's own timestamp is sent."""
+        """Set if a message's own timestamp is sent."""
 
     def write(
         self,

@@ -1,6 +1,7 @@
 """Members of a consumer group with the new protocol, polled in turn by one thread.
 
-Partitions change hands inside `poll` alone, so what a member owns is known exactly at every moment,
+Partitions change hands inside `poll` alone, so the partitions of a member are known exactly at
+every moment,
 and it is checked at every moment that no two own the same.
 """
 
@@ -22,7 +23,7 @@ class FleetMember:
         self.values: list[bytes] = []
         self.errors: list[KafkaError] = []
         self.given_up: Owned = set()
-        """What it had to hand on."""
+        """The partitions that it had to release."""
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,

@@ -1,7 +1,7 @@
 """Members of a classic group, one thread each, of three clients behind one face.
 
-Every member reads what it is given and commits it at once, so that a test can say what the group
-as a whole has read and committed.
+Every member reads its partitions and commits at once, so that a test knows the records that the
+group as a whole has read and committed.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Member:
         self.read: list[tuple[int, int]] = []
         """Partition and offset of every message, in the order in which they came."""
         self.committed: dict[int, int] = {}
-        """What the broker has acknowledged."""
+        """The offsets that the broker has acknowledged."""
         self.assignments = 0
         """How often partitions were given to this member."""
         self.failure: BaseException | None = None

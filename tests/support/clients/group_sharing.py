@@ -1,4 +1,4 @@
-"""What the tests of classic groups have in common: who owns, has read and has committed what."""
+"""The common part of the tests of classic groups: ownership, reads and commits of the members."""
 
 from dataclasses import replace
 

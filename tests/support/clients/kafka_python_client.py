@@ -1,4 +1,4 @@
-"""kafka-python: pure Python, blocking; its producers are idempotent unless told otherwise."""
+"""kafka-python: pure Python, blocking; its producers are idempotent by default."""
 
 import time
 import warnings

@@ -59,7 +59,7 @@ class KcatClient:
 
 
 def run_kcat(arguments: Sequence[str], given: bytes = b"") -> bytes:
-    """What kcat prints. Everything it complains about is in the exception."""
+    """The output of kcat. Everything it complains about is in the exception."""
     kcat = shutil.which("kcat")
     if kcat is None:
         raise KcatError("no kcat on PATH: make test installs it on Debian as root; else install it")

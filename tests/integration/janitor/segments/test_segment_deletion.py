@@ -52,7 +52,7 @@ async def test_a_lease_keeps_the_segments_that_it_saw(cluster: SegmentCluster) -
 
 
 async def stored(cluster: SegmentCluster, found: ScannedPartition) -> set[str]:
-    """Those of the objects named by a scan that are there."""
+    """The objects named by a scan that still exist."""
     keys = {row.object_key for row in found.rows}
     for segment in found.segments:
         keys |= {segment.key_base + suffix for suffix in ALL}

@@ -36,7 +36,7 @@ from stratalog.settings import HOUR_MS
 async def orphan(
     cluster: SegmentCluster, prefix: str = "segments/", topic_id: TopicId | None = None
 ) -> list[str]:
-    """Objects of a segment that nobody knows."""
+    """Objects of a segment without a row."""
     first = (await cluster.segments())[0]
     place = (topic_id or cluster.topic.id, PartitionIndex(0))
     base = segment_key_base(prefix, "orders", *place, first.base_offset, SegmentId(uuid4()))
@@ -57,7 +57,7 @@ async def test_the_sweeper_takes_old_orphans_and_nothing_else(cluster: SegmentCl
         await cluster.store.put(key, [b"not ours"])
     swept = await sweeper_of(cluster).sweep()
     assert (swept.deleted, swept.foreign) == (3, 2)
-    # What is only started, and what waits for its deletion, is known.
+    # Segments that are only started, or wait for their deletion, are known.
     assert await cluster.objects(started) == [".log"]
     assert await cluster.objects(first) == ALL
     assert await cluster.segment_objects() == sorted([*kept, *foreign])
@@ -140,7 +140,7 @@ async def test_a_crash_of_the_sweeper_is_made_good(
     with pytest.raises(DiesError):
         await sweeper_of(cluster, store=store, control=control).sweep()
     await sweeper_of(cluster).sweep()
-    # What was barred already is as good as any other segment whose deletion has begun.
+    # A segment that is barred already counts as one whose deletion has begun.
     await delete(cluster)
     assert await cluster.segment_objects() == kept
     await assert_healthy(cluster)
