@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
-from stratalog.admin.topic_creation import TopicCreation
+from stratalog.admin.admin import BrokerAdmin
 from stratalog.block.batch_index import BatchIndex
 from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.reader import BlockReader
@@ -190,11 +190,19 @@ class _Assembly:
         )
 
         groups = GroupCoordinator(control=control, membership=membership, clock=clock)
+        consumer_groups = ConsumerGroups(groups, catalog, settings.groups, clock=clock)
         requests = RequestMetrics(self._metrics)
         components = Components(
             metrics=requests,
             failures=ReadFailures(clock),
-            creation=TopicCreation(catalog, default_partitions=settings.broker.default_partitions),
+            admin=BrokerAdmin(
+                control=control,
+                catalog=catalog,
+                settings=settings,
+                membership=membership,
+                groups=groups,
+                consumer_groups=consumer_groups,
+            ),
             settings=settings,
             membership=membership,
             control=control,
@@ -204,7 +212,7 @@ class _Assembly:
             offsets=TopicOffsets(control=control, times=times),
             groups=groups,
             classic_groups=ClassicGroups(groups, settings.groups),
-            consumer_groups=ConsumerGroups(groups, catalog, settings.groups, clock=clock),
+            consumer_groups=consumer_groups,
         )
         await server.start(dispatcher(components, clock=clock, metrics=requests))
         # Pushed again, because clients must be answered before the writer closes.

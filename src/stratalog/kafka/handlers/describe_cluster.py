@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.rights import DESCRIBE_CLUSTER
 from stratalog.ids import kafka_base64
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, message_of
@@ -20,7 +20,7 @@ class DescribeClusterBody(NamedTuple):
 class DescribeClusterHandler(Handler[DescribeClusterBody]):
     key = ApiKey.DESCRIBE_CLUSTER
     versions = Versions(0, 2, 0)
-    rights = (Right(Operation.DESCRIBE, Resource.CLUSTER),)
+    rights = (DESCRIBE_CLUSTER,)
     body = DescribeClusterBody
 
     def __init__(self, components: Components) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.rights import DESCRIBE_TOPIC
 from stratalog.control.topics.model import Topic
 from stratalog.errors import CallError
 from stratalog.ids import PartitionIndex, TopicPartition
@@ -41,7 +41,7 @@ class DescribeTopicPartitionsBody(NamedTuple):
 class DescribeTopicPartitionsHandler(Handler[DescribeTopicPartitionsBody]):
     key = ApiKey.DESCRIBE_TOPIC_PARTITIONS
     versions = Versions(0, 0, 0)
-    rights = (Right(Operation.DESCRIBE, Resource.TOPIC),)
+    rights = (DESCRIBE_TOPIC,)
     body = DescribeTopicPartitionsBody
 
     def __init__(self, components: Components) -> None:

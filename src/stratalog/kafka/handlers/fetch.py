@@ -10,7 +10,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.errors import UnknownTopicIdError
+from stratalog.admin.rights import READ_TOPIC
 from stratalog.control.log.model import Span
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
@@ -21,7 +22,6 @@ from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, fetch_code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
 from stratalog.kafka.wire.api import ApiKey, Versions
-from stratalog.kafka.wire.errors import UnknownTopicIdError
 from stratalog.kafka.wire.fetch_response import (
     FIRST_VERSION_WITH_RACK,
     FIRST_VERSION_WITH_SESSIONS,
@@ -70,7 +70,7 @@ class FetchBody(NamedTuple):
 class FetchHandler(Handler[FetchBody]):
     key = ApiKey.FETCH
     versions = Versions(4, 18, 12)
-    rights = (Right(Operation.READ, Resource.TOPIC),)
+    rights = (READ_TOPIC,)
     body = FetchBody
     in_turn = True
 

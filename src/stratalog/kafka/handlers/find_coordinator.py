@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.group_names import check_group_id
+from stratalog.admin.rights import DESCRIBE_GROUP
 from stratalog.control.groups.errors import NotCoordinatorError
 from stratalog.errors import CallError, StratalogError
-from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import group_code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
@@ -34,7 +34,7 @@ class FindCoordinatorBody(NamedTuple):
 class FindCoordinatorHandler(Handler[FindCoordinatorBody]):
     key = ApiKey.FIND_COORDINATOR
     versions = Versions(0, 6, 3)
-    rights = (Right(Operation.DESCRIBE, Resource.GROUP),)
+    rights = (DESCRIBE_GROUP,)
     body = FindCoordinatorBody
 
     def __init__(self, components: Components) -> None:

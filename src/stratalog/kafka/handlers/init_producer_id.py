@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.rights import IDEMPOTENT_WRITE, WRITE_TOPIC
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import ProducerId
 from stratalog.kafka.server.components import Components
@@ -48,10 +48,7 @@ class InitProducerIdBody(NamedTuple):
 class InitProducerIdHandler(Handler[InitProducerIdBody]):
     key = ApiKey.INIT_PRODUCER_ID
     versions = Versions(0, 5, 2)
-    rights = (
-        Right(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),
-        Right(Operation.WRITE, Resource.TOPIC),
-    )
+    rights = (IDEMPOTENT_WRITE, WRITE_TOPIC)
     body = InitProducerIdBody
 
     def __init__(self, components: Components) -> None:

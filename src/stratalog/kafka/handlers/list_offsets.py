@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.rights import DESCRIBE_TOPIC
 from stratalog.control.log.model import TimeQuery
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
@@ -66,7 +66,7 @@ class ListOffsetsBody(NamedTuple):
 class ListOffsetsHandler(Handler[ListOffsetsBody]):
     key = ApiKey.LIST_OFFSETS
     versions = Versions(1, 11, 6)
-    rights = (Right(Operation.DESCRIBE, Resource.TOPIC),)
+    rights = (DESCRIBE_TOPIC,)
     body = ListOffsetsBody
 
     def __init__(self, components: Components) -> None:

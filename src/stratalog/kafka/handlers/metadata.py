@@ -9,7 +9,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.rights import CREATE_TOPIC, DESCRIBE_TOPIC
 from stratalog.admin.topic_names import check_topic_name
 from stratalog.control.brokers.model import BrokerInfo
 from stratalog.control.topics.model import Topic
@@ -45,14 +45,14 @@ class MetadataBody(NamedTuple):
 class MetadataHandler(Handler[MetadataBody]):
     key = ApiKey.METADATA
     versions = Versions(0, 13, 9)
-    rights = (Right(Operation.DESCRIBE, Resource.TOPIC), Right(Operation.CREATE, Resource.TOPIC))
+    rights = (DESCRIBE_TOPIC, CREATE_TOPIC)
     body = MetadataBody
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)
         self._catalog = components.catalog
         self._membership = components.membership
-        self._creation = components.creation
+        self._topics = components.admin.topics
         self._creates = components.settings.broker.auto_create_topics
         self._parts = _PartCache()
 
@@ -120,7 +120,8 @@ class MetadataHandler(Handler[MetadataBody]):
         try:
             check_topic_name(name)
             if self._creates and _allows_creation(request, body):
-                return self._known(request, await self._creation.on_first_use(name))
+                created = await self._topics.create_on_first_use(request.principal, name)
+                return self._known(request, created)
             code = ErrorCode.unknown_topic_or_partition
         except StratalogError as error:
             code = code_of(error)

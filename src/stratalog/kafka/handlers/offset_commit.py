@@ -6,13 +6,13 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.group_names import check_group_id
+from stratalog.admin.rights import READ_GROUP, READ_TOPIC
 from stratalog.control.groups.model import OffsetToCommit
 from stratalog.errors import StratalogError
 from stratalog.groups.errors import MetadataTooLargeError
 from stratalog.groups.group import Committer
 from stratalog.ids import Offset, PartitionIndex
-from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.handlers.shared.offset_topics import (
     AskedTopics,
     TopicKey,
@@ -61,7 +61,7 @@ class OffsetCommitBody(NamedTuple):
 class OffsetCommitHandler(Handler[OffsetCommitBody]):
     key = ApiKey.OFFSET_COMMIT
     versions = Versions(2, 10, 8)
-    rights = (Right(Operation.READ, Resource.GROUP), Right(Operation.READ, Resource.TOPIC))
+    rights = (READ_GROUP, READ_TOPIC)
     body = OffsetCommitBody
 
     def __init__(self, components: Components) -> None:

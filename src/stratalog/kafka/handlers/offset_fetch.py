@@ -10,12 +10,12 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.group_names import check_group_id
+from stratalog.admin.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from stratalog.control.groups.model import CommittedOffset
 from stratalog.errors import StratalogError
 from stratalog.groups.group import Committer
 from stratalog.ids import NO_OFFSET, PartitionIndex, TopicPartition
-from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.handlers.shared.offset_topics import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     AskedTopics,
@@ -63,7 +63,7 @@ class _Asked(NamedTuple):
 class OffsetFetchHandler(Handler[OffsetFetchBody]):
     key = ApiKey.OFFSET_FETCH
     versions = Versions(1, 10, 6)
-    rights = (Right(Operation.DESCRIBE, Resource.GROUP), Right(Operation.DESCRIBE, Resource.TOPIC))
+    rights = (DESCRIBE_GROUP, DESCRIBE_TOPIC)
     body = OffsetFetchBody
 
     def __init__(self, components: Components) -> None:

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.errors import UnknownTopicIdError
+from stratalog.admin.rights import WRITE_TOPIC
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
@@ -17,7 +18,7 @@ from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, message_of
 from stratalog.kafka.server.handler import Answer, Body, Request, TwoStageHandler
 from stratalog.kafka.wire.api import ApiKey, Versions
-from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError, UnknownTopicIdError
+from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError
 from stratalog.kafka.wire.produce_response import PartitionProduced, TopicProduced, produce_response
 from stratalog.topic.append import PendingAppend
 from stratalog.topic.errors import TransactionsUnsupportedError
@@ -59,7 +60,7 @@ class ProduceBody(NamedTuple):
 class ProduceHandler(TwoStageHandler[ProduceBody]):
     key = ApiKey.PRODUCE
     versions = Versions(3, 13, 9)
-    rights = (Right(Operation.WRITE, Resource.TOPIC),)
+    rights = (WRITE_TOPIC,)
     body = ProduceBody
 
     def __init__(self, components: Components) -> None:

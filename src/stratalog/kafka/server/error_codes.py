@@ -3,9 +3,15 @@
 from kio.schema.errors import ErrorCode
 
 from stratalog.admin.errors import (
+    ClusterAccessDeniedError,
+    ElectionNotNeededError,
+    GroupAccessDeniedError,
     InvalidTopicNameError,
+    NoReassignmentError,
     PartitionAssignmentError,
     ReplicationFactorError,
+    TopicAccessDeniedError,
+    UnknownTopicIdError,
 )
 from stratalog.batch.errors import (
     BatchDamagedError,
@@ -50,7 +56,7 @@ from stratalog.groups.errors import (
     SubscribedError,
     UnknownMemberError,
 )
-from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError, UnknownTopicIdError
+from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError
 from stratalog.objects.open import BadStoreError
 from stratalog.objects.store import StoreAccessError
 from stratalog.segment.errors import KeyMissingError
@@ -79,7 +85,13 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     PartitionCountError: ErrorCode.invalid_partitions,
     PartitionAssignmentError: ErrorCode.invalid_replica_assignment,
     ReplicationFactorError: ErrorCode.invalid_replication_factor,
+    NoReassignmentError: ErrorCode.no_reassignment_in_progress,
+    ElectionNotNeededError: ErrorCode.election_not_needed,
     OffsetOutOfRangeError: ErrorCode.offset_out_of_range,
+    # Rights.
+    TopicAccessDeniedError: ErrorCode.topic_authorization_failed,
+    GroupAccessDeniedError: ErrorCode.group_authorization_failed,
+    ClusterAccessDeniedError: ErrorCode.cluster_authorization_failed,
     # Record batches. A wrong checksum may be the network's doing, so it is worth another try;
     # everything else would come again as it is.
     CrcMismatchError: ErrorCode.corrupt_message,

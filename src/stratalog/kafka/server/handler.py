@@ -6,6 +6,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from stratalog.admin.principal import Principal
 from stratalog.admin.rights import Right
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, message_of
@@ -31,6 +32,10 @@ class Request(NamedTuple):
     correlation_id: int
     client_id: str | None
     session: Session
+
+    @property
+    def principal(self) -> Principal:
+        return self.session.principal
 
 
 class Handler(ABC, Generic[RequestBody]):

@@ -1,4 +1,4 @@
-"""What can be wrong with a request as a whole."""
+"""Mistakes in a request as a whole."""
 
 from stratalog.errors import CallError
 
@@ -21,10 +21,6 @@ class InvalidRecordsError(CallError):
 
 class RequiredAcksError(CallError):
     """A produce request asks for acknowledgements other than -1, 0 or 1."""
-
-
-class UnknownTopicIdError(CallError):
-    """No topic has this id (any more)."""
 
 
 class SchemaMismatchError(TypeError):

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 from uuid import UUID
 
+from stratalog.admin.errors import UnknownTopicIdError
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.ids import TopicId
-from stratalog.kafka.wire.errors import UnknownTopicIdError
 from stratalog.kafka.wire.schema_writer import Values
 from stratalog.topic.catalog import TopicCatalog
 
