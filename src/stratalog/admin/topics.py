@@ -23,6 +23,7 @@ from stratalog.admin.rights import (
     DESCRIBE_TOPIC,
 )
 from stratalog.admin.topic_names import check_no_collision, check_topic_name, may_collide
+from stratalog.control.log.model import PartitionState
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.errors import (
     PartitionCountError,
@@ -110,6 +111,11 @@ class TopicAdmin:
         close = get_close_matches(name, [each.name for each in await self._catalog.all()], n=1)
         hint = f'did you mean "{close[0]}"?' if close else "is this the control plane you mean?"
         raise UnknownTopicError(f'there is no topic "{name}" at {self._control.url}: {hint}')
+
+    async def partition_states(self, principal: Principal, name: str) -> list[PartitionState]:
+        """Return the boundaries and sizes of all partitions of a topic."""
+        topic = await self.find(principal, name)
+        return await self._control.log.topic_partitions(topic.id)
 
     async def create(
         self, principal: Principal, wanted: Sequence[NewTopic], *, validate_only: bool = False
