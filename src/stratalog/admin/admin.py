@@ -1,7 +1,8 @@
-"""The rules of what an admin may do, by noun. Every operation is given a principal.
+"""The operations of an admin and their rules, by noun. Every operation is given a principal.
 
-Results are plain values. Errors are `StratalogError`s, whose categories say what the caller does
-next. Kafka handlers, the command line and other faces translate both and decide nothing.
+Results are plain values. Errors are `StratalogError`s, and the category of an error tells the
+caller how to go on. Kafka handlers, the command line and other interfaces translate both, and have
+no rules of their own.
 """
 
 from stratalog.admin.authorizer import Authorizer

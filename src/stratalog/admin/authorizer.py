@@ -1,4 +1,4 @@
-"""The one place that decides what a principal may do."""
+"""Decides whether a principal has a right. No other part of the code does."""
 
 from stratalog.admin.errors import (
     ClusterAccessDeniedError,

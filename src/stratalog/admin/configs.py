@@ -95,7 +95,7 @@ class ConfigAdmin:
     async def describe(
         self, principal: Principal, resource: ConfigResource, names: Sequence[str] | None = None
     ) -> list[DescribedConfig]:
-        """Describe the configs of a resource: those that are named, or without names all."""
+        """Describe the named configs of a resource, or without names all."""
         found = await self._describe(principal, resource)
         return [config for config in found if not names or config.name in names]
 

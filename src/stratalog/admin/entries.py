@@ -43,7 +43,7 @@ async def each_once(
     """Do the work for each entry, one after the other, and return the outcomes by key.
 
     A key that comes twice is refused, because the order of the two would decide the result.
-    `noun` says what the keys are, for people.
+    `noun` names the kind of the keys in error messages.
     """
     listed = list(entries)
     times = Counter(key for key, _ in listed)

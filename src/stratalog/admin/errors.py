@@ -1,4 +1,4 @@
-"""Refusals of what an admin asks for."""
+"""Refusals of an admin's requests."""
 
 from stratalog.errors import CallError
 

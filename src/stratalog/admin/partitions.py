@@ -91,11 +91,12 @@ class PartitionAdmin:
         """
         self._authorizer.authorize_on_cluster(principal, DESCRIBE_CLUSTER)
         led = await self._led(wanted)
+        states = await self._control.log.partitions(list(led))
         sizes: dict[str, list[PartitionSize]] = {}
-        for key, state in (await self._control.log.partitions(list(led))).items():
-            size = PartitionSize(partition=state.partition, size_bytes=state.size_bytes)
+        for key in sorted(states, key=lambda key: (led[key], key.partition)):
+            size = PartitionSize(partition=key.partition, size_bytes=states[key].size_bytes)
             sizes.setdefault(led[key], []).append(size)
-        return dict(sorted(sizes.items()))
+        return sizes
 
     async def active_producers(
         self, principal: Principal, wanted: Sequence[PartitionName]

@@ -124,7 +124,7 @@ class SegmentAdmin:
         consent: AdoptionConsent,
         progress: Callable[[str, int, int], None] = lambda *_: None,
     ) -> AdoptionPlan:
-        """Adopt a tiered topic of a Kafka cluster, and open it for writes unless told not to."""
+        """Adopt a tiered topic of a Kafka cluster, and open it for writes unless `read_only`."""
         self._authorizer.authorize(principal, CREATE_TOPIC, source.name)
         plan = await plan_adoption(source, objects, progress)
         if consent.dry_run:

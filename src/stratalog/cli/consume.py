@@ -24,6 +24,15 @@ EPILOG = examples(
 )
 
 
+JsonRecords = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print one JSON object per record, with base 64 for bytes that are not UTF-8.",
+    ),
+]
+
+
 def consume(
     topic: Topic,
     from_beginning: Annotated[
@@ -53,13 +62,7 @@ def consume(
     timestamps: Annotated[
         bool, typer.Option("--timestamps", help="Print each record's time first.")
     ] = False,
-    json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Print one JSON object per record, with base 64 for bytes that are not UTF-8.",
-        ),
-    ] = False,
+    json: JsonRecords = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Print the records of a topic: each value as its exact bytes, then a newline.

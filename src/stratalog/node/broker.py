@@ -188,21 +188,13 @@ class _Assembly:
             clock=clock,
             topic_defaults=settings.topic,
         )
-
         groups = GroupCoordinator(control=control, membership=membership, clock=clock)
         consumer_groups = ConsumerGroups(groups, catalog, settings.groups, clock=clock)
         requests = RequestMetrics(self._metrics)
         components = Components(
             metrics=requests,
             failures=ReadFailures(clock),
-            admin=BrokerAdmin(
-                control=control,
-                catalog=catalog,
-                settings=settings,
-                membership=membership,
-                groups=groups,
-                consumer_groups=consumer_groups,
-            ),
+            admin=self._admin(control, catalog, membership, groups, consumer_groups),
             settings=settings,
             membership=membership,
             control=control,
@@ -301,6 +293,23 @@ class _Assembly:
         membership = await self._patiently("The control plane", join)
         self.stopping.push_async_callback(membership.leave)
         return membership
+
+    def _admin(
+        self,
+        control: ControlPlane,
+        catalog: TopicCatalog,
+        membership: Membership,
+        groups: GroupCoordinator,
+        consumer_groups: ConsumerGroups,
+    ) -> BrokerAdmin:
+        return BrokerAdmin(
+            control=control,
+            catalog=catalog,
+            settings=self._settings,
+            membership=membership,
+            groups=groups,
+            consumer_groups=consumer_groups,
+        )
 
     def _start_janitor(
         self, control: ControlPlane, store: ObjectStore, segments: SegmentStores

@@ -1,5 +1,5 @@
-"""ConsumerGroupHeartbeat (KIP-848): a member joins, stays, tells what it owns, or leaves, and hears
-what it shall own."""
+"""ConsumerGroupHeartbeat (KIP-848): a member joins, stays or leaves, reports the partitions that it
+owns, and is given its assignment."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -21,7 +21,7 @@ from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _FIRST_VERSION_WITH_PATTERNS = 1
-"""From here on members also make their ids themselves."""
+"""From this version on, members also choose their own ids."""
 _NO_INTERVAL = timedelta(0)
 
 

@@ -14,7 +14,7 @@ from stratalog.kafka.wire.schema_writer import write_response
 
 
 class DescribeClusterBody(NamedTuple):
-    """Whatever is asked for, the live brokers are the answer."""
+    """The options of a request make no difference: the answer is always the live brokers."""
 
 
 class DescribeClusterHandler(Handler[DescribeClusterBody]):

@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group is alive, and hears whether it has to join again."""
+"""Heartbeat: a sign of life of a classic group's member. The answer may ask it to join again."""
 
 from typing import NamedTuple
 

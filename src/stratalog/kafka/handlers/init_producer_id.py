@@ -19,7 +19,7 @@ from stratalog.kafka.wire.schema_writer import write_response
 from stratalog.topic.errors import TransactionsUnsupportedError
 
 _IDS_PER_ALLOCATION = 1000
-"""As Kafka. What a stopping broker has not given out is lost, and 2**63 are many."""
+"""As in Kafka. A broker that stops loses the ids that it has not used, of which there are 2**63."""
 
 
 class ProducerIds:

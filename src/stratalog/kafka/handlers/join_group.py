@@ -1,4 +1,4 @@
-"""JoinGroup: become a member, and hear of the generation when all have joined."""
+"""JoinGroup: a client becomes a member. It is answered when all have joined the generation."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

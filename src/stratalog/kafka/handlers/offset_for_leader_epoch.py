@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch: where an epoch ended, for consumers that look for a truncated log.
+"""OffsetForLeaderEpoch: the end of an epoch, for consumers that check for a truncated log.
 
-Nothing that was acknowledged is ever truncated here, so the answer is always at or beyond where
-the consumer is. Epochs outlive their records: a consumer far behind is not sent to the start.
+Acknowledged records are never truncated here, so the answer is always at or beyond the position of
+the consumer. Epochs outlive their records: a consumer far behind is not sent to the start.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignments, and every member gets its own."""
+"""SyncGroup: the group's leader sends the assignments, and every member gets its own."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""A handler of one API: its declaration, and how it reads and refuses requests."""
+"""The base class of handlers: the declaration of an API, reading and refusing its requests."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +20,7 @@ from stratalog.kafka.wire.schema_writer import write_response
 Body: TypeAlias = Sequence[Buffer]
 """A response without its header."""
 Answer: TypeAlias = Callable[[], Awaitable[Body | None]]
-"""Called once, to wait for the response. None: the client expects no response."""
+"""Called once to wait for the response. None: the client expects no response."""
 RequestBody = TypeVar("RequestBody")
 
 

@@ -4,11 +4,11 @@ from stratalog.errors import CallError
 
 
 class FrameSizeError(CallError):
-    """The length in front of a request is absurd: what follows is not the Kafka protocol."""
+    """The length in front of a request is absurd: the client does not speak the Kafka protocol."""
 
 
 class MalformedRequestError(CallError):
-    """The bytes of a request are not what its API and version say."""
+    """The bytes of a request do not fit its API and version."""
 
 
 class UnsupportedRequestError(CallError):
