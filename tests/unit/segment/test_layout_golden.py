@@ -1,4 +1,4 @@
-"""What the plugin wrote is read to the byte, and what we write is what it would have written."""
+"""The plugin's objects are read to the byte, and ours equal the ones it would have written."""
 
 from collections.abc import AsyncIterator, Iterator
 

@@ -89,7 +89,7 @@ async def test_a_log_of_another_size_than_announced_gets_no_manifest(store: Obje
 
 
 class Steps:
-    """Notes what is written, and has one step fail."""
+    """Records the writes, and makes one step fail."""
 
     def __init__(self, failing: str = "", fault: Fault = Fault.UNAVAILABLE) -> None:
         self.taken: list[str] = []
