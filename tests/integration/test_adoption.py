@@ -55,7 +55,7 @@ from stratalog.ids import PartitionIndex, ProducerId, TopicPartition, kafka_base
 from stratalog.janitor.deletion import purge_topics
 from stratalog.janitor.segments import delete_doomed
 from stratalog.objects.open import open_store
-from stratalog.segment.object_keys import SUFFIXES
+from stratalog.segment.keys import SUFFIXES
 from stratalog.segment.remote_log_metadata import (
     METADATA_TOPIC,
     SegmentAdded,

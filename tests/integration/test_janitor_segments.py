@@ -30,7 +30,7 @@ from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import claim_store
 from stratalog.opening.errors import ControlPlaneBehindError, MarkerMissingError, WrongStoreError
 from stratalog.opening.marker import MARKER_KEY
-from stratalog.segment.object_keys import segment_key_base, segment_keys
+from stratalog.segment.keys import segment_key_base, segment_keys
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import HOUR_MS, JanitorSettings
 

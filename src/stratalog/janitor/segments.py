@@ -28,8 +28,8 @@ from stratalog.errors import StratalogError
 from stratalog.janitor.deletion import DeletionRefusedError
 from stratalog.janitor.refusals import Deletions
 from stratalog.objects.store import ObjectStore
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.metadata import SegmentMetadata
-from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.stores import SegmentStores
 
 log = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ from stratalog.pipeline.kinds.task_stores import OpenWorkplace
 from stratalog.pipeline.plan.tasks import MergeTask, SegmentPlan, SplitPlan, SplitTask, TaskDone
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.object_keys import LOG_SUFFIX
+from stratalog.segment.keys import LOG_SUFFIX
 
 T = TypeVar("T")
 

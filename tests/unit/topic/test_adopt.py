@@ -39,15 +39,10 @@ from stratalog.segment.errors import (
     SegmentMismatchError,
 )
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, segment_key_base
 from stratalog.segment.manifest import parse_manifest
 from stratalog.segment.metadata_fold import FoldedPartition, FoldedTopics, fold_records
 from stratalog.segment.model import IndexKind, SegmentIndexes
-from stratalog.segment.object_keys import (
-    INDEXES_SUFFIX,
-    LOG_SUFFIX,
-    MANIFEST_SUFFIX,
-    segment_key_base,
-)
 from stratalog.segment.producer_snapshot import ProducerEntry, encode_snapshot
 from stratalog.segment.remote_log_metadata import (
     PartitionDeleted,

@@ -25,8 +25,8 @@ from stratalog.pipeline.kinds.upload_queue import PORTION_BYTES, Feed
 from stratalog.pipeline.plan.object_reads import Piece, plan_visits
 from stratalog.pipeline.plan.tasks import LogMade, MergeTask, SegmentPlan, TaskDone, UnitFailed
 from stratalog.segment.build import BuiltLog, SegmentBuilder
+from stratalog.segment.keys import segment_key_base
 from stratalog.segment.model import SourceRun
-from stratalog.segment.object_keys import segment_key_base
 from stratalog.segment.upload import upload_log
 
 _OFFSET = struct.Struct(">q")
