@@ -17,7 +17,7 @@ from stratalog.control.topics.model import Topic
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.segment_store import note_moved
-from stratalog.segment.object_keys import LOG_SUFFIX
+from stratalog.segment.keys import LOG_SUFFIX
 from stratalog.segment.remote_log_metadata import export_records
 from stratalog.topic.adopt import AdoptionPlan, check_free, open_for_writes, plan_adoption
 from stratalog.topic.adopted_objects import AdoptedObjects

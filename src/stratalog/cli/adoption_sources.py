@@ -160,7 +160,7 @@ def _is_up_to(digits: str, most: int) -> bool:
 
 
 def parse_topic_id(text: str | None) -> TopicId | None:
-    from stratalog.segment.object_keys import parse_uuid_text
+    from stratalog.segment.keys import parse_uuid_text
 
     if text is None:
         return None

@@ -23,7 +23,7 @@ from stratalog.cli.client import (
 from stratalog.cli.errors import BrokerRefusedError, BrokerUnreachableError, NotAcknowledgedError
 from stratalog.cli.record_reader import Edge, RecordReader
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
-from stratalog.segment.object_keys import parse_uuid_text
+from stratalog.segment.keys import parse_uuid_text
 from stratalog.segment.remote_log_metadata import METADATA_TOPIC
 
 _ALWAYS = frozenset({"retention.ms", "retention.bytes"})

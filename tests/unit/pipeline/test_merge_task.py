@@ -26,7 +26,7 @@ from stratalog.pipeline.plan.tasks import TaskDone
 from stratalog.segment.build import SegmentBuilder
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.object_keys import parse_segment_key
+from stratalog.segment.keys import parse_segment_key
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PATIENCE_S = 30.0

@@ -26,8 +26,8 @@ from stratalog.pipeline.plan.object_reads import SourceRow, plan_object_reads
 from stratalog.pipeline.plan.tasks import TaskDone, UnitFailed
 from stratalog.pipeline.workplace import OpenWorkplace
 from stratalog.segment.build import BuiltLog, SegmentBuilder
+from stratalog.segment.keys import segment_key_base
 from stratalog.segment.model import SourceRun
-from stratalog.segment.object_keys import segment_key_base
 from stratalog.segment.upload import upload_log
 
 _OFFSET = struct.Struct(">q")

@@ -33,10 +33,10 @@ from stratalog.pipeline.kinds.upload_check import check_uploaded
 from stratalog.retry import Backoff, retry
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX
 from stratalog.segment.log_batches import is_dense
 from stratalog.segment.metadata import SegmentMetadata
 from stratalog.segment.model import IndexKind, SegmentIndexes
-from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX
 from stratalog.segment.producer_state import PartitionTail, advance
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
