@@ -68,6 +68,10 @@ class Appender(Protocol):
         """
         ...
 
+    def refused(self, batches: Sequence[EntryBatch]) -> None:
+        """Note batches that got no place in that order, because their tier is not known."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
@@ -142,7 +146,11 @@ class TopicAppender:
         Returns when they have their place in the order of appends.
         """
         checked = [await self._check(write) for write in writes]
-        tiers = await self._write_tiers.find(one.partition for one in checked if one.batches)
+        try:
+            tiers = await self._write_tiers.find(one.partition for one in checked if one.batches)
+        except StratalogError:
+            self._refuse(checked)
+            raise
         places: dict[WriteTier, list[int]] = {}
         for place, one in enumerate(checked):
             if one.batches:
@@ -160,6 +168,12 @@ class TopicAppender:
     ) -> _Appended:
         batches = [batch for place in places for batch in checked[place].batches]
         return _Appended(places, self._appenders[tier].append(batches))
+
+    def _refuse(self, checked: Sequence[_Checked]) -> None:
+        # The next request of the same connection may be luckier, and enter the order instead.
+        batches = [batch for one in checked for batch in one.batches]
+        for appender in self._appenders.values():
+            appender.refused(batches)
 
     def learn(self, partition: TopicPartition, answers: Sequence[CommitAnswer]) -> None:
         """Forget cached facts about a partition that a commit contradicts."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from tests.support.ledgers import ControlWrapper
@@ -19,6 +20,7 @@ from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.block.writer import BlockWriter
 from stratalog.clock import Clock, SystemClock
+from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.log.model import FoundBatches, Span, WriteTier
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
@@ -57,7 +59,13 @@ class LookingControl(ControlWrapper):
     def __init__(self, inner: ControlPlane) -> None:
         super().__init__(inner)
         self.looks = 0
+        self.is_away = False
         self.after_look: list[Callable[[list[FoundBatches]], Awaitable[list[FoundBatches]]]] = []
+
+    async def around(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if self.is_away:
+            raise ControlUnavailableError("the control plane is away")
+        return await call()
 
     async def log_find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
         self.looks += 1

@@ -16,7 +16,8 @@ from stratalog.batch.errors import (
 )
 from stratalog.batch.header import Codec, parse_header
 from stratalog.batch.records import Record
-from stratalog.block.errors import BrokerStoppingError
+from stratalog.block.errors import BlockFailedError, BrokerStoppingError
+from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.log.model import CommitAnswer, CommitOutcome, WriteTier
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import Offset
@@ -197,6 +198,9 @@ class MemoryTier:
     def __init__(self) -> None:
         self.batches: list[EntryBatch] = []
 
+    def refused(self, batches: Sequence[EntryBatch]) -> None:
+        """It checks no sequences."""
+
     def append(self, batches: Sequence[EntryBatch]) -> "asyncio.Future[list[CommitAnswer]]":
         answered: asyncio.Future[list[CommitAnswer]] = asyncio.get_running_loop().create_future()
         first = len(self.batches)
@@ -248,3 +252,15 @@ async def test_a_tier_that_has_changed_since_it_was_remembered_is_asked_for_agai
     rig.appenders[WriteTier.LOCAL] = local
     assert (await rig.append(1, batch(b"b"))).error is None
     assert len(local.batches) == 1
+
+
+async def test_a_batch_does_not_take_the_place_of_one_whose_tier_could_not_be_looked_up(
+    rig: TopicRig,
+) -> None:
+    rig.control.is_away = True
+    with pytest.raises(ControlUnavailableError):
+        await rig.append(0, numbered(0))
+    rig.control.is_away = False
+    assert isinstance((await rig.append(0, numbered(1))).error, BlockFailedError)
+    assert (await rig.append(0, numbered(0))).base_offset == 0
+    assert (await rig.append(0, numbered(1))).base_offset == 1
