@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from stratalog.batch.header import TimestampType
+from stratalog.control.log.boundaries import broken
 from stratalog.control.log.model import (
     BatchToCommit,
     BlockToCommit,
@@ -149,7 +150,7 @@ class _Partition:
         self._leader_epoch = LeaderEpoch(head.leader_epoch)
         self._known = producers
         self._producers: dict[ProducerId, Producer] = {}
-        self._next_offset = Offset(head.high_watermark)
+        self._next_offset = self._first_offset = Offset(head.high_watermark)
         self._added_bytes = 0
         self._commit_ms = max(now_ms, head.last_commit_ms)
 
@@ -173,8 +174,22 @@ class _Partition:
             if producer.changed:
                 plan.producers[self._key, producer_id] = producer.state
         if self._added_bytes:
+            self._check_offsets()
             plan.heads[self._key] = HeadChange(
                 self._next_offset, self._added_bytes, self._commit_ms
+            )
+
+    def _check_offsets(self) -> None:
+        """Raise unless the rows continue the partition where it ended."""
+        if not (
+            self._log_start <= self._first_offset < self._next_offset
+            and self.rows[0].base_offset == self._first_offset
+            and self.rows[-1].last_offset == self._next_offset - 1
+        ):
+            raise broken(
+                self._key,
+                f"a commit from {self._first_offset} to {self._next_offset} has rows from"
+                f" {self.rows[0].base_offset} to {self.rows[-1].last_offset}",
             )
 
     def _judge(self, batch: BatchToCommit) -> tuple[CommitOutcome, Offset, int]:

@@ -12,10 +12,12 @@ the start. Chaining a segment moves `remote_end`, so a trim that was planned bef
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from stratalog.control.keys import partition_key
+from stratalog.control.log.boundaries import check_boundaries
 from stratalog.control.log.errors import PartitionMovedError
 from stratalog.control.log.model import HEADS, PARTITIONS, PartitionState
 from stratalog.control.log.partitions import lock_heads
@@ -89,6 +91,16 @@ class Trim(NamedTuple):
             return self.state.remote_end
         return max(self.state.remote_end, self.block_start)
 
+    @property
+    def moved(self) -> PartitionState:
+        """The partition after the trim."""
+        return replace(
+            self.state,
+            log_start=self.log_start,
+            block_start=self.block_start,
+            remote_end=self.remote_end,
+        )
+
 
 async def apply_trims(connection: Connection, trims: Sequence[Trim]) -> int:
     """Move the boundaries and unchain the segments below; return how many segments that were."""
@@ -113,6 +125,8 @@ async def apply_trims(connection: Connection, trims: Sequence[Trim]) -> int:
 
 
 async def _move(connection: Connection, trims: Sequence[Trim]) -> None:
+    for trim in trims:
+        check_boundaries(trim.moved, before=trim.state)
     rows = [
         (
             *trim.state.topic_partition,

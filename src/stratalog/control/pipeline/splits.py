@@ -19,6 +19,7 @@ from uuid import UUID
 
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.ledger import Ledger
+from stratalog.control.log.boundaries import check_in_blocks
 from stratalog.control.log.model import BATCHES, Coordinates
 from stratalog.control.log.partitions import lock_heads, read_states
 from stratalog.control.log.rows import SPLIT_ROW
@@ -239,6 +240,10 @@ async def _judge(connection: Connection, parts: _Parts) -> _Outcomes:
             or there[key] != _planned(part.old_rows)
         ):
             outcomes[key] = SplitOutcome.ROWS_CHANGED
+        else:
+            check_in_blocks(
+                states[key], part.new_rows[0].base_offset, part.new_rows[-1].last_offset
+            )
     return outcomes
 
 

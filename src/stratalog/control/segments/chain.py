@@ -10,11 +10,13 @@ transaction checks under the lock that the segment still ends where a row does.
 """
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.ledger import Ledger
+from stratalog.control.log.boundaries import check_boundaries
 from stratalog.control.log.errors import PartitionMovedError
 from stratalog.control.log.model import PartitionState
 from stratalog.control.log.partitions import lock_heads, read_states
@@ -178,6 +180,9 @@ def _moved(segment: Segment, why: str) -> BoundaryMovedError:
 
 async def _apply(connection: Connection, link: Link, claim: ClaimToken | None) -> None:
     segment, state = link.segment, link.state
+    check_boundaries(
+        replace(state, remote_end=segment.end_offset, block_start=link.block_start), before=state
+    )
     await lock_heads(connection, [segment.topic_partition])
     if claim is not None and not await lock_claim(connection, segment.topic_partition, claim):
         raise claim_lost(segment.topic_partition)

@@ -8,10 +8,17 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 from stratalog.control.ledger import Ledger
-from stratalog.control.log.model import EPOCHS, PARTITIONS, PRODUCERS, WriteTier
+from stratalog.control.log.boundaries import check_boundaries
+from stratalog.control.log.model import (
+    EPOCHS,
+    HEADS,
+    PARTITIONS,
+    PRODUCERS,
+    PartitionState,
+    WriteTier,
+)
 from stratalog.control.log.sequences import pack_batch
 from stratalog.control.segments.lifecycle import ADDED
 from stratalog.control.segments.model import SEGMENTS, EpochStart, SegmentState
@@ -30,24 +37,10 @@ from stratalog.control.topics.model import (
 )
 from stratalog.ids import LeaderEpoch, Offset, kafka_base64
 
-_PARTITION = PARTITIONS.shape(
-    "topic_id",
-    "partition",
-    "log_start",
-    end_offset="bigint",
-    size_bytes="bigint",
-    leader_epoch="integer",
-)
-_INSERT_PARTITIONS = """
-    INSERT INTO partitions
-        (topic_id, partition, log_start, remote_end, block_start, block_end, write_tier)
-    SELECT topic_id, partition, log_start, end_offset, end_offset, end_offset, $1 FROM {rows}
-"""
-_INSERT_HEADS = """
-    INSERT INTO heads
-        (topic_id, partition, high_watermark, size_bytes, last_commit_ms, leader_epoch)
-    SELECT topic_id, partition, end_offset, size_bytes, 0, leader_epoch FROM {rows}
-"""
+_PARTITION = PARTITIONS.shape_without("last_stable", "migrating_since_ms")
+_INSERT_PARTITIONS = PARTITIONS.insert(_PARTITION)
+_HEAD = HEADS.shape_without()
+_INSERT_HEADS = HEADS.insert(_HEAD)
 _EPOCH = EPOCHS.shape_without()
 _INSERT_EPOCHS = EPOCHS.insert(_EPOCH)
 _SEGMENT = SEGMENTS.shape_without("state", "chained", "owned", "added_ms", "changed_ms")
@@ -207,9 +200,11 @@ async def _insert_topic(connection: Connection, topic: TopicToAdopt) -> int:
 
 
 async def _insert_partitions(connection: Connection, topic: TopicToAdopt) -> None:
-    source = Rows(_PARTITION, [_partition_row(topic, each) for each in topic.partitions])
-    await connection.execute(_INSERT_PARTITIONS, WriteTier.LOCAL.value, rows=source)
-    await connection.execute(_INSERT_HEADS, rows=source)
+    states = [_state(topic, each) for each in topic.partitions]
+    for state in states:
+        check_boundaries(state)
+    await connection.execute(_INSERT_PARTITIONS, rows=rows_from(_PARTITION, states))
+    await connection.execute(_INSERT_HEADS, rows=rows_from(_HEAD, states))
     epochs = [
         (topic.topic_id, each.partition, *start)
         for each in topic.partitions
@@ -218,14 +213,22 @@ async def _insert_partitions(connection: Connection, topic: TopicToAdopt) -> Non
     await connection.execute(_INSERT_EPOCHS, rows=Rows(_EPOCH, epochs))
 
 
-def _partition_row(topic: TopicToAdopt, partition: PartitionToAdopt) -> tuple[Any, ...]:
-    return (
-        topic.topic_id,
-        partition.partition,
-        partition.log_start,
-        _end(partition),
-        sum(adopted.segment.size_bytes for adopted in partition.segments),
-        _epochs(partition)[-1].epoch,
+def _state(topic: TopicToAdopt, partition: PartitionToAdopt) -> PartitionState:
+    """Return the partition as it is adopted: all its records are in segments."""
+    end = _end(partition)
+    return PartitionState(
+        topic_id=topic.topic_id,
+        partition=partition.partition,
+        log_start=partition.log_start,
+        remote_end=end,
+        block_start=end,
+        block_end=end,
+        high_watermark=end,
+        last_stable=end,
+        write_tier=WriteTier.LOCAL,
+        leader_epoch=_epochs(partition)[-1].epoch,
+        size_bytes=sum(adopted.segment.size_bytes for adopted in partition.segments),
+        last_commit_ms=0,
     )
 
 

@@ -9,6 +9,7 @@ from functools import partial
 
 from stratalog.control.keys import partition_key, partition_rows
 from stratalog.control.ledger import Ledger
+from stratalog.control.log.boundaries import check_boundaries
 from stratalog.control.log.model import EPOCHS, PartitionState, WriteTier
 from stratalog.control.log.partitions import lock_heads, read_states
 from stratalog.control.sql.database import Connection, Rows
@@ -131,6 +132,7 @@ def _guarded(
                 state.topic_id,
                 f"partition {state.partition} is {migration_state(state)}: {'; '.join(breaches)}",
             )
+        check_boundaries(change(state), before=state)
     return [state for state in states if change(state) != state]
 
 
