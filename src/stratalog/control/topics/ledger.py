@@ -1,8 +1,10 @@
 """Topics: made, found, changed and hidden. Their rows leave in `purge.py`."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from stratalog.control.keys import PARTITION, partition_rows
@@ -23,8 +25,9 @@ from stratalog.ids import (
 )
 
 _SELECT = f"SELECT {TOPIC.columns} FROM topics WHERE topics.deleted_ms IS NULL"
-# Served by an index of its own, which is mostly empty.
+# Each is served by an index of its own, which is mostly empty.
 _EPOCHS = "SELECT topic_id, partition, leader_epoch FROM heads WHERE leader_epoch > 0"
+_WRITE_TIERS = "SELECT topic_id, partition, write_tier FROM partitions WHERE write_tier <> 'block'"
 _NAMES = TOPICS.shape("name")
 _IDS = TOPICS.shape("topic_id")
 _CREATE = """
@@ -74,7 +77,7 @@ class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations):
         async def work(connection: Connection) -> list[Topic]:
             rows = await connection.fetch(_SELECT)
             epochs = await connection.fetch(_EPOCHS)
-            return _topics(rows, epochs)
+            return _topics(rows, epochs, await connection.fetch(_WRITE_TIERS))
 
         # Sorted here, because a database sorts text by its own collation.
         return sorted(await self._database.read(work), key=lambda topic: topic.name)
@@ -94,7 +97,7 @@ class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations):
     async def _some_topics(self, condition: str, source: Rows) -> list[Topic]:
         async def work(connection: Connection) -> list[Topic]:
             rows = await connection.fetch(f"{_SELECT} AND {condition}", rows=source)
-            return await _with_epochs(connection, rows)
+            return await _with_partitions(connection, rows)
 
         return await self._database.read(work)
 
@@ -150,18 +153,21 @@ async def _locked(connection: Connection, topic_id: TopicId) -> Topic:
     rows = await connection.fetch(f"{_SELECT} AND topic_id = $1 {{for_update}}", topic_id)
     if not rows:
         raise _unknown(topic_id)
-    [topic] = await _with_epochs(connection, rows)
+    [topic] = await _with_partitions(connection, rows)
     return topic
 
 
-async def _with_epochs(connection: Connection, rows: Sequence[Row]) -> list[Topic]:
+async def _with_partitions(connection: Connection, rows: Sequence[Row]) -> list[Topic]:
     if not rows:
         return []
+    ids = Rows(_IDS, [(as_uuid(row[0]),) for row in rows])
     epochs = await connection.fetch(
-        f"{_EPOCHS} AND topic_id IN (SELECT topic_id FROM {{rows}})",
-        rows=Rows(_IDS, [(as_uuid(row[0]),) for row in rows]),
+        f"{_EPOCHS} AND topic_id IN (SELECT topic_id FROM {{rows}})", rows=ids
     )
-    return _topics(rows, epochs)
+    write_tiers = await connection.fetch(
+        f"{_WRITE_TIERS} AND topic_id IN (SELECT topic_id FROM {{rows}})", rows=ids
+    )
+    return _topics(rows, epochs, write_tiers)
 
 
 async def _insert_partitions(connection: Connection, topic_id: TopicId, added: range) -> None:
@@ -175,13 +181,24 @@ def _unknown(topic_id: TopicId) -> UnknownTopicError:
     return UnknownTopicError(f"no topic has the id {kafka_base64(topic_id)}")
 
 
-def _topics(rows: Sequence[Row], epochs: Sequence[Row]) -> list[Topic]:
-    of_topics: dict[UUID, dict[PartitionIndex, LeaderEpoch]] = {}
-    for topic_id, partition, epoch in epochs:
-        of_topic = of_topics.setdefault(as_uuid(topic_id), {})
-        of_topic[PartitionIndex(partition)] = LeaderEpoch(epoch)
-    topics = TOPIC.read_all(rows)
+def _topics(rows: Sequence[Row], epochs: Sequence[Row], write_tiers: Sequence[Row]) -> list[Topic]:
+    epochs_of = _by_topic(epochs)
+    tiers_of = _by_topic(write_tiers)
     return [
-        replace(topic, leader_epochs=of_topics[topic.id]) if topic.id in of_topics else topic
-        for topic in topics
+        replace(
+            topic,
+            leader_epochs={
+                index: LeaderEpoch(epoch) for index, epoch in epochs_of.get(topic.id, ())
+            },
+            write_tiers={index: WriteTier(tier) for index, tier in tiers_of.get(topic.id, ())},
+        )
+        for topic in TOPIC.read_all(rows)
     ]
+
+
+def _by_topic(rows: Sequence[Row]) -> Mapping[UUID, Sequence[tuple[PartitionIndex, Any]]]:
+    """Values of partitions, by the id of their topic."""
+    found: dict[UUID, list[tuple[PartitionIndex, Any]]] = defaultdict(list)
+    for topic_id, partition, value in rows:
+        found[as_uuid(topic_id)].append((PartitionIndex(partition), value))
+    return found

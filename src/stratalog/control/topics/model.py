@@ -3,6 +3,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stratalog.control.log.model import WriteTier
 from stratalog.control.segments.model import EpochStart, SegmentToAdd, SegmentUploaded
 from stratalog.control.sql.table import Selection, Table
 from stratalog.ids import (
@@ -27,6 +28,11 @@ class Topic:
     created_ms: int
     leader_epochs: Mapping[PartitionIndex, LeaderEpoch] = field(default_factory=dict)
     """Of the partitions whose epoch is not 0."""
+    write_tiers: Mapping[PartitionIndex, WriteTier] = field(default_factory=dict)
+    """Of the partitions that do not write to blocks."""
+
+    def write_tier(self, partition: PartitionIndex) -> WriteTier:
+        return self.write_tiers.get(partition, WriteTier.BLOCK)
 
 
 TOPICS = Table(
@@ -43,9 +49,9 @@ TOPIC = Selection(
     TOPICS,
     id=TOPICS["topic_id"],
     configs=TOPICS["configs"].decoded(json.loads),
-    absent=("leader_epochs",),
+    absent=("leader_epochs", "write_tiers"),
 )
-"""Without leader epochs, which are in `heads`."""
+"""Without leader epochs and write tiers, which belong to the partitions."""
 
 
 ADOPTED_OFFSETS_END = 1 << 62
