@@ -417,7 +417,7 @@ async def test_a_segment_whose_deletion_began_during_its_repair_is_left_to_the_s
         cluster.control, RemoteTier(stores=beside_blocks(store), keys=KEYS)
     )
     assert repair.failure is not None
-    assert "cannot be uploaded anew" in repair.failure
+    assert "cannot be uploaded again" in repair.failure
     assert await cluster.objects(second) == [".indexes", ".rsm-manifest"]
     report = await cluster.fsck(deep=True)
     assert not report.damaged, told(report)

@@ -134,7 +134,7 @@ def test_a_write_whose_uploads_were_swept_is_refused_as_a_whole(lake: SinkLake) 
     message = writer.write(iter(batches(0, 10)))
     assert lake.leases() is None
     assert lake.sweep() == 1
-    with pytest.raises(BarredObjectError, match="write the batch anew"):
+    with pytest.raises(BarredObjectError, match="write the batch again"):
         writer.commit([message], 0)
     assert sum(lake.high_watermarks()) == 0
     writer.commit([writer.write(iter(batches(0, 10)))], 0)

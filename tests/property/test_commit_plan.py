@@ -206,9 +206,9 @@ def check_rows(
         for batch, answer in zip(block.batches, answers, strict=True):
             if answer.outcome is CommitOutcome.ACCEPTED:
                 accepted[batch.topic_partition].append((block.object_id, batch, answer))
-    assert {row.partition for row in plan.rows} == set(accepted) == set(plan.heads)
+    assert {(row.topic_id, row.partition) for row in plan.rows} == set(accepted) == set(plan.heads)
     for key, members in accepted.items():
-        rows = [row for row in plan.rows if row.partition == key]
+        rows = [row for row in plan.rows if (row.topic_id, row.partition) == key]
         head, commit_ms = before[key], max(now_ms, before[key].last_commit_ms)
         assert rows[0].base_offset == head.high_watermark
         sizes = {answer.base_offset: batch.byte_size for _, batch, answer in members}

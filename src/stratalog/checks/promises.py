@@ -13,7 +13,8 @@ from stratalog.batch.header import BatchHeader, BytesLike
 from stratalog.checks.report import Problem, Promise, Severity
 from stratalog.checks.row_sequence import RowSequence, claimed_twice
 from stratalog.control.brokers.model import BrokerInfo
-from stratalog.control.log.model import Coordinates, PartitionState, WriteTier
+from stratalog.control.log.boundaries import backward_moves, boundary_breaches
+from stratalog.control.log.model import Coordinates, PartitionState
 from stratalog.control.objects.model import StoredObjectRow
 from stratalog.ids import Offset
 from stratalog.objects.store import ObjectInfo
@@ -62,46 +63,13 @@ def rows_are_dense(state: PartitionState, rows: Iterable[Coordinates]) -> list[P
 
 def boundaries_hold(state: PartitionState) -> list[Problem]:
     """Promise 4: the relations between a partition's offsets."""
-    return [Problem(promise=Promise.BOUNDARIES, text=text) for text in _boundary_breaches(state)]
-
-
-def _boundary_breaches(state: PartitionState) -> Iterator[str]:
-    for name in ("log_start", "remote_end", "block_start", "block_end", "last_stable"):
-        offset = getattr(state, name)
-        if not 0 <= offset <= state.high_watermark:
-            yield f"{name} {offset} is not between 0 and high watermark {state.high_watermark}"
-    if state.block_start > state.block_end:
-        yield f"block_start {state.block_start} is after block_end {state.block_end}"
-    if state.block_start < state.block_end and state.remote_end > state.block_start:
-        yield f"remote_end {state.remote_end} is after block_start {state.block_start}"
-    if state.write_tier is WriteTier.BLOCK and state.block_end != state.high_watermark:
-        yield (
-            f"block_end {state.block_end} is not the high watermark {state.high_watermark}, "
-            "although blocks are being written"
-        )
-
-
-_FORWARD_ONLY = (
-    "log_start",
-    "remote_end",
-    "block_start",
-    "block_end",
-    "high_watermark",
-    "last_stable",
-    "leader_epoch",
-    "last_commit_ms",
-)
+    return [Problem(promise=Promise.BOUNDARIES, text=text) for text in boundary_breaches(state)]
 
 
 def boundaries_moved_forward(before: PartitionState, after: PartitionState) -> list[Problem]:
     """Promise 4: between two snapshots of a partition, no boundary moves back."""
     return [
-        Problem(
-            promise=Promise.BOUNDARIES,
-            text=f"{name} went back from {getattr(before, name)} to {getattr(after, name)}",
-        )
-        for name in _FORWARD_ONLY
-        if getattr(after, name) < getattr(before, name)
+        Problem(promise=Promise.BOUNDARIES, text=text) for text in backward_moves(before, after)
     ]
 
 

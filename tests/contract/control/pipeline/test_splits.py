@@ -29,7 +29,6 @@ from tests.contract.control.segment_building import finished
 from tests.contract.control.tiers import assert_consistent
 
 from stratalog.control.log.model import Coordinates
-from stratalog.control.log.rows import ROW
 from stratalog.control.objects.errors import BarredObjectError
 from stratalog.control.objects.model import ObjectKind
 from stratalog.control.pipeline.errors import SplitRefusedError
@@ -245,7 +244,7 @@ async def test_a_split_of_splits_keeps_the_commit_time_of_the_oldest_batch(
 
 
 async def test_rows_that_an_older_version_joins_are_swapped_as_any_other(
-    plane: ControlPlane, topic: Topic, database: Database, monkeypatch: pytest.MonkeyPatch
+    plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
     """It writes no time of the oldest batch. The commit time is the oldest that is known then."""
     key = part(topic)
@@ -255,11 +254,10 @@ async def test_rows_that_an_older_version_joins_are_swapped_as_any_other(
     assert await plane.pipeline.commit_split(split((token, (await rows_in(plane, key))[:2]))) == [
         SWAPPED
     ]
-    with monkeypatch.context() as older:
-        older.setattr("stratalog.control.pipeline.splits.JOINED_ROW", ROW)
-        file = split((token, (await rows_in(plane, key))[:2]))
-        for _ in range(2):
-            assert await plane.pipeline.commit_split(file) == [SWAPPED]
+    file = split((token, (await rows_in(plane, key))[:2]))
+    assert await plane.pipeline.commit_split(file) == [SWAPPED]
+    await change(database, "UPDATE batches SET oldest_ms = NULL")
+    assert await plane.pipeline.commit_split(file) == [SWAPPED]
     rows = await rows_in(plane, key)
     assert [(row.oldest_ms, row.oldest_commit_ms) for row in rows] == [(None, 10), (None, 15)]
     assert await plane.pipeline.commit_split(split((token, rows))) == [SWAPPED]
@@ -474,69 +472,3 @@ async def test_parts_that_do_not_fit_together_are_refused_as_a_whole(
     assert await rows_in(plane, key) == rows
     assert good.object_id not in await live(plane)
     assert await plane.pipeline.commit_split(good) == [SWAPPED]
-
-
-# Partitions that nobody converts.
-
-
-async def write_split(plane: ControlPlane, *keys: TopicPartition, size: int = 100) -> SplitToCommit:
-    """One batch for each of the partitions, moved into a split file of their own."""
-    await commit(plane, *(batch(key, 5, size=size) for key in keys))
-    parts = []
-    for key in keys:
-        token = await claim(plane, key, also_parked=True, max_attempts=1_000)
-        parts.append((token, (await rows_in(plane, key))[-1:]))
-    file = split(*parts)
-    assert await plane.pipeline.commit_split(file) == [SWAPPED] * len(keys)
-    await plane.pipeline.release_claims([token for token, _ in parts], succeeded=False)
-    return file
-
-
-@pytest.mark.parametrize("chunk_files", [1, 64])
-async def test_what_paused_topics_and_parked_partitions_have_in_split_files_is_found(
-    plane: ControlPlane, topic: Topic, monkeypatch: pytest.MonkeyPatch, chunk_files: int
-) -> None:
-    monkeypatch.setattr("stratalog.control.pipeline.held_back._CHUNK_FILES", chunk_files)
-    other = await plane.topics.create("other", partition_count=2, configs={})
-    keys = [part(topic), part(other, 0), part(other, 1)]
-    for _ in range(2):
-        await write_split(plane, *keys)
-        await commit(plane, *(batch(key, 5) for key in keys))
-
-    async def resting(**changes: int) -> list[tuple[TopicPartition, int]]:
-        asked = {"max_file_bytes": 300, "more_than": 1, "stuck_for_ms": 60_000, "limit": 100}
-        rows = await plane.pipeline.held_back_rows(**asked | changes)
-        return [(TopicPartition(row.topic_id, row.partition), row.base_offset) for row in rows]
-
-    assert await resting() == []
-    await plane.pipeline.pause(topic.id)
-    assert await resting() == [(keys[0], 0), (keys[0], 10)]
-    await plane.pipeline.fail_claims({await claim(plane, keys[2]): "bad"}, max_attempts=1)
-    both = sorted((key, offset) for key in (keys[0], keys[2]) for offset in (0, 10))
-    assert await resting() == both
-    assert await resting(limit=3) == both[:3]
-    assert await resting(more_than=2) == []
-    assert await resting(max_file_bytes=299) == []
-    await plane.pipeline.resume(topic.id)
-    await plane.log.delete_records({keys[2]: Offset(10)})
-    assert await resting(more_than=0) == [(keys[2], 10)]
-    await plane.topics.delete(other.id)
-    assert await resting(more_than=0) == []
-
-
-async def test_many_files_with_few_rows_of_each_partition_are_found_unless_they_are_stuck(
-    plane: ControlPlane, topic: Topic
-) -> None:
-    files = [await write_split(plane, part(topic, index)) for index in range(3)]
-    await plane.pipeline.pause(topic.id)
-
-    async def resting(stuck_for_ms: int = 60_000) -> list[ObjectId]:
-        rows = await plane.pipeline.held_back_rows(
-            max_file_bytes=100, more_than=2, stuck_for_ms=stuck_for_ms, limit=100
-        )
-        return [row.object_id for row in rows]
-
-    assert await resting() == [file.object_id for file in files]
-    await plane.pipeline.note_stuck([files[1].object_id])
-    assert await resting() == []
-    assert await resting(stuck_for_ms=-1) == [file.object_id for file in files]
