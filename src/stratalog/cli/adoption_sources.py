@@ -115,8 +115,8 @@ class DumpSource:
         notes = []
         if self.partition_count is None:
             notes.append(
-                f"the dump names {seen} partitions of {self.name}: if there are more, give their"
-                " number with --partitions"
+                f"{self.name} has {seen} partitions, as far as the dump shows: if there are more,"
+                " give their number with --partitions"
             )
         if "retention.ms" not in self.configs:
             notes.append(
@@ -129,7 +129,7 @@ class DumpSource:
         from stratalog.control.topics.model import MAX_PARTITIONS
 
         given = self.partition_count
-        named = f"the dump names partition {seen - 1} of {self.name}"
+        named = f"the dump, or --log-start, names partition {seen - 1} of {self.name}"
         if given is not None and given < seen:
             raise BadOptionError(f"--partitions {given} is too few: {named}")
         # Checked before a value is made for each partition: a damaged dump can name billions.

@@ -204,7 +204,7 @@ def test_a_dump_as_export_writes_it_is_read(tmp_path: Path) -> None:
     lines = [dump_line(33, value) for value in VALUES]
     (tmp_path / "dump").write_text("\n" + "\n".join(lines))
     assert read_dump(tmp_path / "dump") == VALUES
-    # And is what `produce --json` takes.
+    # `produce --json` reads the same line.
     record = record_from_json(lines[0].encode(), number=1)
     assert (record.partition, record.key, record.value) == (33, None, VALUES[0])
 

@@ -189,7 +189,7 @@ def _state(key: TopicPartition) -> PartitionState:
 
 
 class Appends(TopicAppender):
-    """Notes writes in their order. Answers at once, or when told to."""
+    """Notes writes in their order. Answers at once, or when `held` is set."""
 
     def __init__(self) -> None:
         self.writes: list[PartitionWrite] = []
