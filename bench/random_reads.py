@@ -29,11 +29,11 @@ from stratalog.metrics import Metrics
 from stratalog.objects.metered import MeteredStore
 from stratalog.objects.open import open_store
 from stratalog.pieces import PiecesWanted
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.model import IndexKind
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
-from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings
 
 MIB = 1024 * 1024

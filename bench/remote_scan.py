@@ -25,11 +25,11 @@ from stratalog.ids import Offset
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore, Range
 from stratalog.pieces import PiecesWanted
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.log_bytes import REQUEST_BYTES
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
-from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings
 
 MIB = 1024 * 1024

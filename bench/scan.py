@@ -52,8 +52,8 @@ from stratalog.scan.model import (
     ScanSplit,
 )
 from stratalog.scan.open import opened_scanner
-from stratalog.scan.opened_place import OpenPlace
-from stratalog.scan.split_reader import chunks_of, read_split
+from stratalog.scan.scan_stores import ScanStores
+from stratalog.scan.split_reader import read_batch_groups, read_split
 from stratalog.settings import DAY_MS, Settings
 
 TOPICS = ("segments", "blocks", "lz4")
@@ -166,12 +166,12 @@ def bytes_scanned(settings: Settings, **request: Any) -> int:
     plan = asyncio.run(planned(settings, planning, **request))
     background = shared_loop_thread()
 
-    async def opened() -> OpenPlace:
-        return OpenPlace(worker_access(settings, WorkerKeys.OPENING), background, metrics=reading)
+    async def opened() -> ScanStores:
+        return ScanStores(worker_access(settings, WorkerKeys.OPENING), background, metrics=reading)
 
     place = background.run(opened())
     for split in plan.splits:
-        for _ in chunks_of(split, place):
+        for _ in read_batch_groups(split, place):
             pass
     background.run(place.close())
     return bytes_read(planning) + bytes_read(reading)

@@ -30,7 +30,7 @@ from stratalog.control.sql.migrate import migrate
 from stratalog.ids import ObjectId
 from stratalog.node.broker import Broker
 from stratalog.objects import folder_files
-from stratalog.objects.durable import DurableFolders, write_parts
+from stratalog.objects.durable_files import DurableFolders, write_parts
 from stratalog.objects.faulty import FaultyStore, ScriptedFaults
 from stratalog.objects.folder_files import FolderFiles
 from stratalog.objects.open import open_store

@@ -30,7 +30,7 @@ from stratalog.control.topics.model import Topic
 from stratalog.errors import StaleError
 from stratalog.ids import BrokerId, Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.metrics import Metrics
 from stratalog.objects.store import ObjectNotFoundError, ObjectStore
 from stratalog.objects.wrapped import WrappedStore
@@ -180,7 +180,6 @@ async def write(scene: Scene, random: Random) -> None:
     )
     appender = TopicAppender(
         appenders={WriteTier.BLOCK: writer},
-        control=scene.control,
         catalog=TopicCatalog(control=scene.control, clock=CLOCK),
         clock=CLOCK,
         topic_defaults={},

@@ -22,7 +22,7 @@ from tests.support.sink_topics import PARTITIONS, TOPIC, SinkLake
 import stratalog
 from stratalog.control.plane import ControlPlane
 from stratalog.objects.store import ObjectStore
-from stratalog.scan.opened_place import close_places
+from stratalog.scan.scan_stores import close_scan_stores
 
 COPIES = "copies"
 ROWS = 200
@@ -143,7 +143,7 @@ class Copying:
     def check(self) -> None:
         """Each row is there once; the rows of a customer are in one partition, and in order."""
         table = stratalog.read(COPIES, settings=self.lake.settings).read_all()
-        close_places()
+        close_scan_stores()
         values = [int(value) for value in table["value"].to_pylist()]
         assert sorted(values) == list(range(ROWS)), f"after kills {self.kills}"
         keys = table["key"].to_pylist()

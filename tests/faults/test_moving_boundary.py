@@ -35,8 +35,8 @@ from tests.support.clusters import BASE, create, folder_storage, one_broker
 from tests.support.tiering import Step
 
 from stratalog.checks.fsck import run_fsck
-from stratalog.checks.remote import RemoteTier
-from stratalog.janitor.segments import clear_unfinished, delete_doomed
+from stratalog.checks.remote_tier import RemoteTier
+from stratalog.janitor.segment_deletion import clear_unfinished, delete_doomed
 from stratalog.opening.claim import claim_store
 from stratalog.segment.key_ring import KeyRing
 from stratalog.settings import JanitorSettings

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.pipeline.lab import LocalJobs
@@ -21,7 +22,8 @@ from stratalog.pipeline.hosting.run_task import run_task
 from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.pipeline.hosting.task_rows import RunTask
 from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinFailed, BinOutcome
-from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone, Workplace
+from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone
+from stratalog.pipeline.workplace import Workplace
 
 
 def scripted(folder: Path) -> RunTask:
@@ -33,7 +35,8 @@ def scripted(folder: Path) -> RunTask:
         import signal
         import time
 
-        word, last_bad_attempt, name = given.segments  # type: ignore[union-attr]
+        words: Any = given.parts
+        word, last_bad_attempt, name = words
         attempt = 1
         while True:
             try:
@@ -41,7 +44,7 @@ def scripted(folder: Path) -> RunTask:
                 break
             except FileExistsError:
                 attempt += 1
-        if attempt <= last_bad_attempt:  # type: ignore[operator]
+        if attempt <= last_bad_attempt:
             if word == "raise":
                 raise ValueError(f"{name} is not to be had")
             if word == "die":

@@ -16,9 +16,9 @@ from stratalog.control.groups.model import GroupKind, GroupRecord
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
-from stratalog.groups.classic_groups import ClassicGroups
-from stratalog.groups.consumer.errors import FencedMemberEpochError
-from stratalog.groups.consumer.groups import ConsumerGroups, NotSavedError
+from stratalog.groups.classic.groups import ClassicGroups
+from stratalog.groups.consumer.errors import FencedMemberEpochError, NotSavedError
+from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.consumer.heartbeat import Heartbeat
 from stratalog.groups.consumer.model import LEAVE_EPOCH, Partitions
 from stratalog.groups.coordinator import GroupCoordinator

@@ -50,8 +50,8 @@ from stratalog.control.topics.model import PartitionToAdopt, Topic, TopicToAdopt
 from stratalog.ids import Offset, PartitionIndex, TopicId, TopicPartition
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings, Settings
 from stratalog.topic.read import TopicReader
 

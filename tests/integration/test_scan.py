@@ -39,19 +39,19 @@ from tests.unit.scan.rig import ScanRig, scan_rig
 from tests.unit.segment.layout_golden import MODES, TOPIC, Mode
 
 import stratalog
-from stratalog.checks.remote import beside_blocks
+from stratalog.checks.remote_tier import beside_blocks
 from stratalog.clock import SystemClock
 from stratalog.control.open import open_control_plane
 from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
 from stratalog.opening.workers import WorkerKeys, worker_access
 from stratalog.scan.errors import SnapshotGoneError
 from stratalog.scan.model import ScanRequest, ScanSplit
 from stratalog.scan.open import opened_scanner
-from stratalog.scan.opened_place import close_places
+from stratalog.scan.scan_stores import close_scan_stores
 from stratalog.scan.split_reader import read_split
 from stratalog.settings import Settings
 
@@ -81,7 +81,7 @@ def tiered(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tiered]:
     with ExitStack() as stopping:
         cluster = stopping.enter_context(running_cluster([settings]))
         yield Tiered(settings, cluster, stopping)
-    close_places()
+    close_scan_stores()
 
 
 def messages(first: int, count: int) -> list[Message]:
@@ -210,7 +210,7 @@ def test_aborted_transactions_and_markers_are_no_rows(tmp_path: Path) -> None:
                 settings, topics=[TRANSACTIONS], committed=committed, split_bytes=split_bytes
             )
             assert [row["offset"] for row in found] == expected
-    close_places()
+    close_scan_stores()
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -234,7 +234,7 @@ def test_transactions_give_the_rows_of_a_consumer_with_the_same_isolation(
             assert later.read_all()["offset"].to_pylist() == [
                 row.offset for row in wanted if row.offset >= start
             ]
-    close_places()
+    close_scan_stores()
 
 
 def golden(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -254,7 +254,7 @@ def test_an_adopted_topic_is_scanned_in_every_mode(tmp_path: Path, mode: Mode) -
     for split_bytes in (20_000, 10**9):
         found = rows(place.settings, topics=[TOPIC], committed=False, split_bytes=split_bytes)
         assert golden(found) == GOLDEN_RECORDS
-    close_places()
+    close_scan_stores()
 
 
 def test_segments_that_overlap_are_scanned_once(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_segments_that_overlap_are_scanned_once(tmp_path: Path) -> None:
     for split_bytes in (10_000, 70_000, 10**9):
         found = rows(place.settings, topics=[TOPIC], committed=False, split_bytes=split_bytes)
         assert golden(found) == GOLDEN_RECORDS
-    close_places()
+    close_scan_stores()
 
 
 async def delete_everything(rig: ScanRig, topic: Topic) -> int:

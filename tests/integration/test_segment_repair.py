@@ -27,14 +27,14 @@ from tests.unit.segment.runs import batch, marker
 from typer.testing import CliRunner, Result
 
 from stratalog.batch.control import ControlType
-from stratalog.checks.producers_before import tail_between
-from stratalog.checks.remote import RemoteTier, beside_blocks
+from stratalog.checks.producer_tail import tail_between
+from stratalog.checks.remote_tier import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise
 from stratalog.checks.segment_repair import rebuild_indexes
 from stratalog.cli.main import app
 from stratalog.clock import SystemClock
 from stratalog.control.segments.model import Segment
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
 from stratalog.opening.claim import claim_store
 from stratalog.opening.errors import MarkerMissingError
@@ -271,7 +271,7 @@ async def test_a_segment_of_somebody_else_is_checked_and_not_rebuilt(
     second = (await cluster.segments())[1]
     await cluster.store.delete([second.key_base + ".indexes"])
     (repair,) = await cluster.rebuild()
-    assert repair.failure == "it belongs to somebody else"
+    assert repair.failure == "it belongs to another cluster"
     assert (await cluster.fsck()).damaged
 
 

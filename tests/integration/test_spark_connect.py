@@ -23,7 +23,8 @@ from stratalog.pipeline.hosting.session import OpenSpark, SparkStartError, open_
 from stratalog.pipeline.hosting.spark_conf import SparkOptions
 from stratalog.pipeline.jobs import Bin, BinDone
 from stratalog.pipeline.open import workplace_of
-from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone, Workplace
+from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone
+from stratalog.pipeline.workplace import Workplace
 
 pytestmark = pytest.mark.timeout(300)
 

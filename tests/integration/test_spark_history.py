@@ -39,19 +39,19 @@ from stratalog.batch.build import build_batch
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import Codec
 from stratalog.batch.records import Record
-from stratalog.checks.remote import beside_blocks
+from stratalog.checks.remote_tier import beside_blocks
 from stratalog.clock import SystemClock
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import EpochStart
 from stratalog.ids import NO_OFFSET, LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicPartition
 from stratalog.janitor.deletion import delete_marked, purge_topics
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.hosting.session import OpenSpark
-from stratalog.scan.opened_place import close_places
+from stratalog.scan.scan_stores import close_scan_stores
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.keys import segment_key_base
+from stratalog.segment.object_keys import segment_key_base
 from stratalog.segment.offset_index import OffsetIndexWriter
 from stratalog.segment.remote_log_metadata import SegmentAdded
 from stratalog.segment.time_index import TimeIndexWriter
@@ -176,7 +176,7 @@ def test_gaps_of_compaction_are_no_rows(spark: SparkSession, tmp_path: Path) -> 
     )
     later = [record.offset for record in records if record.offset > FIRST + 60]
     assert found.read_all()["offset"].to_pylist() == later
-    close_places()
+    close_scan_stores()
 
 
 def test_transactions_give_the_rows_of_a_consumer_with_the_same_isolation(

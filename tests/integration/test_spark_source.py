@@ -23,8 +23,8 @@ from tests.support.spark import SharedSpark
 
 from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.scan.model import ScanColumn
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.transform import Encoding
 from stratalog.spark import read_topic
 
 pytestmark = pytest.mark.timeout(300)

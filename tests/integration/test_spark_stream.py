@@ -38,8 +38,8 @@ from tests.support.spark import SharedSpark, activate
 from stratalog.control.plane import ControlPlane
 from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.hosting.session import OpenSpark
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.transform import Encoding
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -328,7 +328,7 @@ def test_a_topic_that_was_made_anew_is_another_one(query: Queries, place: Place)
     fill(place.bootstrap, topic, 30)
     with pytest.raises(StreamingQueryException) as caught:
         asked.run()
-    assert f"topic '{topic}' was deleted and created anew" in str(caught.value)
+    assert f"topic '{topic}' was deleted and created again" in str(caught.value)
     assert '"failOnDataLoss" to false' in str(caught.value)
     rows = asked.run(failOnDataLoss="false").rows
     assert rows == consumed(place.bootstrap, topic, 30)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from stratalog.errors import StratalogError
-from stratalog.groups.classic import ClassicGroup
-from stratalog.groups.classic_model import (
+from stratalog.groups.classic.group import ClassicGroup
+from stratalog.groups.classic.model import (
     ClassicLimits,
     JoinAnswer,
     JoinRequest,
@@ -251,7 +251,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         """A static member's process before does not count: it hears that it is fenced."""
         owners: dict[tuple[int, int], Client] = {}
         for client in self.clients:
-            if client.member_id not in self.group.roster:
+            if client.member_id not in self.group.members:
                 continue
             for partition in client.owned or ():
                 other = owners.setdefault((client.generation, partition), client)
@@ -272,7 +272,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_for_nothing(self) -> None:
         """Every waiting client is answered in the end: something is due."""
-        if any(each.joining or each.syncing for each in self.group.roster):
+        if any(each.joining or each.syncing for each in self.group.members):
             assert self.group.deadline_s is not None
 
 

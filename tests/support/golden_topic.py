@@ -31,16 +31,16 @@ from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicI
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.segment.build import SegmentBuilder
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.keys import SUFFIXES, segment_key_base
 from stratalog.segment.model import SegmentIndexes, SourceRun
+from stratalog.segment.object_keys import SUFFIXES, segment_key_base
 from stratalog.segment.remote_log_metadata import (
     SegmentAdded,
     SegmentUpdated,
     added_record,
     encode_record,
 )
-from stratalog.segment.transform import Encoding
 from stratalog.segment.upload import upload_indexes, upload_log
 
 PARTITION = 7

@@ -19,14 +19,14 @@ from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicPartition
 from stratalog.objects.store import Buffer, ObjectStore, Range
 from stratalog.segment.build import BuiltLog, SegmentBuilder
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.epoch_checkpoint import encode_checkpoint, epochs_between
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.keys import segment_key_base
 from stratalog.segment.model import IndexKind, SegmentIndexes, SourceRun
+from stratalog.segment.object_keys import segment_key_base
 from stratalog.segment.producer_state import PartitionTail, advance
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
-from stratalog.segment.transform import Encoding
 from stratalog.segment.txn_index import encode_aborted
 from stratalog.segment.upload import UploadedLog, upload_indexes, upload_log
 from stratalog.settings import RemoteSettings

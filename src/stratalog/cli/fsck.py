@@ -24,7 +24,7 @@ from stratalog.clock import SYSTEM_CLOCK
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
-    from stratalog.checks.remote import RemoteTier
+    from stratalog.checks.remote_tier import RemoteTier
     from stratalog.checks.report import Report
     from stratalog.checks.segment_repair import Repair
     from stratalog.control.plane import ControlPlane
@@ -115,7 +115,7 @@ async def _check(
 async def _opened(
     settings: Settings,
 ) -> "AsyncIterator[tuple[ControlPlane, ObjectStore, RemoteTier]]":
-    from stratalog.checks.remote import open_remote_tier
+    from stratalog.checks.remote_tier import open_remote_tier
     from stratalog.control.open import open_existing
     from stratalog.objects.open import open_store
     from stratalog.opening.segment_store import check_segments_noted
@@ -137,7 +137,7 @@ async def _opened(
 def _print_repairs(repairs: "Sequence[Repair]") -> None:
     for repair in repairs:
         for problem in repair.damage:
-            say(f"[yellow]damaged[/] {escape(f'{repair.where}: {problem.what}')}")
+            say(f"[yellow]damaged[/] {escape(f'{repair.where}: {problem.text}')}")
         outcome = "[red]not rebuilt[/]" if repair.failure else "[green]rebuilt[/]"
         say(f"{outcome} {escape(str(repair))}")
     if not repairs:
@@ -146,7 +146,7 @@ def _print_repairs(repairs: "Sequence[Repair]") -> None:
 
 
 def _print_report(report: "Report") -> None:
-    say("Checked " + ", ".join(f"{count:,} {what}" for what, count in report.counts.items()) + ".")
+    say("Checked " + ", ".join(f"{count:,} {kind}" for kind, count in report.counts.items()) + ".")
     say("")
     found = Counter(int(finding.problem.promise) for finding in report.findings)
     print_table(

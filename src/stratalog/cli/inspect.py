@@ -14,7 +14,7 @@ from stratalog.cli.options import Config, Json, Set, examples, settings_from
 from stratalog.cli.output import note, print_json, print_table, say
 from stratalog.cli.when import iso
 from stratalog.clock import SYSTEM_CLOCK
-from stratalog.segment.keys import parse_segment_key
+from stratalog.segment.object_keys import parse_segment_key
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from stratalog.cli.client import REQUEST_SECONDS, Admin, as_our_error, client_co
 from stratalog.cli.errors import BrokerRefusedError, BrokerUnreachableError, NotAcknowledgedError
 from stratalog.cli.reading import Edge, Reading
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
-from stratalog.segment.keys import parse_uuid_text
+from stratalog.segment.object_keys import parse_uuid_text
 from stratalog.segment.remote_log_metadata import METADATA_TOPIC
 
 _ALWAYS = frozenset({"retention.ms", "retention.bytes"})

@@ -183,7 +183,7 @@ def moved(
 
 async def _note_moved(settings: Settings) -> int:
     # Imported late: --help should not wait for databases and object stores.
-    from stratalog.checks.remote import open_remote_tier
+    from stratalog.checks.remote_tier import open_remote_tier
     from stratalog.objects.open import open_store
     from stratalog.opening.segment_store import note_moved
 

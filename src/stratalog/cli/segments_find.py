@@ -83,7 +83,7 @@ async def _in_segments(
     control: "ControlPlane", key: TopicPartition, offset: Offset
 ) -> dict[str, object]:
     from stratalog.control.segments.lifecycle import epoch_at
-    from stratalog.segment.keys import LOG_SUFFIX
+    from stratalog.segment.object_keys import LOG_SUFFIX
 
     epoch = epoch_at(await control.log.epochs(key), offset)
     segment = None if epoch is None else await control.segments.find(key, epoch, offset)

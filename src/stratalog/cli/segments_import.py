@@ -215,7 +215,7 @@ def _is_up_to(digits: str, most: int) -> bool:
 
 
 def _parse_topic_id(text: str | None) -> TopicId | None:
-    from stratalog.segment.keys import parse_uuid_text
+    from stratalog.segment.object_keys import parse_uuid_text
 
     if text is None:
         return None
@@ -333,7 +333,7 @@ async def _import(
 ) -> "AdoptionPlan":
     from stratalog.segment.key_ring import KeyRing
     from stratalog.topic.adopt import check_free, open_for_writes, plan_adoption
-    from stratalog.topic.foreign_objects import ForeignObjects, own_realms
+    from stratalog.topic.adopted_objects import AdoptedObjects, own_realms
 
     remote = settings.remote
     keys = KeyRing.load(remote.public_keys, remote.private_keys, remote.encryption_key)
@@ -345,7 +345,7 @@ async def _import(
         await check_free(control, source.name, source.topic_id)
         store = open_foreign(settings, objects)
         try:
-            foreign = ForeignObjects(
+            foreign = AdoptedObjects(
                 store, key_prefix=key_prefix, keys=keys, realms=own_realms(settings)
             )
             plan = await plan_adoption(source, foreign, progress)

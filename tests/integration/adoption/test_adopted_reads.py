@@ -47,7 +47,7 @@ from stratalog.cli.main import app
 from stratalog.clock import SystemClock
 from stratalog.ids import PartitionIndex, ProducerId, TopicPartition
 from stratalog.objects.open import open_store
-from stratalog.segment.keys import SUFFIXES
+from stratalog.segment.object_keys import SUFFIXES
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)

@@ -26,9 +26,9 @@ from stratalog.clock import SystemClock
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import purge_topics
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
-from stratalog.segment.keys import SUFFIXES
+from stratalog.segment.object_keys import SUFFIXES
 from stratalog.segment.remote_log_metadata import (
     decode_record,
     encode_record,

@@ -21,10 +21,10 @@ from stratalog.objects import (
     StoreUnavailableError,
     open_store,
 )
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.errors import EncodingError, KeyMissingError, SegmentMismatchError
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
-from stratalog.segment.transform import Encoding
+from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.upload import UploadedLog, upload_indexes, upload_log
 
 SEALED = Encoding(chunk_bytes=100_000, compress=True, encrypt=True)

@@ -13,10 +13,10 @@ from stratalog.metrics import Metrics
 from stratalog.objects.store import Buffer, Range
 from stratalog.objects.wrapped import WrappedStore
 from stratalog.pieces import PiecesWanted, Start
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.errors import ReaderClosedError
 from stratalog.segment.model import IndexKind
 from stratalog.segment.reader import SegmentReader
-from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings
 
 MIB = 1 << 20

@@ -12,6 +12,7 @@ from stratalog.ids import (
     Offset,
     TopicPartition,
 )
+from stratalog.pieces import Piece
 
 EARLIEST = Offset(-2)
 LATEST = Offset(-1)
@@ -37,11 +38,18 @@ class ScannedPartition:
     """
 
     state: PartitionState
-    segments: Sequence[Segment]
-    rows: Sequence[Coordinates]
+    pieces: Sequence[Piece]
     noted: Sequence[Segment]
     """The chained segments from the range's start on, also beyond its end, that note aborted
     transactions. The notes are where the marker is, which may come long after the records."""
+
+    @property
+    def segments(self) -> list[Segment]:
+        return [piece for piece in self.pieces if isinstance(piece, Segment)]
+
+    @property
+    def rows(self) -> list[Coordinates]:
+        return [piece for piece in self.pieces if isinstance(piece, Coordinates)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,8 +99,7 @@ async def _scan(
     return [
         ScannedPartition(
             state=ranges[i].state,
-            segments=segments.get(i, ()),
-            rows=rows.get(i, ()),
+            pieces=[*segments.get(i, ()), *rows.get(i, ())],
             noted=noted.get(i, ()),
         )
         if i in ranges

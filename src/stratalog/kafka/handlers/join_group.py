@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from stratalog.admin.rights import Operation, Resource, Right
-from stratalog.groups.classic_model import JoinAnswer, JoinRequest
+from stratalog.groups.classic.model import JoinAnswer, JoinRequest
 from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, group_code_of

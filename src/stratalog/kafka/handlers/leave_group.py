@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from stratalog.admin.rights import Operation, Resource, Right
 from stratalog.errors import StratalogError
-from stratalog.groups.classic_model import Leaving
+from stratalog.groups.classic.model import Leaving
 from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, group_code_of

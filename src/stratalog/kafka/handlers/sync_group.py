@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from stratalog.admin.rights import Operation, Resource, Right
-from stratalog.groups.classic_model import SyncAnswer, SyncRequest
+from stratalog.groups.classic.model import SyncAnswer, SyncRequest
 from stratalog.groups.errors import InconsistentProtocolError
 from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.server.components import Components

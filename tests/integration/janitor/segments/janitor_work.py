@@ -7,12 +7,12 @@ from tests.integration.segment_cluster import SegmentCluster, told
 from tests.integration.small_cluster import ShiftedClock, SmallCluster
 from tests.support.tiering import CrashError, Step
 
-from stratalog.checks.remote import beside_blocks
+from stratalog.checks.remote_tier import beside_blocks
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import Segment, SegmentUploaded
 from stratalog.janitor.retention import Retention
+from stratalog.janitor.segment_deletion import clear_unfinished, delete_doomed
 from stratalog.janitor.segment_sweeper import SegmentSweeper
-from stratalog.janitor.segments import clear_unfinished, delete_doomed
 from stratalog.janitor.service import Janitor
 from stratalog.objects.store import ObjectStore
 from stratalog.segment.stores import SegmentStores

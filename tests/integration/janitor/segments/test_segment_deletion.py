@@ -18,13 +18,13 @@ from tests.integration.segment_cluster import DiesError, Dying, SegmentCluster
 from tests.support.ledgers import DyingControl
 from tests.support.tiering import Step
 
-from stratalog.checks.remote import beside_blocks
+from stratalog.checks.remote_tier import beside_blocks
 from stratalog.control.scans.model import ScannedPartition, ScanWish
 from stratalog.control.segments.errors import SegmentStateError
 from stratalog.janitor.retention import Retention
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.janitor.service import Janitor
-from stratalog.segment.keys import segment_keys
+from stratalog.segment.object_keys import segment_keys
 from stratalog.settings import HOUR_MS, JanitorSettings
 
 

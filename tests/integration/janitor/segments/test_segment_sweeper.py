@@ -21,7 +21,7 @@ from tests.support.servers import S3Server
 from tests.support.tiering import CrashError, Step
 
 from stratalog.checks.fsck import run_fsck
-from stratalog.checks.remote import RemoteTier, beside_blocks
+from stratalog.checks.remote_tier import RemoteTier, beside_blocks
 from stratalog.clock import SystemClock
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.janitor.retention import Retention
@@ -29,7 +29,7 @@ from stratalog.objects.open import open_store
 from stratalog.opening.claim import claim_store
 from stratalog.opening.errors import ControlPlaneBehindError, MarkerMissingError, WrongStoreError
 from stratalog.opening.marker import MARKER_KEY
-from stratalog.segment.keys import segment_key_base, segment_keys
+from stratalog.segment.object_keys import segment_key_base, segment_keys
 from stratalog.settings import HOUR_MS
 
 
