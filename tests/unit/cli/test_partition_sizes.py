@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from stratalog.cli.sizes import partition_sizes
+from stratalog.cli.partition_sizes import partition_sizes
 
 
 @contextmanager
