@@ -9,7 +9,8 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
-from tests.unit.pipeline.lab import EAGER, Lab, LocalJobs, using
+from tests.unit.pipeline.lab import EAGER, Lab, using
+from tests.unit.pipeline.local_jobs import LocalJobs
 from tests.unit.pipeline.spark_tasks import WORKPLACE, task
 from tests.unit.pipeline.test_job_runner import FakeRow, FakeSpark, Recorder, echo
 
