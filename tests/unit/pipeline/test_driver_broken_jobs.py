@@ -8,7 +8,7 @@ import pytest
 from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, using
 from tests.unit.pipeline.local_jobs import LocalJobs
 
-from stratalog.pipeline.hosting.job_errors import JobCancelledError, JobFailedError
+from stratalog.pipeline.errors import JobCancelledError, JobFailedError
 from stratalog.pipeline.jobs import Bin, BinFailed, BinOutcome
 from stratalog.pipeline.plan.failure_search import MOST_REPEATS
 

@@ -27,7 +27,7 @@ from stratalog.objects.faulty import Fault, FaultyStore
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore, StoreAccessError
 from stratalog.pipeline import workplace
-from stratalog.pipeline.hosting.job_errors import JobFailedError
+from stratalog.pipeline.errors import JobFailedError
 from stratalog.pipeline.jobs import Bin, BinFailed, BinOutcome
 from stratalog.pipeline.kinds.split_model import SplitTask
 from stratalog.pipeline.plan.tasks import Task

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.pipeline.spark_tasks import WORKPLACE, task, words_of
 
 from stratalog.clock import SystemClock
-from stratalog.pipeline.hosting.job_errors import JobCancelledError
+from stratalog.pipeline.errors import JobCancelledError
 from stratalog.pipeline.hosting.job_progress import ProgressListener, TaskCounts
 from stratalog.pipeline.hosting.job_runner import JobRunner
 from stratalog.pipeline.hosting.session import OpenSpark
