@@ -77,22 +77,13 @@ async def opened_driver(
         keys = _key_ring(settings.remote)
         reader = SegmentReader(stores=stores, keys=keys, settings=settings.remote)
         closing.push_async_callback(reader.close)
-        finisher = SegmentFinisher(
-            control=control,
-            metadata=control.segments,
-            stores=stores,
-            reader=reader,
-            keys=keys,
-            clock=clock,
-            producer_expiry_ms=settings.janitor.producer_expiry_ms,
-        )
         cleaner = StoreCleaner(
             control=control, store=place.objects, segments=stores, settings=settings, clock=clock
         )
         yield Driver(
             control=control,
             objects=place.objects,
-            finisher=finisher,
+            finisher=_finisher(control, stores, reader, keys, clock, settings),
             open_jobs=partial(_opened_jobs, open_jobs, control),
             settings=settings,
             clock=clock,
@@ -101,6 +92,25 @@ async def opened_driver(
             clean=cleaner.clean if clean else None,
             effort=lambda: place.effort(0),
         )
+
+
+def _finisher(
+    control: ControlPlane,
+    stores: SegmentStores,
+    reader: SegmentReader,
+    keys: KeyRing,
+    clock: Clock,
+    settings: Settings,
+) -> SegmentFinisher:
+    return SegmentFinisher(
+        control=control,
+        metadata=control.segments,
+        stores=stores,
+        reader=reader,
+        keys=keys,
+        clock=clock,
+        producer_expiry_ms=settings.janitor.producer_expiry_ms,
+    )
 
 
 def _check_shared(settings: Settings) -> None:

@@ -9,10 +9,10 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from tests.unit.pipeline.fake_spark import FakeRow, FakeSpark, Recorder, echo
 from tests.unit.pipeline.lab import EAGER, Lab, using
 from tests.unit.pipeline.local_jobs import LocalJobs
 from tests.unit.pipeline.spark_tasks import WORKPLACE, task
-from tests.unit.pipeline.test_job_runner import FakeRow, FakeSpark, Recorder, echo
 
 from stratalog.pipeline.errors import NoExecutorError
 from stratalog.pipeline.hosting.executor_wait import ExecutorWait, JobLook
