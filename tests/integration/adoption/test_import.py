@@ -58,7 +58,7 @@ def test_tiers_are_not_shown_of_another_cluster(place: AdoptingCluster, tmp_path
         place.wire("topic", "create", "t")
         result = other.try_("topic", "describe", "t", "--bootstrap", place.bootstrap)
     assert result.exit_code == 1
-    assert "name the one with --bootstrap, or the other" in result.stderr
+    assert "name the right broker with --bootstrap" in result.stderr
 
 
 # An import in steps.
