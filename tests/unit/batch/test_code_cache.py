@@ -35,7 +35,7 @@ def forbid_writing(folder: Path) -> None:
 
 
 def call(folder: Path) -> list[str]:
-    """What the function gives, and how often it was found in the cache."""
+    """Return the result of the function, and how often it was found in the cache."""
     (folder / "temporary").mkdir(exist_ok=True)
     environment = {
         **os.environ,

@@ -1,4 +1,4 @@
-"""What a scan is given of batches, and what of them is not even looked at."""
+"""The columns that a scan gets of batches, and the batches that it skips."""
 
 import subprocess
 import sys

@@ -30,7 +30,7 @@ from stratalog.testing import ManualClock
 T = TypeVar("T")
 
 PATIENCE_S = 20.0
-"""How long a test waits for what must happen. Only a failing one waits that long."""
+"""The longest wait of a test for an event that must come. Only a failing one waits that long."""
 
 
 class TellingClock(ManualClock):
@@ -49,14 +49,14 @@ class TellingClock(ManualClock):
             return await self.naps.get()
 
     async def pass_nap(self) -> float:
-        """Wait until somebody sleeps, let that time pass, and answer how long it was."""
+        """Wait for a sleeper, let its time pass, and return how long it was."""
         seconds = await self.next_nap()
         await self.advance(seconds)
         return seconds
 
 
 class GatedStore(FaultyStore):
-    """A store whose puts wait, if told so, until they are let through one by one."""
+    """A store whose puts can be made to wait until they are let through one by one."""
 
     def __init__(self, inner: ObjectStore, faults: ScriptedFaults) -> None:
         super().__init__(inner, faults, clock=SystemClock())
@@ -86,7 +86,7 @@ class GatedStore(FaultyStore):
         return etag
 
     async def until_put(self, count: int) -> None:
-        """Wait until so many puts are done, and what waits for them has run."""
+        """Wait until so many puts are done, and their waiters have run."""
         for _ in range(count):
             async with asyncio.timeout(PATIENCE_S):
                 await self._done.get()

@@ -1,6 +1,6 @@
 """Runs one call on a folder's files, again and again, and dies before its first, second, ... step.
 
-A program of its own, because only a process that really dies leaves what a crash leaves. It is
+A program of its own, because only a process that really dies leaves the remains of a crash. It is
 given a folder and the name of the call. Below the folder it makes one store per step.
 """
 

@@ -1,4 +1,4 @@
-"""What a folder store promises beyond the contract: crash points, full disks, other processes."""
+"""Promises of a folder store beyond the contract: crash points, full disks, other processes."""
 
 import asyncio
 import errno
@@ -73,7 +73,7 @@ CALLS: dict[str, tuple[dict[str, tuple[bytes, str]], dict[str, tuple[bytes, str]
     "delete": (OLD, {}),
     "copy": (OLD, {**OLD, "c/d/new": (b"old", "old")}),
 }
-"""For each call of the crashing child, what is there before and after."""
+"""For each call of the crashing child, the objects before and after."""
 
 
 @pytest.mark.parametrize("call", CALLS)

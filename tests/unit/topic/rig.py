@@ -251,7 +251,7 @@ class TopicRig:
 
 
 def batch(*values: bytes, times: Sequence[int] | None = None) -> bytes:
-    """A batch of the values, a millisecond apart unless told otherwise."""
+    """Build a batch of the values, a millisecond apart unless `times` are given."""
     stamps = times or [NOW_MS + place for place in range(len(values))]
     return build_batch(
         [

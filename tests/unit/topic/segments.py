@@ -1,4 +1,4 @@
-"""The reader of the remote tier over logs in memory, for tests of what is made of its answers."""
+"""The reader of the remote tier over logs in memory, for tests of its callers."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -17,7 +17,7 @@ from stratalog.segment.reader import SegmentReader
 class SegmentsInMemory:
     def __init__(self) -> None:
         self.failure: StratalogError | None = None
-        """What every read fails with, instead of being answered."""
+        """The failure of every read, if set."""
         self._logs: dict[SegmentId, bytes] = {}
         self._aborted: dict[SegmentId, Sequence[AbortedTransaction]] = {}
 

@@ -191,7 +191,7 @@ async def test_appends_keep_the_order_of_their_calls(rig: TopicRig) -> None:
 
 
 class MemoryTier:
-    """A tier that keeps what is appended, and answers at once."""
+    """A tier that keeps the appended batches, and answers at once."""
 
     def __init__(self) -> None:
         self.batches: list[EntryBatch] = []

@@ -15,7 +15,7 @@ EXPIRY_S = 5.0
 
 
 class CountingControl(ControlWrapper):
-    """Counts what the cache could not answer."""
+    """Counts the look-ups that the cache could not answer."""
 
     questions = 0
 

@@ -1,4 +1,4 @@
-"""Offsets by name and by time over both tiers, and what is told when records were deleted."""
+"""Offsets by name and by time over both tiers, also after records were deleted."""
 
 import pytest
 from tests.unit.topic.rig import NOW_MS, TopicRig, batch, timed

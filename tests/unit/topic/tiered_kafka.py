@@ -105,7 +105,7 @@ class Kafka:
         return one
 
     async def plan(self, *, keys: KeyRing | None = None, **offsets: Any) -> PartitionPlan:
-        """Of partition 0, with what a live source would say."""
+        """Plan partition 0, with the offsets of a live source."""
         return (await self.plan_topic(keys=keys, **offsets)).partitions[0]
 
     async def plan_topic(self, *, keys: KeyRing | None = None, **offsets: Any) -> AdoptionPlan:
@@ -118,7 +118,7 @@ class Kafka:
 
 
 def _own(epochs: Sequence[EpochStart], base: int, last: int) -> list[EpochStart]:
-    """Those with records in the segment, the first one's start moved to its base."""
+    """List the epochs with records in the segment, the first one's start moved to its base."""
     started = [one for one in epochs if one.start_offset <= last]
     before = [one for one in started if one.start_offset <= base][-1:]
     inside = [one for one in started if one.start_offset > base]
