@@ -12,7 +12,7 @@ from stratalog.pipeline.open import opened_driver, workplace_of
 from stratalog.settings import Settings, StorageSettings
 
 CLAIM_MS = 300
-"""So long nobody else works on what a killed run has claimed."""
+"""For this long no other run works on the claims of a killed one."""
 
 
 @asynccontextmanager

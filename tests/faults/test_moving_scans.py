@@ -18,11 +18,11 @@ from tests.faults.moving_boundary import (
     PARTITIONS,
     Scene,
     convert,
+    together,
     value_at,
     write,
 )
-from tests.faults.test_moving_boundary import quick_folder, scene, together
-from tests.tiering import Step
+from tests.support.tiering import Step
 from tests.unit.pipeline.lab import SPLIT, LocalJobs
 from tests.unit.scan.rig import MODES, NOW_MS, SPLITTING, Row, ScanRig, scan_rig
 
@@ -34,10 +34,10 @@ from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked, purge_topics
 from stratalog.janitor.retention import Retention, enforce_retention
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.opening.workers import WorkerKeys, worker_access
+from stratalog.pipeline.kinds import split_plan
 from stratalog.pipeline.open import opened_driver, workplace_of
-from stratalog.pipeline.plan import split_plan
 from stratalog.scan.errors import SnapshotGoneError
 from stratalog.scan.extents import RowExtent
 from stratalog.scan.model import ScanPlan, ScanRequest
@@ -48,19 +48,18 @@ from stratalog.scan.schema import arrow_schema
 from stratalog.scan.split_reader import read_split
 from stratalog.settings import Settings, StorageSettings
 
-__all__ = ["quick_folder", "scene"]
-
 SEED = int(os.environ.get("STRATALOG_SEED", "6"))
 SCANS = 60
 KEPT_RECORDS = 120
 SPLIT_PAUSE_S = 0.1
 """Converters without claims find their rows swapped otherwise, again and again."""
 SLOW_CHANCE = 0.3
-"""Of scans that wait between their plan and their reads until what they saw is deleted."""
+"""The part of the scans that wait between their plan and their reads until the planned data is
+deleted."""
 
 
 async def delete_without_grace(scene: Scene) -> None:
-    """Deleted records, and what a janitor does, without a pause for anybody but leases."""
+    """Delete records and do the janitor's work, with no grace for readers without a lease."""
     while not scene.over.is_set():
         for partition in range(PARTITIONS):
             state = await scene.state(partition)
@@ -243,7 +242,7 @@ async def keys_of(rig: ScanRig) -> list[str]:
 
 
 async def put_an_end_to(rig: ScanRig, topic: Topic) -> None:
-    """Convert it, delete records, let retention take more, delete the topic, make it anew."""
+    """Convert it, delete records, let retention take more, delete the topic, create it again."""
     keep = Retention(ms=None, bytes=None)
     for partition in range(2):
         await rig.convert(topic, partition, mode="zstd")

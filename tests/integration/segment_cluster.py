@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.small_cluster import SmallCluster
-from tests.tiering import Converter
+from tests.support.tiering import Converter
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.entry import EntryBatch

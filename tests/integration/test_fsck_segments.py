@@ -20,7 +20,7 @@ from stratalog.checks.fsck import run_fsck
 from stratalog.checks.remote_tier import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise
 from stratalog.janitor.deletion import delete_marked
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.opening.claim import claim_store
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.object_keys import segment_keys

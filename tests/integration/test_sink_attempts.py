@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
-from tests.integration.sink_topics import TOPIC, SinkLake
-from tests.spark import activate
+from tests.support.sink_topics import TOPIC, SinkLake
+from tests.support.spark import activate
 
 import stratalog
 from stratalog.pipeline.hosting.session import OpenSpark

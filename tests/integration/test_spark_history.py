@@ -1,4 +1,5 @@
-"""Old data through Spark: what Kafka's plugin left, compacted, encrypted, and with transactions."""
+"""Old data through Spark: segments of Kafka's plugin, compacted, encrypted, and with
+transactions."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +9,11 @@ from uuid import uuid4
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.golden_topic import (
+from tests.integration.adoption.adopting_cluster import import_arguments, running
+from tests.integration.spark_topics import Lake, ReadRow, consumed, offsets_of, rows_of
+from tests.integration.transactions import TOPIC as LEDGER
+from tests.integration.transactions import make_ledger
+from tests.support.golden_topic import (
     GOLDEN_RECORDS,
     PARTITION,
     lay_out,
@@ -16,12 +21,8 @@ from tests.golden_topic import (
     put_segment,
     write_dump,
 )
-from tests.integration.sink_topics import TOPIC as ORDERS
-from tests.integration.sink_topics import SinkLake, values
-from tests.integration.spark_topics import Lake, ReadRow, consumed, offsets_of, rows_of
-from tests.integration.test_adoption import import_arguments, running
-from tests.integration.transactions import TOPIC as LEDGER
-from tests.integration.transactions import make_ledger
+from tests.support.sink_topics import TOPIC as ORDERS
+from tests.support.sink_topics import SinkLake, values
 from tests.unit.segment.layout_golden import (
     INDEXES,
     MODES,
@@ -44,7 +45,7 @@ from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import EpochStart
 from stratalog.ids import NO_OFFSET, LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicPartition
 from stratalog.janitor.deletion import delete_marked, purge_topics
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.hosting.session import OpenSpark
@@ -137,7 +138,8 @@ def read(spark: SparkSession, lake: Lake, topic: str, **options: str) -> DataFra
 def adopted(
     folder: Path, objects: Path, segments: Sequence[SegmentAdded], count: int
 ) -> tuple[Lake, list[ReadRow]]:
-    """The topic of these segments, and what a Kafka consumer reads of it. No broker is left."""
+    """The topic of these segments, and the records that a Kafka consumer reads from it. No broker
+    is left."""
     dump = write_dump(folder / "dump.jsonl", metadata_values(*segments))
     with running(folder / "cluster") as place:
         place(*import_arguments(dump, objects))

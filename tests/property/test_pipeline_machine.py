@@ -1,7 +1,7 @@
 """Any order of writes, deletions, runs, crashes and sweeps leaves every record where it was.
 
 A state machine drives a real control plane, a real store and a real broker, with drivers whose jobs
-run in this process, and compares what a client of Kafka reads with a dictionary.
+run in this process, and compares the records that a Kafka client reads with a dictionary.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
-from tests.compat.wire import FETCH_BYTES, Wire, batch_of, connected
 from tests.property.pipeline_model import check_gone, check_kept
+from tests.support.wire import FETCH_BYTES, Wire, batch_of, connected
 from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, expire_claims
 from tests.unit.pipeline.mortal import Mortal, When, dying
 
@@ -127,7 +127,7 @@ class PipelineMachine(RuleBasedStateMachine):
         await self.lab.check_clean()
         await self.lab.check(self.topic)
 
-    # What users do.
+    # Actions of users.
 
     @rule(
         batches=st.dictionaries(
@@ -168,7 +168,7 @@ class PipelineMachine(RuleBasedStateMachine):
         span = state.high_watermark - state.log_start
         await self.lab.delete_records(self.topic, partition, state.log_start + round(span * part))
 
-    # What retention does.
+    # Retention.
 
     @rule(kept=RETENTIONS, chunk_rows=st.sampled_from([1, 2000]))
     def expire(self, kept: Retention, chunk_rows: int) -> None:
@@ -199,7 +199,7 @@ class PipelineMachine(RuleBasedStateMachine):
 
         self.do(expire_and_die())
 
-    # What the pipeline does.
+    # The pipeline.
 
     def _use(self, *, patient: bool) -> None:
         tiering = replace(PATIENT if patient else EAGER, task_bytes=1000, max_attempts=100)
@@ -257,7 +257,7 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @rule(patient=st.booleans(), faults=st.lists(FAULTS, min_size=1, max_size=3))
     def run_on_a_store_that_fails(self, patient: bool, faults: list[tuple[str, Fault]]) -> None:
-        """What fails waits for the next run."""
+        """Failed work waits for the next run."""
         self._use(patient=patient)
         self._provide_work()
         plan = ScriptedFaults(faults)
@@ -283,7 +283,7 @@ class PipelineMachine(RuleBasedStateMachine):
 
         self.do(sweep_and_die())
 
-    # What a client of Kafka sees.
+    # The view of a Kafka client.
 
     @invariant()
     @precondition(lambda self: self._changed and hasattr(self, "wire"))

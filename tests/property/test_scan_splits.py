@@ -29,7 +29,8 @@ TOPICS = st.tuples(
     st.lists(BLOCKS, max_size=2),
     BLOCKS,
 )
-"""What becomes segments, some of it by way of split files, what becomes split files, and the rest.
+"""The records that become segments, some by way of split files, the records that become split
+files, and the rest.
 """
 
 

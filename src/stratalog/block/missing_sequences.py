@@ -1,11 +1,11 @@
-"""Which sequences of idempotent producers this broker has given up and must see again first.
+"""Sequences of idempotent producers that this broker has given up and must see again first.
 
-The control plane lets a producer that it does not know begin at any sequence, because its state
-may have expired. Were the first batch of a new producer given up and its second one committed, the
-second would become that beginning, and the first could never be written any more. So what follows
-a batch that was given up is marked: it must not be a beginning. Of a producer that the control
-plane knows it needs no mark to tell what follows: the missing batch may have been written through
-another broker meanwhile.
+The control plane lets a producer that it does not know begin at any sequence, because its state may
+have expired. If the first batch of a new producer were given up and its second one committed, the
+second would become the beginning, and the first could never be written any more. So the batches
+behind one that was given up are marked: they must not be a beginning. If the control plane knows
+the producer, it ignores the mark and judges by its own state: the missing batch may have been
+written through another broker meanwhile.
 """
 
 from collections import OrderedDict
@@ -26,7 +26,7 @@ class MissingSequences:
         self._first: OrderedDict[tuple[TopicPartition, ProducerId, int], int] = OrderedDict()
 
     def gave_up(self, batches: Iterable[BatchToCommit]) -> None:
-        """These batches, in the order in which they arrived, were not committed."""
+        """Note batches that were not committed, in the order in which they arrived."""
         for batch in batches:
             if batch.producer_id >= 0:
                 self._first.setdefault(_key(batch), batch.base_sequence)
@@ -34,20 +34,20 @@ class MissingSequences:
             self._first.popitem(last=False)
 
     def mark(self, block: BlockToCommit) -> BlockToCommit:
-        """The block, with its batches marked that follow a missing one."""
+        """Mark the batches of a block that follow a missing one."""
         if not self._first:
             return block
         return replace(block, batches=[self._marked(batch) for batch in block.batches])
 
     def answered(self, batches: Iterable[BatchToCommit], answers: Sequence[CommitAnswer]) -> None:
-        """Forget the producers that the control plane now knows: it judges what follows."""
+        """Forget the producers that the control plane now knows: it judges their next batches."""
         if self._first:
             for batch, answer in zip(batches, answers, strict=True):
                 if answer.outcome in _KNOWN:
                     self._first.pop(_key(batch), None)
 
     def _marked(self, batch: BatchToCommit) -> BatchToCommit:
-        """A batch that was missing itself is so no longer."""
+        """Mark the batch if it follows a missing one. The missing batch itself is not marked."""
         first = self._first.get(_key(batch))
         if first == batch.base_sequence:
             del self._first[_key(batch)]

@@ -12,11 +12,11 @@ from stratalog.batch.errors import BatchDamagedError
 from stratalog.batch.frames import check_crc
 from stratalog.batch.header import BatchHeader, parse_header
 from stratalog.batch.records import Record, decode_records
+from stratalog.block.errors import FooterDamagedError
 from stratalog.block.footer import (
     TRAILER_BYTES,
     BlockFooter,
     FooterBatch,
-    FooterDamagedError,
     FooterPartition,
     FooterRange,
     decode_footer,

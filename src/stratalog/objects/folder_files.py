@@ -28,7 +28,7 @@ from stratalog.clock import Clock
 from stratalog.errors import StratalogError
 from stratalog.ids import Entropy
 from stratalog.objects.direct_write import wants_direct, write_direct
-from stratalog.objects.durable import (
+from stratalog.objects.durable_files import (
     DurableFolders,
     copy_file,
     make_durable_folder,
@@ -40,6 +40,7 @@ from stratalog.objects.durable import (
 from stratalog.objects.folder_listing import list_folder
 from stratalog.objects.keys import RESERVED_PART, BadKeyError, KeyConflictError
 from stratalog.objects.mapped import map_bytes
+from stratalog.objects.metadata_sidecars import Sidecars
 from stratalog.objects.ranges import (
     FOLDER_GAP_BYTES,
     check_length,
@@ -47,7 +48,6 @@ from stratalog.objects.ranges import (
     plan_reads,
     plan_scatter,
 )
-from stratalog.objects.sidecars import Sidecars
 from stratalog.objects.store import (
     Buffer,
     Create,

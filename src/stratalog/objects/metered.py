@@ -34,7 +34,7 @@ from stratalog.objects.store import (
     Range,
     StoredObject,
 )
-from stratalog.objects.traffic import TellsTraffic
+from stratalog.objects.traffic_counts import TellsTraffic
 from stratalog.objects.wrapped import WrappedStore
 
 T = TypeVar("T")

@@ -34,7 +34,7 @@ from stratalog.objects.store import (
     StoredObject,
     StoreUnavailableError,
 )
-from stratalog.objects.traffic import CountTraffic, uncounted
+from stratalog.objects.traffic_counts import CountTraffic, uncounted
 from stratalog.objects.upload import put_requests, upload_stream
 from stratalog.objects.write_id import WRITE_ID, with_write_id, without_write_id
 

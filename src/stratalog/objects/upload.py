@@ -16,7 +16,7 @@ import obstore
 from stratalog.objects.obstore_errors import explained
 from stratalog.objects.store import Buffer
 from stratalog.objects.streams import ended, gathered, settled
-from stratalog.objects.traffic import CountTraffic
+from stratalog.objects.traffic_counts import CountTraffic
 
 if TYPE_CHECKING:
     from obstore import AsyncWritableFile

@@ -1,4 +1,4 @@
-"""From settings to a driver. Needs the control plane and the object store, and no broker."""
+"""Opening a driver from settings, with the control plane and the object store, without a broker."""
 
 import os
 import socket
@@ -17,11 +17,10 @@ from stratalog.objects.open import absolute_url, open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import check_segments, check_store
 from stratalog.pipeline.driver import Driver
-from stratalog.pipeline.execution import Jobs
+from stratalog.pipeline.jobs import Jobs
 from stratalog.pipeline.kinds.segment_finisher import SegmentFinisher
-from stratalog.pipeline.kinds.task_stores import OpenWorkplace, Wrap, opened, unwrapped
-from stratalog.pipeline.plan.tasks import Workplace
-from stratalog.pipeline.store_cleaner import Cleaner
+from stratalog.pipeline.store_cleaner import StoreCleaner
+from stratalog.pipeline.workplace import OpenWorkplace, Workplace, Wrap, opened, unwrapped
 from stratalog.segment.errors import KeyFileError, KeyMissingError
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
@@ -29,7 +28,7 @@ from stratalog.segment.stores import SegmentStores
 from stratalog.settings import RemoteSettings, Settings
 
 OpenJobsFor: TypeAlias = Callable[[UUID | None], AbstractAsyncContextManager[Jobs]]
-"""Starts Spark for this cluster: its workers look whether the stores that they see are its own."""
+"""Starts Spark for this cluster: its workers check that the stores they see belong to it."""
 
 
 class PrivateStoreError(CallError):
@@ -37,7 +36,7 @@ class PrivateStoreError(CallError):
 
 
 def workplace_of(settings: Settings, *, gently: bool = False) -> Workplace:
-    """What executors must know, with the text of the key that they encrypt for."""
+    """Return the settings for executors, with the text of the key that they encrypt for."""
     storage, remote = settings.storage, settings.remote
     return Workplace(
         objects_url=absolute_url(storage.objects),
@@ -63,8 +62,11 @@ async def opened_driver(
     clean: bool = False,
     wrap: Wrap = unwrapped,
 ) -> AsyncIterator[Driver]:
-    """A driver, ready to run. A control plane that is given is used instead of opened; `clean`
-    is for those beside whom no broker's janitor runs."""
+    """Open a driver that is ready to run.
+
+    A control plane that is given is used instead of opening one. `clean` is for a pipeline that
+    runs without a broker's janitor.
+    """
     clock = clock or SYSTEM_CLOCK
     if settings.storage.objects.startswith("memory:"):
         raise PrivateStoreError(
@@ -83,7 +85,7 @@ async def opened_driver(
         keys = _key_ring(settings.remote)
         reader = SegmentReader(stores=stores, keys=keys, settings=settings.remote)
         closing.push_async_callback(reader.close)
-        cleaner = Cleaner(
+        cleaner = StoreCleaner(
             control=control, store=place.objects, segments=stores, settings=settings, clock=clock
         )
         yield Driver(
@@ -121,7 +123,7 @@ async def _opened_jobs(open_jobs: OpenJobsFor, control: ControlPlane) -> AsyncIt
 
 
 def here() -> str:
-    """Host and process, for people."""
+    """Name the host and the process, for people."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 

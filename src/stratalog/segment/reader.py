@@ -18,7 +18,7 @@ from stratalog.errors import DamagedError, StratalogError
 from stratalog.ids import Offset
 from stratalog.metrics import Metrics
 from stratalog.objects.store import Buffer, ObjectNotFoundError
-from stratalog.pieces import PiecesRead, PiecesWanted, Start
+from stratalog.pieces import PiecesRead, PiecesWanted, Start, TimedRecord
 from stratalog.segment.aborted_transactions import find_aborted
 from stratalog.segment.byte_cache import ByteCache
 from stratalog.segment.errors import IndexDamagedError, IndexObjectDamagedError
@@ -42,7 +42,7 @@ from stratalog.segment.read_plan import (
 from stratalog.segment.sequential_reads import LogPosition, SequentialReads
 from stratalog.segment.stores import SegmentStores
 from stratalog.segment.thread_offload import offload
-from stratalog.segment.times import TimedRecord, TimeSearch
+from stratalog.segment.times import TimeSearch
 from stratalog.settings import RemoteSettings
 
 _OPEN_SHARE = Fraction(1, 8)

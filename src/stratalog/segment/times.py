@@ -5,13 +5,13 @@ records at the start were deleted, the length of the search is not known.
 """
 
 from collections.abc import AsyncIterator, Iterator
-from typing import NamedTuple
 
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import parse_header
 from stratalog.batch.records import iter_body
 from stratalog.control.segments.model import Segment
 from stratalog.ids import LeaderEpoch, Offset
+from stratalog.pieces import TimedRecord
 from stratalog.segment.index_bytes import IndexBytes
 from stratalog.segment.log_batches import BatchQuery, Stop, select_batches
 from stratalog.segment.log_bytes import LogBytes
@@ -23,12 +23,6 @@ _FIRST_WINDOW_BYTES = 64 * 1024
 """The first window has some entries of the index, which usually end the search."""
 _MOST_WINDOW_BYTES = 4 * 1024 * 1024
 _LAST_TIMESTAMP = 2**63 - 1
-
-
-class TimedRecord(NamedTuple):
-    offset: Offset
-    timestamp: int
-    leader_epoch: LeaderEpoch
 
 
 class TimeSearch:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.servers import PostgresServer
+from tests.support.servers import PostgresServer
 
 from stratalog.control.open import open_control_plane, open_database
 from stratalog.control.plane import ControlPlane

@@ -367,6 +367,7 @@ async def test_epochs_of_adopted_topics_are_told_wherever_topics_are(
     assert await plane.topics.named(["nothing"]) == []
     grown = await plane.topics.add_partitions(TOPIC_ID, partition_count=3)
     assert grown.leader_epochs == {0: 5}
+    assert grown.write_tiers == {0: WriteTier.LOCAL, 1: WriteTier.LOCAL}
     assert (await plane.topics.set_configs(TOPIC_ID, {"a": "b"})).leader_epochs == {0: 5}
     await change(database, "UPDATE heads SET leader_epoch = 1 WHERE topic_id = $1", topic.id)
     assert (await plane.topics.set_configs(topic.id, {})).leader_epochs == {0: 1, 1: 1, 2: 1}

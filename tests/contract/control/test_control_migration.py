@@ -88,11 +88,13 @@ async def test_a_switch_begins_an_epoch_at_the_high_watermark(
     plane: ControlPlane, local: Topic
 ) -> None:
     await plane.topics.begin_migration(local.id)
+    [before] = await plane.topics.all()
     await plane.topics.switch_to_blocks(local.id)
     for index in range(3):
         assert await plane.log.epochs(part(local, index)) == [epoch(4, 2), epoch(5, 10)]
     [topic] = await plane.topics.all()
     assert topic.leader_epochs == {0: 5, 1: 5, 2: 5}
+    assert (before.write_tiers, topic.write_tiers) == (dict.fromkeys(range(3), WriteTier.LOCAL), {})
 
 
 async def test_every_step_may_be_repeated(plane: ControlPlane, local: Topic) -> None:

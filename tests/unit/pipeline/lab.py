@@ -44,10 +44,10 @@ from stratalog.opening.claim import claim_segments, claim_store
 from stratalog.pipeline.driver import BOTH, Driver
 from stratalog.pipeline.hosting.run_task import run_in_loop
 from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, nothing_to_do
-from stratalog.pipeline.kinds.task_stores import Wrap, unwrapped
 from stratalog.pipeline.open import opened_driver, workplace_of
-from stratalog.pipeline.plan.tasks import Task, TaskDone, Workplace
+from stratalog.pipeline.plan.tasks import Task, TaskDone
 from stratalog.pipeline.report import Report
+from stratalog.pipeline.workplace import Workplace, Wrap, unwrapped
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores

@@ -8,8 +8,8 @@ from stratalog.batch.header import TimestampType
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import AgedPartition, Claim, ClaimToken, RunId, UnitKind
 from stratalog.ids import LeaderEpoch, ObjectId, Offset, PartitionIndex, TopicId, TopicPartition
-from stratalog.pipeline.plan.merge_plan import ClaimedRows
-from stratalog.pipeline.plan.selection import TopicFacts
+from stratalog.pipeline.plan.claimed_rows import ClaimedRows
+from stratalog.pipeline.topic_facts import TopicFacts
 from stratalog.settings import DAY_MS, GIB
 
 TOPIC = TopicId(UUID(int=1))

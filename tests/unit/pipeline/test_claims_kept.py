@@ -19,7 +19,8 @@ from stratalog.clock import SystemClock
 from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
 from stratalog.control.open import open_database
 from stratalog.control.plane import ControlPlane
-from stratalog.pipeline.plan.tasks import SplitTask, Task, row_lists
+from stratalog.pipeline.kinds.rewrite import RewriteTask
+from stratalog.pipeline.plan.tasks import Task
 from stratalog.pipeline.report import Report
 from stratalog.settings import TieringSettings
 from stratalog.testing.clock import ManualClock
@@ -135,8 +136,8 @@ async def die_at(lab: Lab, partition: int) -> Report | None:
     dying, jobs = Interposed(lab.control), lab.jobs()
 
     async def die(task: Task) -> None:
-        is_rewrite = isinstance(task, SplitTask) and task.salvages
-        if not is_rewrite and any(rows[0].partition == partition for rows in row_lists(task)):
+        is_rewrite = isinstance(task, RewriteTask)
+        if not is_rewrite and any(rows[0].partition == partition for rows in task.row_lists):
             dying.crash_at = ("pipeline.release_claims", "before")
             raise Crash("killed")
 

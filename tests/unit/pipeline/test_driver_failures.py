@@ -31,11 +31,12 @@ from stratalog.control.topics.model import Topic
 from stratalog.objects.faulty import Fault, FaultyStore
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore, StoreAccessError
+from stratalog.pipeline import workplace
 from stratalog.pipeline.hosting.job_errors import JobCancelledError, JobFailedError
 from stratalog.pipeline.jobs import Bin, BinFailed, BinOutcome
-from stratalog.pipeline.kinds import task_stores
-from stratalog.pipeline.plan.bisection import MOST_REPEATS
-from stratalog.pipeline.plan.tasks import MergeTask, SplitTask, Task, row_lists
+from stratalog.pipeline.kinds.split_model import SplitTask
+from stratalog.pipeline.plan.failure_search import MOST_REPEATS
+from stratalog.pipeline.plan.tasks import Task
 from stratalog.pipeline.report import Report
 from stratalog.settings import TieringSettings
 from stratalog.testing.clock import ManualClock
@@ -103,7 +104,7 @@ async def test_what_is_left_out_behind_a_corrupt_block_costs_its_neighbours_noth
         [(0, 3), (3, 6)],
         *[[(base, base + 3) for base in range(0, 15, 3)]] * 2,
     ]
-    done = [rows[0] for work in jobs.bins for task in work.tasks for rows in row_lists(task)]
+    done = [rows[0] for work in jobs.bins for task in work.tasks for rows in task.row_lists]
     assert [row.base_offset for row in done if row.partition == 0] == [0, 3, 6, 9]
     await lab.check_clean()
 
@@ -201,7 +202,7 @@ async def test_a_store_that_does_not_answer_parks_nobody(
         return FaultyStore(inner, Down(), clock=ManualClock())
 
     with monkeypatch.context() as broken:
-        broken.setattr(task_stores, "open_store", open_faulty)
+        broken.setattr(workplace, "open_store", open_faulty)
         report = await lab.run()
     assert (report.segments, report.parked) == (0, [])
     assert set(report.failed) == {"orders-0", "orders-1"}
@@ -361,12 +362,7 @@ class Failing:
 
     def __call__(self, work: Bin) -> BinOutcome | None:
         for task in work.tasks:
-            rows = (
-                [segment.rows[0] for segment in task.segments]
-                if isinstance(task, MergeTask)
-                else [part.rows[0] for part in task.parts]
-            )
-            if self._partitions & {int(row.partition) for row in rows}:
+            if self._partitions & {int(part.rows[0].partition) for part in task.parts}:
                 return BinFailed(work=work, error=JobFailedError("the worker died"))
         return None
 
@@ -410,8 +406,8 @@ async def test_segments_before_one_that_kills_its_job_are_kept(lab: Lab) -> None
     jobs = lab.jobs()
 
     def fail(work: Bin) -> BinOutcome | None:
-        segments = [each for task in work.tasks for each in getattr(task, "segments", ())]
-        if any(segment.base_offset <= 14 <= segment.last_offset for segment in segments):
+        rows = [row for task in work.tasks for part in task.row_lists for row in part]
+        if any(row.base_offset <= 14 <= row.last_offset for row in rows):
             return BinFailed(work=work, error=JobFailedError("the worker died"))
         return None
 

@@ -16,7 +16,8 @@ from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.pipeline.hosting.spark_conf import Place
 from stratalog.pipeline.hosting.task_rows import RunTask
 from stratalog.pipeline.jobs import Bin, BinDone, BinFailed
-from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone, Workplace
+from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone
+from stratalog.pipeline.workplace import Workplace
 
 
 class FakeRow(dict[str, Any]):

@@ -12,8 +12,7 @@ from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.pipeline.model import UnitKind
 from stratalog.control.topics.model import Topic
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.pipeline.kinds.rewrite_search import RewriteLook
-from stratalog.pipeline.service import kinds_of_work
+from stratalog.pipeline.service import kinds_of_work, new_watches
 from stratalog.settings import TieringSettings
 
 
@@ -92,7 +91,7 @@ async def write_alive(lab: Lab, topic: Topic, count: int) -> None:
 def small_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two pages of two objects."""
     monkeypatch.setattr("stratalog.pipeline.kinds.rewrite_search._PAGE", 2)
-    monkeypatch.setattr("stratalog.pipeline.kinds.rewrite_search._LOOK_PAGES", 2)
+    monkeypatch.setattr("stratalog.pipeline.kinds.rewrite_search._WATCH_PAGES", 2)
 
 
 @pytest.mark.usefixtures("small_looks")
@@ -103,11 +102,11 @@ async def test_a_look_goes_on_where_the_last_one_ended_and_begins_again(
     await write_alive(lab, kept, 9)
     await write_dying(lab, kept, gone)
     await lab.run(kinds=MERGE)
-    look = RewriteLook()
+    watches = new_watches()
     control = Interposed(lab.control)
 
     async def kinds() -> Sequence[UnitKind]:
-        return await kinds_of_work(control, lab.settings, look)
+        return await kinds_of_work(control, lab.settings, watches)
 
     assert [await kinds() for _ in range(4)] == [[], [], SPLIT, SPLIT]
     assert control.calls.count("pipeline.mostly_dead_objects") == 2 + 2 + 1 + 1
@@ -306,7 +305,7 @@ async def test_small_files_are_joined_once_they_are_too_many(
     using(lab, replace(EAGER, max_rows=8))
     assert (await kinds_of_work(lab.control, lab.settings) == [UnitKind.SPLIT]) is joined
     async with lab.driver() as driver:
-        planned = (await driver.plan()).rewrites
+        planned = (await driver.plan()).tasks
         report = await driver.run_until_idle()
     assert len(planned) == report.split_files == joined
     assert await pieces_of(lab, kept) == ((1, 1) if joined else (files, files))

@@ -10,15 +10,16 @@ from tests.unit.pipeline.rows import TOPICS, claimed, row
 from stratalog.control.log.commit_plan import MAX_ROW_BYTES
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import UnitKind
-from stratalog.pipeline.plan.merge_plan import ClaimedRows
-from stratalog.pipeline.plan.split_plan import (
+from stratalog.pipeline.kinds.rewrite import plan_rewrites
+from stratalog.pipeline.kinds.split_model import SplitTask
+from stratalog.pipeline.kinds.split_plan import (
     is_worth_joining,
     outgrown_files,
-    plan_rewrites,
     plan_splits,
     rows_needed,
 )
-from stratalog.pipeline.plan.tasks import SplitTask
+from stratalog.pipeline.plan.claimed_rows import ClaimedRows
+from stratalog.pipeline.plan.tasks import Task
 from stratalog.settings import TieringSettings
 
 SETTINGS = TieringSettings(split_file_bytes=8000, max_rows=8)
@@ -36,7 +37,7 @@ def thin(partition: int, blocks: int, size: int = 100) -> list[Coordinates]:
     ]
 
 
-def planned(task: SplitTask) -> list[list[int]]:
+def planned(task: Task) -> list[list[int]]:
     """The objects that each part comes from."""
     return [[each.object_id.int for each in part.rows] for part in task.parts]
 

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from tests.tiering import Converter
+from tests.support.tiering import Converter
 from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT, LocalJobs
 
 from stratalog.batch.build import build_batch
@@ -26,8 +26,8 @@ from stratalog.ids import BrokerId, ObjectId, PartitionIndex, uuid7
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.workers import WorkerKeys, worker_access
+from stratalog.pipeline.kinds import split_plan
 from stratalog.pipeline.open import opened_driver, workplace_of
-from stratalog.pipeline.plan import split_plan
 from stratalog.pipeline.report import Report
 from stratalog.scan.model import ScanColumn, ScanPlan, ScanRequest, ScanSplit
 from stratalog.scan.open import opened_scanner

@@ -102,7 +102,7 @@ async def test_a_time_is_looked_for_in_the_footer_and_one_batch(
 ) -> None:
     topic = await one_row(rig, value_bytes=2000)
     times = rig.scanner._times
-    store = times._times._blocks._store
+    store = rig.scanner._index._store
     read: list[int] = []
     get_ranges = store.get_ranges
 

@@ -19,7 +19,7 @@ from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.block.writer import BlockWriter
 from stratalog.clock import Clock, SystemClock
-from stratalog.control.log.model import FoundBatches, Span, WriteTier
+from stratalog.control.log.model import FoundBatches, PartitionState, Span, WriteTier
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import EpochStart, Segment, SegmentToAdd, SegmentUploaded
@@ -30,6 +30,7 @@ from stratalog.ids import (
     Offset,
     PartitionIndex,
     SegmentId,
+    TopicId,
     TopicPartition,
 )
 from stratalog.metrics import Metrics
@@ -52,17 +53,29 @@ NOW_MS = SystemClock().now_ms()
 
 
 class LookingControl(ControlWrapper):
-    """Counts the looks of readers, and lets a test step in before a look's answer arrives."""
+    """Counts the looks of readers and of the catalog, and lets a test step in before the answer to
+    a reader arrives."""
 
     def __init__(self, inner: ControlPlane) -> None:
         super().__init__(inner)
         self.looks = 0
+        self.topic_looks = 0
         self.after_look: list[Callable[[list[FoundBatches]], Awaitable[list[FoundBatches]]]] = []
 
     async def log_find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
         self.looks += 1
         found = await self.inner.log.find_batches(spans)
         return await self.after_look.pop(0)(found) if self.after_look else found
+
+    async def topics_with_ids(self, ids: Sequence[TopicId]) -> list[Topic]:
+        self.topic_looks += 1
+        return await self.inner.topics.with_ids(ids)
+
+    async def log_partitions(
+        self, wanted: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, PartitionState]:
+        self.looks += 1
+        return await self.inner.log.partitions(wanted)
 
 
 class TopicRig:
@@ -91,7 +104,6 @@ class TopicRig:
         self.appenders: dict[WriteTier, Appender] = {WriteTier.BLOCK: self.writer}
         self.appender = TopicAppender(
             appenders=self.appenders,
-            control=self.control,
             catalog=self.catalog,
             clock=clock,
             topic_defaults={},
@@ -138,7 +150,7 @@ class TopicRig:
     async def configure(self, **configs: str) -> None:
         """Set configs; `compression_type` means `compression.type`."""
         changes = {name.replace("_", "."): value for name, value in configs.items()}
-        self.topic = await self.control.inner.topics.set_configs(self.topic.id, changes)
+        self.topic = await self.catalog.set_configs(self.topic, changes)
 
     async def append(self, partition: int, *data: bytes) -> PartitionWritten:
         [written] = await self.append_all({partition: b"".join(data)})
@@ -149,10 +161,11 @@ class TopicRig:
 
     async def place(self, writes: dict[int, bytes]) -> PendingAppend:
         """Append, and do not wait until it is durable."""
+        topics = await self.catalog.with_ids([self.topic.id])
         return await self.appender.append(
             [
                 PartitionWrite(
-                    topic=self.topic,
+                    topic=topics.get(self.topic.id, self.topic),
                     partition=PartitionIndex(partition),
                     data=memoryview(bytearray(data)),
                 )

@@ -1,6 +1,5 @@
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from tests.unit.block.rig import soon
@@ -182,10 +181,9 @@ async def test_a_stopping_broker_takes_nothing(rig: TopicRig) -> None:
 
 async def test_appends_keep_the_order_of_their_calls(rig: TopicRig) -> None:
     """Also if the first one has to be compressed, which takes its time on another thread."""
-    plain, zipped = rig.topic, replace(rig.topic, configs={"compression.type": "gzip"})
-    rig.topic = zipped
+    await rig.configure(compression_type="gzip")
     first = await rig.place({0: batch(*[b"x" * 1000] * 100)})
-    rig.topic = plain
+    await rig.configure(compression_type="producer")
     second = await rig.place({0: batch(b"y")})
     answers = [*await soon(first.answers()), *await soon(second.answers())]
     assert [answer.base_offset for answer in answers] == [0, 100]
@@ -236,6 +234,15 @@ async def test_a_partition_is_written_as_soon_as_its_tier_changes(rig: TopicRig)
     assert isinstance((await rig.append(1, batch(b"a"))).error, ReadOnlyTopicError)
     rig.damage("UPDATE partitions SET write_tier = 'block' WHERE partition = 1")
     assert (await rig.append(1, batch(b"a"))).base_offset == 0
+
+
+async def test_writes_to_a_known_topic_ask_the_control_plane_nothing_before_the_commit(
+    rig: TopicRig,
+) -> None:
+    await rig.catalog.named([rig.topic.name])
+    await rig.append_all({0: batch(b"a"), 1: batch(b"b")})
+    await rig.append(2, batch(b"c"))
+    assert (rig.control.looks, rig.control.topic_looks) == (0, 0)
 
 
 async def test_a_tier_that_has_changed_since_it_was_remembered_is_asked_for_again(

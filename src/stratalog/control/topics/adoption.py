@@ -180,6 +180,7 @@ async def _adopt(connection: Connection, topic: TopicToAdopt) -> Topic:
         configs=dict(topic.configs),
         created_ms=created_ms,
         leader_epochs={index: epoch for index, epoch in leader_epochs.items() if epoch > 0},
+        write_tiers={each.partition: WriteTier.LOCAL for each in topic.partitions},
     )
 
 

@@ -1,7 +1,9 @@
 """Topics: made, found, changed and hidden. Their rows leave in `purge.py`."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from stratalog.control.keys import partition_rows
@@ -22,8 +24,11 @@ from stratalog.ids import (
 )
 
 _TOPIC = "SELECT t.topic_id, t.name, t.partition_count, t.configs, t.created_ms FROM topics t"
-# Served by an index of its own, which is mostly empty.
+# Each is served by an index of its own, which is mostly empty.
 _EPOCHS = "SELECT h.topic_id, h.partition, h.leader_epoch FROM heads h WHERE h.leader_epoch > 0"
+_WRITE_TIERS = (
+    "SELECT p.topic_id, p.partition, p.write_tier FROM partitions p WHERE p.write_tier <> 'block'"
+)
 _NAMES = shape(name="text")
 _IDS = shape(topic_id="uuid")
 
@@ -63,7 +68,7 @@ class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations):
         async def work(connection: Connection) -> list[Topic]:
             rows = await connection.fetch(f"{_TOPIC} WHERE t.deleted_ms IS NULL")
             epochs = await connection.fetch(_EPOCHS)
-            return _topics(rows, epochs)
+            return _topics(rows, epochs, await connection.fetch(_WRITE_TIERS))
 
         # Sorted here, because a database sorts text by its own collation.
         return sorted(await self._database.read(work), key=lambda topic: topic.name)
@@ -85,7 +90,7 @@ class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations):
             rows = await connection.fetch(
                 f"{_TOPIC} WHERE t.deleted_ms IS NULL AND {condition}", rows=source
             )
-            return await _with_epochs(connection, rows)
+            return await _with_partitions(connection, rows)
 
         return await self._database.read(work)
 
@@ -143,18 +148,21 @@ async def _locked(connection: Connection, topic_id: TopicId) -> Topic:
     )
     if not rows:
         raise _unknown(topic_id)
-    [topic] = await _with_epochs(connection, rows)
+    [topic] = await _with_partitions(connection, rows)
     return topic
 
 
-async def _with_epochs(connection: Connection, rows: Sequence[Row]) -> list[Topic]:
+async def _with_partitions(connection: Connection, rows: Sequence[Row]) -> list[Topic]:
     if not rows:
         return []
+    ids = Rows(_IDS, [(as_uuid(row[0]),) for row in rows])
     epochs = await connection.fetch(
-        f"{_EPOCHS} AND h.topic_id IN (SELECT topic_id FROM {{rows}})",
-        rows=Rows(_IDS, [(as_uuid(row[0]),) for row in rows]),
+        f"{_EPOCHS} AND h.topic_id IN (SELECT topic_id FROM {{rows}})", rows=ids
     )
-    return _topics(rows, epochs)
+    write_tiers = await connection.fetch(
+        f"{_WRITE_TIERS} AND p.topic_id IN (SELECT topic_id FROM {{rows}})", rows=ids
+    )
+    return _topics(rows, epochs, write_tiers)
 
 
 async def _insert_partitions(connection: Connection, topic_id: TopicId, added: range) -> None:
@@ -181,21 +189,30 @@ def _unknown(topic_id: TopicId) -> UnknownTopicError:
     return UnknownTopicError(f"no topic has the id {kafka_base64(topic_id)}")
 
 
-def _topics(rows: Sequence[Row], epochs: Sequence[Row]) -> list[Topic]:
-    of_topics: dict[UUID, dict[PartitionIndex, LeaderEpoch]] = {}
-    for topic_id, partition, epoch in epochs:
-        of_topic = of_topics.setdefault(as_uuid(topic_id), {})
-        of_topic[PartitionIndex(partition)] = LeaderEpoch(epoch)
-    return [_topic(row, of_topics.get(as_uuid(row[0]), {})) for row in rows]
+def _topics(rows: Sequence[Row], epochs: Sequence[Row], write_tiers: Sequence[Row]) -> list[Topic]:
+    epochs_of = _by_topic(epochs)
+    tiers_of = _by_topic(write_tiers)
+    return [
+        Topic(
+            id=TopicId(as_uuid(topic_id)),
+            name=name,
+            partition_count=partition_count,
+            configs=json.loads(configs),
+            created_ms=created_ms,
+            leader_epochs={
+                index: LeaderEpoch(epoch) for index, epoch in epochs_of.get(as_uuid(topic_id), ())
+            },
+            write_tiers={
+                index: WriteTier(tier) for index, tier in tiers_of.get(as_uuid(topic_id), ())
+            },
+        )
+        for topic_id, name, partition_count, configs, created_ms in rows
+    ]
 
 
-def _topic(row: Row, leader_epochs: Mapping[PartitionIndex, LeaderEpoch]) -> Topic:
-    topic_id, name, partition_count, configs, created_ms = row
-    return Topic(
-        id=TopicId(as_uuid(topic_id)),
-        name=name,
-        partition_count=partition_count,
-        configs=json.loads(configs),
-        created_ms=created_ms,
-        leader_epochs=leader_epochs,
-    )
+def _by_topic(rows: Sequence[Row]) -> Mapping[UUID, Sequence[tuple[PartitionIndex, Any]]]:
+    """Values of partitions, by the id of their topic."""
+    found: dict[UUID, list[tuple[PartitionIndex, Any]]] = defaultdict(list)
+    for topic_id, partition, value in rows:
+        found[as_uuid(topic_id)].append((PartitionIndex(partition), value))
+    return found

@@ -2,6 +2,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stratalog.control.log.model import WriteTier
 from stratalog.control.segments.model import EpochStart, SegmentToAdd, SegmentUploaded
 from stratalog.ids import (
     LeaderEpoch,
@@ -25,6 +26,11 @@ class Topic:
     created_ms: int
     leader_epochs: Mapping[PartitionIndex, LeaderEpoch] = field(default_factory=dict)
     """Of the partitions whose epoch is not 0."""
+    write_tiers: Mapping[PartitionIndex, WriteTier] = field(default_factory=dict)
+    """Of the partitions that do not write to blocks."""
+
+    def write_tier(self, partition: PartitionIndex) -> WriteTier:
+        return self.write_tiers.get(partition, WriteTier.BLOCK)
 
 
 ADOPTED_OFFSETS_END = 1 << 62

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.errors import UnknownTopicIdError
+from stratalog.admin.rights import WRITE_TOPIC
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
@@ -17,7 +18,7 @@ from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, message_of
 from stratalog.kafka.server.handler import Answer, Body, Request, TwoStageHandler
 from stratalog.kafka.wire.api import ApiKey, Versions
-from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError, UnknownTopicIdError
+from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError
 from stratalog.kafka.wire.produce_response import PartitionProduced, TopicProduced, produce_response
 from stratalog.topic.append import PendingAppend
 from stratalog.topic.errors import TransactionsUnsupportedError
@@ -30,10 +31,10 @@ _Outcome = PartitionWritten | Exception
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """One partition of a request: its place among the writes, or why it is not among them."""
+    """One partition of a request: its position among the writes, or the reason to refuse it."""
 
     index: int
-    place: int
+    position: int
     error: Exception | None = None
 
 
@@ -43,7 +44,7 @@ class PartitionRecords(NamedTuple):
 
 
 class TopicRecords(NamedTuple):
-    """Versions with topic ids have no names."""
+    """Versions with topic ids have no topic names."""
 
     partition_data: Sequence[PartitionRecords]
     name: str | None = None
@@ -59,7 +60,7 @@ class ProduceBody(NamedTuple):
 class ProduceHandler(TwoStageHandler[ProduceBody]):
     key = ApiKey.PRODUCE
     versions = Versions(3, 13, 9)
-    rights = (Right(Operation.WRITE, Resource.TOPIC),)
+    rights = (WRITE_TOPIC,)
     body = ProduceBody
 
     def __init__(self, components: Components) -> None:
@@ -86,7 +87,7 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
         return lambda: self._answer(request, body, pending, written, failure)
 
     async def _topics(self, topics: Sequence[TopicRecords]) -> list[Topic | None]:
-        """The topics as the catalog knows them; whoever is missing there does not exist."""
+        """Look the topics up. None stands for a topic that does not exist."""
         found = [self._cached(topic) for topic in topics]
         if None not in found:
             return found
@@ -142,7 +143,7 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
     ) -> TopicProduced:
         partitions = []
         for one in pending:
-            answer = PartitionWritten() if one.error else answers[one.place]
+            answer = PartitionWritten() if one.error else answers[one.position]
             error = one.error or answer.error
             partitions.append(
                 self._failed(one.index, error) if error else _succeeded(one.index, answer)
@@ -175,7 +176,7 @@ def _check(produce: ProduceBody) -> None:
 def _collect(
     records: TopicRecords, topic: Topic | None, writes: list[PartitionWrite]
 ) -> list[_Pending]:
-    """Add the topic's partitions to the writes, those that can be written."""
+    """Add the partitions of the topic that can be written to the writes."""
     pending = []
     for partition in records.partition_data:
         error = _problem(records, topic, partition)
@@ -206,7 +207,7 @@ def _problem(
 
 
 def _log_unanswered(request: Request, topics: Sequence[TopicProduced]) -> None:
-    """A producer with acks=0 never hears of its failures: the log is the only place for them."""
+    """A producer with acks=0 gets no answer, so its failures can only be logged."""
     for topic in topics:
         for one in topic.partitions:
             if one.error_code:

@@ -1,4 +1,4 @@
-"""What went wrong with a Spark job, in a sentence. Spark says it in a hundred lines of Java."""
+"""The failure of a Spark job in one sentence. Spark says it in a hundred lines of Java."""
 
 import re
 
@@ -20,7 +20,7 @@ class JobFailedError(RetriableError):
 
 
 class JobCancelledError(JobFailedError):
-    """Somebody asked for the job's end."""
+    """The job was cancelled."""
 
 
 class NoExecutorError(JobFailedError):
@@ -35,7 +35,7 @@ class NoExecutorError(JobFailedError):
 
 
 def explain_failure(name: str, error: BaseException) -> JobFailedError:
-    """A short error for a job called `name`."""
+    """Return a short error for a job called `name`."""
     text = str(error)
     reason, cancelled = _reason(text)
     attempts = _ATTEMPTS.search(text)
@@ -59,7 +59,7 @@ def _reason(text: str) -> tuple[str, bool]:
 
 
 def _raised_in_python(text: str) -> str | None:
-    """The last line of the worker's traceback: the exception that a task let through."""
+    """Return the last line of the worker's traceback: the exception that a task raised."""
     raised = _TRACEBACK.findall(text)
     if not raised:
         return None
