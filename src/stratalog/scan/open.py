@@ -11,9 +11,9 @@ from stratalog.control.plane import ControlPlane
 from stratalog.metrics import Metrics
 from stratalog.opening.cluster import OpenCluster, Rights, opened_cluster
 from stratalog.scan.planner import Scanner
-from stratalog.scan.times import RecordTimes, TimeSearch
 from stratalog.segment.reader import SegmentReader
 from stratalog.settings import Settings
+from stratalog.topic.times import RecordTimes, TimeSearch
 
 
 @asynccontextmanager

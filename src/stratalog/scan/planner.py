@@ -27,9 +27,9 @@ from stratalog.scan.model import (
 from stratalog.scan.offset_ranges import Bound, Bounds, range_of, wish_of
 from stratalog.scan.partition_selection import SelectedPartition, select_partitions
 from stratalog.scan.scan_splits import cut_into_splits
-from stratalog.scan.times import TimeSearch
 from stratalog.segment.reader import SegmentReader
 from stratalog.settings import ScanSettings
+from stratalog.topic.times import TimeSearch
 
 _PARTITIONS_AT_ONCE = 32
 """The number of partitions whose indexes are read, or searched by time, at the same time."""

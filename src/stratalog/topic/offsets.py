@@ -8,9 +8,8 @@ from stratalog.control.plane import ControlPlane
 from stratalog.ids import LeaderEpoch, Offset, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError
 from stratalog.pieces import Piece, TimedRecord
-from stratalog.scan.times import TimeSearch
 from stratalog.topic.model import TimedOffset
-from stratalog.topic.times import RecordTimes
+from stratalog.topic.times import RecordTimes, TimeSearch
 
 
 class TopicOffsets:
