@@ -6,7 +6,7 @@ Three ways take turns on one server with fsync and synchronous commit on:
 
 - `commit_blocks`, with idempotent producers, whose sequences it checks and stores
 - the bare insert of the rows that it writes, which is the floor
-- the same work batch by batch in a plain loop of statements, which is what a set saves
+- the same work batch by batch in a plain loop of statements, which is the cost that a set saves
 """
 
 import argparse
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import asyncpg
 import uvloop
-from tests.servers import run_postgres
+from tests.support.servers import run_postgres
 
 from stratalog.batch.header import TimestampType
 from stratalog.control.log.model import BatchToCommit, BlockToCommit

@@ -1,11 +1,11 @@
-"""A connection light enough to have many of: what it sends can be made once and sent often."""
+"""A connection light enough to have many of: a request can be made once and sent often."""
 
 import asyncio
 import struct
 from typing import Any
 
 from kio.serial import entity_reader
-from tests.compat.wire import frame_of
+from tests.support.wire import frame_of
 
 _LENGTH = struct.Struct(">i")
 

@@ -199,7 +199,7 @@ def report(sample: Sample, medians: dict[str, Seconds]) -> None:
 
 
 def compared(name: str, medians: dict[str, Seconds]) -> str:
-    """Speed as a ratio to what does the same, or as nearly the same as there is."""
+    """Speed as a ratio to a library that does the same, or nearly the same."""
     codec, _, how = name.partition(", ")
     against = {
         "kept": ["parquet, one thread", "parquet, threads"],

@@ -25,7 +25,7 @@ class Options(NamedTuple):
 
 
 class Sides(dict[str, str | None]):
-    """Names of what is measured, with addresses. The mock cluster is always among them."""
+    """Names of the measured sides, with addresses. The mock cluster is always among them."""
 
     def __init__(self, **addresses: str) -> None:
         super().__init__(mock=None, **addresses)

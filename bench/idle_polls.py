@@ -1,4 +1,4 @@
-"""What consumers cost that wait for records which do not come.
+"""The cost of consumers that wait for records which do not come.
 
 Run: python -m bench.idle_polls [--polls 1000] [--connections 1000] [--seconds 20]
 
@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11.response import FetchResponse
 from kio.static.primitive import i32, i32Timedelta
-from tests.compat.wire import fetch_of
+from tests.support.wire import fetch_of
 
 from stratalog.cli.bench import TemporaryBroker, temporary_broker
 

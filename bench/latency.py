@@ -1,4 +1,4 @@
-"""What a produce waits for beyond its window and its upload.
+"""The wait of a produce beyond its window and its upload.
 
 Run: python -m bench.latency [--records 150] [--window-ms 250]
 

@@ -3,8 +3,8 @@
 Run: python -m bench.memory [--records 600000]
 
 Resident memory of the broker's process: when it has started, and at most while one producer writes
-as fast as it can and one consumer reads everything. What it may take under load is set by
-`block.max_inflight_bytes` and `block.cache_bytes`.
+as fast as it can and one consumer reads everything. `block.max_inflight_bytes` and
+`block.cache_bytes` bound the memory under load.
 """
 
 import argparse

@@ -5,8 +5,8 @@ Run: python -m bench.offsets [--connections 20] [--seconds 5] [--postgres [--wri
 Every connection commits one offset of a group of its own, again and again, each time when the last
 one was answered. The yardstick is the upsert of one such row per transaction, as durable as ours:
 into SQLite, which has one writer at a time, by one connection; into PostgreSQL by --writers. They
-take turns; the ratio is that of the medians. What a commit costs the broker is told beside it,
-because the clients take part of the machine away from it.
+take turns; the ratio is that of the medians. The broker's processor time per commit is printed
+beside it, because the clients share the machine with it.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from kio.schema.offset_commit.v8.request import (
 from kio.schema.offset_commit.v8.response import OffsetCommitResponse
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i64
-from tests.servers import run_postgres
+from tests.support.servers import run_postgres
 
 from stratalog.cli.bench import TemporaryBroker, temporary_broker
 

@@ -7,19 +7,19 @@ Each round fills a new topic in a folder store with blocks of 8 MiB, in batches 
 takes turns between one run of the pipeline on a warm local session and `cp` of the block objects.
 They are copied three times, and at least 0.5 of the speed of `cp` is wanted:
 
-- "cp, first": as anybody would copy them. It waits for no disk, but for memory that the system must
+- "cp, first": as a user would copy them. It waits for no disk, but for memory that the system must
   find for the page cache; where that comes from a host, it may take longer than the copying.
 - "cp, sync": followed by `sync` of the copies, which then are as durable as segments are.
 - "cp": once more without, into memory that the copies before have just freed. Nothing that is on
   the disk in the end is as fast, so this says as much about the disk as about the pipeline.
 
-All read from the page cache, and write new files. The ratios are the medians of those of the
-rounds. All partitions have enough for a segment, so that each byte is read once and written once;
-what is read through the topic afterwards must be what was written. On a machine that has other
-work, compare the processor time, which is told of each side, too.
+All read from the page cache, and write new files. Each ratio is the median of the rounds. All
+partitions have enough for a segment, so that each byte is read once and written once;
+the records read through the topic afterwards must be the written ones. On a machine that has other
+work, compare the processor time, which is printed for each side, too.
 
 With --thin each of many partitions gets one small batch per window, and nothing is worth a segment:
-the table says what the control plane and the store have to keep after each run.
+the table shows the rows and objects that remain after each run.
 """
 
 import argparse
@@ -87,7 +87,7 @@ EAGER = TieringSettings(age_ms=0, min_segment_bytes=MIB)
 THIN = TieringSettings(age_ms=0, max_rows=THIN_ROWS)
 
 
-# What processes cost.
+# The cost of processes.
 
 
 def own_seconds() -> float:
@@ -281,11 +281,12 @@ def _mean(efforts: Sequence[Effort]) -> float:
     return statistics.mean(effort.seconds for effort in efforts) if efforts else 0.0
 
 
-# Whether the data is right.
+# Checks of the data.
 
 
 async def verify(control: ControlPlane, store: ObjectStore, filling: Filling) -> None:
-    """One partition is read whole and compared; of the others, what the control plane says."""
+    """One partition is read whole and compared. For the others the control plane's word is
+    taken."""
     report = await run_fsck(control, store, deep=False)
     assert not report.damaged, report.findings
     partition = PartitionIndex(filling.topic.partition_count // 2)

@@ -6,9 +6,9 @@ A broker on a local folder and SQLite acknowledges one small record after the ot
 take turns: nothing else happens; `stratalog pipeline run` works in processes of its own on the same
 folder and the same machine, from the start of its JVM to its end, as fast as it can; and so it does
 again, but gently, as a pipeline beside a broker does. Each run has a new topic to convert, which
-was filled before the clock started. The ratios are those of the percentiles over all rounds, and
-may be 1.3 at the most beside a broker.
-The machine is shared by everybody in this measurement, the producer included: with two cores and
+was filled before the clock started. Each ratio compares percentiles over all rounds, and may be
+1.3 at the most beside a broker.
+All processes share the machine in this measurement, the producer included: with two cores and
 a pipeline that may use both, this is as bad as it gets.
 """
 
@@ -69,7 +69,7 @@ def broker_on(folder: Path, *overrides: str) -> Iterator[str]:
     command += ["--data", str(folder)]
     for override in overrides:
         command += ["--set", override]
-    # What it logs goes to a file: nobody empties a pipe meanwhile, and a full one stops it.
+    # Its log goes to a file: no reader empties a pipe meanwhile, and a full pipe would stop it.
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:

@@ -79,7 +79,7 @@ def _batch(size_bytes: int) -> bytes:
 
 @dataclass
 class Filling:
-    """A topic, and what was written into it."""
+    """A topic, and the records that were written into it."""
 
     control: ControlPlane
     store: ObjectStore
@@ -137,7 +137,7 @@ async def opened(settings: Settings) -> AsyncIterator[tuple[ControlPlane, Object
 
 
 def row_count(settings: Settings) -> int:
-    """All coordinates that the control plane keeps, also those that wait for their deletion."""
+    """All rows that the control plane keeps, including rows that wait for their deletion."""
     path = settings.storage.control.removeprefix("sqlite:")
     with closing(sqlite3.connect(path)) as database:
         (count,) = database.execute("SELECT count(*) FROM batches").fetchone()

@@ -1,4 +1,4 @@
-"""What one record at a random offset of a remote topic costs, in requests and bytes.
+"""The cost of one record at a random offset of a remote topic, in requests and bytes.
 
 Run: python -m bench.random_reads [--segments 100] [--size-mib 2] [--reads 500]
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import uvloop
 from bench.remote_segments import make_segments
 from Crypto.PublicKey import RSA
-from tests.servers import S3Server, run_s3_server
+from tests.support.servers import S3Server, run_s3_server
 
 from stratalog.batch.frames import iter_batches
 from stratalog.clock import SystemClock
@@ -29,11 +29,11 @@ from stratalog.metrics import Metrics
 from stratalog.objects.metered import MeteredStore
 from stratalog.objects.open import open_store
 from stratalog.pieces import PiecesWanted
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.model import IndexKind
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
-from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings
 
 MIB = 1024 * 1024
@@ -49,7 +49,7 @@ class Cost:
 
 
 class Counted:
-    """A store, and what was asked of it."""
+    """A store, and its requests."""
 
     def __init__(self, server: S3Server) -> None:
         clock = SystemClock()

@@ -2,9 +2,10 @@
 
 Run: python -m bench.rebalance [--members 5 50] [--rounds 5] [--heartbeat-ms 100]
 
-Members of a classic group that do what the protocol asks for and nothing else. "Joined" is the time
-from the first request until all of them hold their assignment of the same generation; "one left" is
-that time for those that stay. They learn of a rebalance by their heartbeats, which are thus the
+Members of a classic group that do the minimum of the protocol. "Joined" is the time
+from the first request until all of them hold their assignment of the same generation; "one left"
+is that time for the members that stay. They learn of a rebalance by their heartbeats, which are
+thus the
 floor. The broker does not wait for more members when the first has come
 (groups.initial_rebalance_delay_ms=0): that wait, 3 seconds unless set, would be most of every
 figure. The figures are medians; the ratio is to the first row.
@@ -48,7 +49,7 @@ def assignment_of(partition: int) -> bytes:
 
 
 class Group:
-    """Who holds an assignment of which generation."""
+    """The members that hold an assignment, by generation."""
 
     def __init__(self) -> None:
         self.id = GroupId(f"group-{uuid4().hex[:8]}")
@@ -108,7 +109,8 @@ class Member:
             assert answer.error_code is ErrorCode.member_id_required, answer.error_code
 
     async def _sync(self, joined: Any) -> bool:
-        """False if another rebalance has begun meanwhile. Only the leader is told the members."""
+        """False if another rebalance has begun meanwhile. Only the leader gets the list of
+        members."""
         request = SyncGroupRequest(
             group_id=self._group.id,
             generation_id=joined.generation_id,

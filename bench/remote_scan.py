@@ -5,8 +5,8 @@ Run: python -m bench.remote_scan [--segments 8] [--size-mib 64] [--rounds 5]
 Plain segments lie on a local S3 server. One consumer reads them from the first offset to the last
 in fetches of 1 MiB, with the reader's default settings: it is read ahead for, every CRC is checked.
 Beside it the same objects are downloaded with the same store, in ranges of 4 MiB, as many at once
-as the reader reads ahead. Both take turns, and each scan begins with a new reader. The ratio is the
-median of those of the rounds; its floor is 0.7.
+as the reader reads ahead. Both take turns, and each scan begins with a new reader. The ratio is
+the median of the rounds; its floor is 0.7.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import uvloop
 from bench.remote_segments import make_segments
-from tests.servers import run_s3_server
+from tests.support.servers import run_s3_server
 
 from stratalog.clock import SystemClock
 from stratalog.control.segments.model import Segment
@@ -25,11 +25,11 @@ from stratalog.ids import Offset
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore, Range
 from stratalog.pieces import PiecesWanted
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.log_bytes import REQUEST_BYTES
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
-from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings
 
 MIB = 1024 * 1024

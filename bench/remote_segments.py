@@ -11,12 +11,12 @@ from stratalog.control.segments.model import Segment, SegmentState, SegmentToAdd
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.objects.store import Buffer, ObjectStore
 from stratalog.segment.build import BuiltLog, SegmentBuilder
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import segment_key_base
 from stratalog.segment.model import SegmentIndexes, SourceRun
 from stratalog.segment.producer_state import PartitionTail
-from stratalog.segment.transform import Encoding
 from stratalog.segment.upload import upload_indexes, upload_log
 
 RECORD_BYTES = 1000

@@ -10,14 +10,14 @@ hundred days. Measured are, as the best of rounds:
 - the offsets alone against all columns: at least three times as fast. That holds for batches that
   are compressed (lz4, of hex digits), and through Spark (`bench.spark_scan`). Where nothing is
   compressed, all columns come nearly as fast as memory can be copied, and the bytes of both are
-  mapped and their CRCs checked: two to three times is what is left;
+  mapped and their CRCs checked, so that two to three times remain;
 - one day of the hundred, by its times: the bytes that planning and reading get from the store,
-  indexes included, against those of the day's batches: at most 1.1. A filter with both times is
+  indexes included, against the bytes of the day's batches: at most 1.1. A filter with both times is
   measured too, and has no floor: times are the producers' own, so it reads on to the topic's end;
 - two processes on one partition that holds all, against the same records spread over sixteen, in
   segments and in blocks: at most 1.2 times as long.
 
-What reads the same files takes turns, and comes before all that reads others: a topic of 10 GB is
+Readers of the same files take turns, and come before readers of other files: a topic of 10 GB is
 in memory then, four of them would not be. The first round, which brings them there, does not count.
 """
 
@@ -52,8 +52,8 @@ from stratalog.scan.model import (
     ScanSplit,
 )
 from stratalog.scan.open import opened_scanner
-from stratalog.scan.opened_place import OpenPlace
-from stratalog.scan.split_reader import chunks_of, read_split
+from stratalog.scan.scan_stores import ScanStores
+from stratalog.scan.split_reader import read_batch_groups, read_split
 from stratalog.settings import DAY_MS, Settings
 
 TOPICS = ("segments", "blocks", "lz4")
@@ -65,7 +65,7 @@ SKEWED = {"segments": "spread", "blocks": "spread-blocks"}
 """Topics of one partition, and the same of many."""
 ROWS_AT_ONCE = 64 * 1024
 ROW_GROUP_ROWS = 1024 * 1024
-"""What pyarrow makes of a table by default."""
+"""pyarrow's defaults for a table."""
 
 
 def drained(batches: Iterable[pa.RecordBatch]) -> int:
@@ -161,17 +161,17 @@ def measure_one_day(settings: Settings, load: Load) -> None:
 
 
 def bytes_scanned(settings: Settings, **request: Any) -> int:
-    """What planning and reading get from the store."""
+    """The bytes that planning and reading get from the store."""
     planning, reading = Metrics(), Metrics()
     plan = asyncio.run(planned(settings, planning, **request))
     background = shared_loop_thread()
 
-    async def opened() -> OpenPlace:
-        return OpenPlace(worker_access(settings, WorkerKeys.OPENING), background, metrics=reading)
+    async def opened() -> ScanStores:
+        return ScanStores(worker_access(settings, WorkerKeys.OPENING), background, metrics=reading)
 
     place = background.run(opened())
     for split in plan.splits:
-        for _ in chunks_of(split, place):
+        for _ in read_batch_groups(split, place):
             pass
     background.run(place.close())
     return bytes_read(planning) + bytes_read(reading)

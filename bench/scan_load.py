@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import numpy as np
 from crc32c import crc32c
-from tests.tiering import Converter
+from tests.support.tiering import Converter
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.codec import compress
@@ -48,7 +48,7 @@ class Load:
     value_bytes: int = 100
     partitions: int = 1
     codec: Codec = Codec.NONE
-    """If there is one, values are hex digits: what is random does not shrink."""
+    """If there is one, values are hex digits, because random bytes do not shrink."""
 
     @property
     def batch_records(self) -> int:
@@ -65,7 +65,7 @@ class Load:
 
     @property
     def batch_bytes(self) -> int:
-        """Of those that are not compressed, which all have the same size."""
+        """Of uncompressed records, which all have the same size."""
         assert self.codec is Codec.NONE
         return len(next(_batches(self)))
 

@@ -8,17 +8,17 @@ take turns with two ways to copy the same file:
 
 - built: into a plain file, which is left to the page cache, as by `cp`. At least 0.5 of the speed
   of `cp` is wanted.
-- stored: into the store, which has it on the disk when it returns, as a segment is in earnest.
+- stored: into the store, which has it on the disk when it returns, as for a real segment.
   `cp` followed by `sync` of the copy is the same. Beside plain `cp`, which waits for no disk, this
-  says as much about the disk: what that takes with one write at a time (`dd oflag=direct`, synced)
-  is told, too.
+  says as much about the disk. The time of the disk with one write at a time (`dd oflag=direct`,
+  synced) is printed, too.
 
-Reading and building alone, without any writing, is told as well. The source is in the page cache
-for all of them, and every target is a new file. Before each of those that go through the page cache
-comes a copy that does not count, so that they all find pages that were just freed: fresh ones,
-which a virtual machine must ask its host for, made either three to six times slower. The whole size
+Reading and building alone, without any writing, is printed as well. The source is in the page cache
+for all of them, and every target is a new file. An uncounted copy precedes each side that goes
+through the page cache, so that all sides find freshly freed pages. Pages that a virtual machine
+must ask its host for made either side three to six times slower. The whole size
 is built of batches of 16 KiB, a quarter of it of batches of 4 KiB and of 64 KiB.
-On a machine that has other work, compare the processor time, which is told of each side, too.
+On a machine that has other work, compare the processor time, which is printed for each side, too.
 """
 
 import argparse
@@ -58,10 +58,10 @@ SOURCE, TARGET = "blocks/source", "segments/target"
 BASE_OFFSET = 1_000_000
 FLOOR = 0.5
 WRITE_BYTES = 256 * 1024
-"""Of one call. The page cache takes larger ones in larger pages, which a virtual machine that gives
-free memory back to its host must ask for anew: four times slower at a gigabyte."""
+"""Of one call. The page cache takes larger ones in larger pages, which a virtual machine that
+gives free memory back to its host must ask for again: four times slower at a gigabyte."""
 THROUGH_CACHE = ("built", "cp, sync", "cp")
-"""Those that write to the page cache."""
+"""The sides that write to the page cache."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ Run: python -m bench.sink [--rows 2000000] [--value-bytes 100] [--rounds 3] [--c
 
 The same DataFrame, cached, is written in turn as Parquet (snappy, Spark's default) and into topics
 of 8 partitions on the same disk, by key, with the default compression and with none. A write counts
-from `save()` to its return: for a topic that includes the uploads, synced, and the commit. What is
-counted are the bytes of keys and values. Noop is what Spark takes to make the rows and drop them.
+from `save()` to its return: for a topic that includes the uploads, synced, and the commit. The
+bytes of keys and values are counted. Noop is the time that Spark takes to make the rows and drop
+them.
 """
 
 import argparse

@@ -5,8 +5,8 @@ Run: python -m bench.small_requests [--producers 20] [--records 2000] [--rounds 
 librdkafka producers, all in one process, that put every record of 100 bytes into a request of its
 own (linger.ms=0, batch.num.messages=1), acks=all; to a broker with durable blocks in a local
 folder, and to librdkafka's mock cluster, which keeps batches in the memory of its client. They
-take turns; the ratio is that of the medians. What a request costs the broker is told beside it,
-because the clients take part of the machine away from it.
+take turns; the ratio is that of the medians. The broker's processor time per request is printed
+beside it, because the clients share the machine with it.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How fast Spark gets the rows of a topic, as a ratio to what it gets from memory at the most.
+"""The speed of a topic's rows in Spark, as a ratio to the most that Spark takes from memory.
 
 Run: python -m bench.spark_scan [--records 2000000] [--value-bytes 100] [--rounds 5] [--cores 2]
 
@@ -102,7 +102,7 @@ def drained(frame: DataFrame) -> None:
 def sides(
     spark: SparkSession, settings: Settings, topic: str, load: Load, folder: Path
 ) -> dict[str, tuple[DataFrame, int]]:
-    """What is read, and how many rows that is."""
+    """A read, and its number of rows."""
     config = folder / "stratalog.toml"
     storage = settings.storage
     config.write_text(f'[storage]\nobjects = "{storage.objects}"\ncontrol = "{storage.control}"\n')

@@ -4,8 +4,8 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from tests.servers import PostgresServer, S3Server, run_postgres, run_s3_server
-from tests.spark import SharedSpark, run_spark_cluster
+from tests.support.servers import PostgresServer, S3Server, run_postgres, run_s3_server
+from tests.support.spark import SharedSpark, run_spark_cluster
 
 from stratalog.pipeline.hosting.session import OpenSpark, open_session
 from stratalog.pipeline.hosting.spark_conf import SparkOptions

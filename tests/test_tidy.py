@@ -1,11 +1,16 @@
 """The habits of the tree, as tests: `python -m tests.tidy` prints the counts behind them."""
 
+import json
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
-from tests.tidy import code, fences
+from tests.tidy import code, fences, mentions
 from tests.tidy.prose import Paragraph, paragraphs
 from tests.tidy.ratchet import Limit, Ratchet, load, lowered, measure
+from tests.tidy.rooms import ROOT, python_files
 from tests.tidy.words import Counted, count_paragraphs
 
 
@@ -40,12 +45,21 @@ def test_no_function_is_too_long(recorded: Ratchet, found: Ratchet) -> None:
     assert longer == {}
 
 
+def test_no_class_has_too_many_public_methods() -> None:
+    sizes = code.public_methods()
+    assert {name: n for name, n in sizes.items() if n > code.MAX_PUBLIC_METHODS} == {}
+
+
 def test_error_classes_stand_in_errors_py(recorded: Ratchet, found: Ratchet) -> None:
     assert found.errors - recorded.errors == set()
 
 
 def test_nothing_is_imported_from_a_test_module(recorded: Ratchet, found: Ratchet) -> None:
     assert found.test_imports - recorded.test_imports == set()
+
+
+def test_unit_tests_need_no_servers() -> None:
+    assert code.users_of_servers() == []
 
 
 def test_docstrings_and_adjoining_comments_are_the_prose_of_a_file(tmp_path: Path) -> None:
@@ -111,3 +125,46 @@ def test_metrics_are_declared_in_the_catalogue_alone() -> None:
     assert [str(path) for path in code.importers_of("prometheus_client")] == [
         "src/stratalog/metrics.py"
     ]
+
+
+def test_files_folders_and_tests_that_pages_mention_exist() -> None:
+    assert mentions.missing_paths() == []
+    assert mentions.missing_tests() == []
+
+
+def test_a_page_that_mentions_a_lost_file_or_test_is_found(tmp_path: Path) -> None:
+    for folder in ("docs", "src/stratalog/block", "tests"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "tests" / "test_it.py").write_text("def test_one() -> None: ...\n")
+    page = "`block/` `block/gone.py` `tests/gone/` `test_it.py` `test_one` `test_o…` `test_two`"
+    (tmp_path / "docs" / "page.md").write_text(f"{page}\n")
+    missing = [*mentions.missing_paths(tmp_path), *mentions.missing_tests(tmp_path)]
+    assert [mention.name for mention in missing] == ["block/gone.py", "tests/gone/", "test_two"]
+
+
+def test_the_linter_refuses_every_way_around_a_door() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    banned = config["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
+    modules = {name.split(".")[0] for name in banned}
+    source = "".join(f"import {module}\n" for module in modules | {"stratalog.clock"})
+    source += "".join(f"print({name})\n" for name in banned)
+    command = [sys.executable, "-m", "ruff", "check", "--select=TID251", "--output-format=json"]
+    result = subprocess.run(
+        [*command, "--stdin-filename", "src/stratalog/topic/sample.py", "-"],
+        input=source,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    found = [finding["message"] for finding in json.loads(result.stdout)]
+    assert [name for name in banned if not any(f"`{name}`" in text for text in found)] == []
+
+
+def test_only_seeded_randomness_goes_around_a_door() -> None:
+    lines = [
+        line
+        for path in python_files("src")
+        for line in (ROOT / path).read_text(encoding="utf-8").splitlines()
+        if "noqa: TID251" in line
+    ]
+    assert [line for line in lines if "seeded" not in line] == []

@@ -1,6 +1,6 @@
-"""Counts the shape of a tree, for the table of docs/design/the-house.md.
+"""Counts the shape of this tree beside that of an earlier one, for docs/design/the-house.md.
 
-Run: python -m tools.count_house [folder of another tree]
+Run: python -m tools.count_house <folder of the earlier tree>
 """
 
 import ast
@@ -10,16 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.tidy.code import public_methods
 from tests.tidy.words import Counted, count_files
 from tools.rooms import ROOT
-
-LARGE_CLASS = 25
 
 
 @dataclass(frozen=True)
 class House:
     rooms: dict[str, int]
-    """Python files by room."""
+    """Python files by folder."""
     lines: int
     functions: list[int]
     """The lines of every function."""
@@ -27,7 +26,7 @@ class House:
     cast_count: int
     test_casts: int
     interfaces: dict[str, int]
-    """Public methods of every class that has many, inherited ones included."""
+    """Public methods of every class, inherited ones included."""
     prose: Counted
 
 
@@ -48,7 +47,7 @@ def count(root: Path) -> House:
         any_count=sum(isinstance(node, ast.Name) and node.id == "Any" for node in nodes),
         cast_count=sum(_is_cast(node) for node in nodes),
         test_casts=sum(_is_cast(node) for node in test_nodes),
-        interfaces=_interfaces(node for node in nodes if isinstance(node, ast.ClassDef)),
+        interfaces=public_methods(root),
         prose=sum(prose, Counted()),
     )
 
@@ -75,48 +74,50 @@ def _is_cast(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) in ("cast", "typing.cast")
 
 
-def _interfaces(classes: Iterator[ast.ClassDef]) -> dict[str, int]:
-    """Count public methods over bases by name: two classes of one name are taken as one."""
-    own: dict[str, set[str]] = {}
-    bases: dict[str, set[str]] = {}
-    for node in classes:
-        methods = {
-            one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
-        }
-        own.setdefault(node.name, set()).update(m for m in methods if not m.startswith("_"))
-        bases.setdefault(node.name, set()).update(ast.unparse(base) for base in node.bases)
-
-    def methods_of(name: str, seen: frozenset[str] = frozenset()) -> set[str]:
-        if name not in own or name in seen:
-            return set()
-        inherited = (methods_of(base, seen | {name}) for base in bases[name])
-        return own[name].union(*inherited)
-
-    sizes = {name: len(methods_of(name)) for name in own}
-    return {name: size for name, size in sorted(sizes.items()) if size >= LARGE_CLASS}
-
-
-def report(house: House) -> Iterator[str]:
+def figures(house: House) -> dict[str, str]:
+    """Map each line of the first table to its value."""
     tenth = statistics.quantiles(house.functions, n=10)[-1]
-    largest = max(house.rooms.items(), key=lambda item: item[1])
-    yield f"| rooms and sub-rooms | {len(house.rooms)} |"
-    yield f"| files | {sum(house.rooms.values())} |"
-    yield f"| files in the largest folder | {largest[1]} (`{largest[0]}/`) |"
-    yield f"| lines | {house.lines:,} |"
-    lengths = f"{statistics.median(house.functions):.0f}, {tenth:.0f}, {max(house.functions)}"
-    yield f"| functions: median, 90th percentile, longest | {lengths} |"
-    for name, size in house.interfaces.items():
-        yield f"| public methods of `{name}` | {size} |"
-    yield f"| `Any` in sources | {house.any_count} |"
-    yield f"| `cast` in sources, in tests | {house.cast_count}, {house.test_casts} |"
-    yield f"| words of comments and docstrings in sources | {house.prose.words:,} |"
-    yield f'| "what" per 1,000 words | {house.prose.what_rate} |'
-    yield f"| sentences that begin with What, Whether, Those, … | {house.prose.starts} |"
-    yield f"| avoided words | {house.prose.avoided} |"
-    for room, files in house.rooms.items():
-        yield f"| files in `{room}/` | {files} |"
+    name, size = max(house.interfaces.items(), key=lambda item: item[1])
+    folder, files = max(house.rooms.items(), key=lambda item: item[1])
+    return {
+        "folders with code": f"{len(house.rooms)}",
+        "files": f"{sum(house.rooms.values())}",
+        "files in the largest folder": f"{files} (`{folder}/`)",
+        "lines": f"{house.lines:,}",
+        "functions: median, 90th percentile, longest": (
+            f"{statistics.median(house.functions):.0f}, {tenth:.0f}, {max(house.functions)}"
+        ),
+        "public methods of the largest class": f"{size} (`{name}`)",
+        "`Any` in sources": f"{house.any_count}",
+        "`cast` in sources, in tests": f"{house.cast_count}, {house.test_casts}",
+        "words of comments and docstrings in sources": f"{house.prose.words:,}",
+        "`what` per 1,000 of those words": f"{house.prose.what_rate}",
+        "sentences that begin with `What`, `Whether`, `Those`, …": f"{house.prose.starts}",
+        "avoided words": f"{house.prose.avoided}",
+    }
+
+
+def rooms(house: House) -> dict[str, str]:
+    """Map each top-level room to its files, with the files of its sub-rooms."""
+    found: dict[str, int] = {}
+    for folder, files in house.rooms.items():
+        room = "the ground" if folder == "." else f"`{folder.partition('/')[0]}/`"
+        found[room] = found.get(room, 0) + files
+    return {room: f"{files}" for room, files in found.items()}
+
+
+def table(before: dict[str, str], now: dict[str, str]) -> Iterator[str]:
+    yield "| | before | now |"
+    yield "|---|---|---|"
+    for name in sorted({**before, **now}, key=[*now, *before].index):
+        yield f"| {name} | {before.get(name, '–')} | {now.get(name, '–')} |"
+
+
+def main() -> None:
+    before, now = count(Path(sys.argv[1])), count(ROOT)
+    print(*table(figures(before), figures(now)), "", sep="\n")
+    print(*table(rooms(before), rooms(now)), sep="\n")
 
 
 if __name__ == "__main__":
-    for line in report(count(Path(sys.argv[1]) if sys.argv[1:] else ROOT)):
-        print(line)
+    main()

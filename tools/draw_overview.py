@@ -96,12 +96,16 @@ def _arrows() -> Iterator[str]:
         ("M308 138H212", one),
         ("M210 70L308 124", one),
         ("M308 76L212 126", one),
-        ("M530 58H628", both),
-        ("M530 138H628", both),
+        ("M530 50H628", both),
+        ("M530 130H628", both),
         ("M530 218H628", both),
-        ("M570 139V284", both),
+        # Both brokers to the store, past the pipeline.
+        ("M530 66H580V284", both),
+        ("M530 146H564V284", both),
         ("M420 246V284", both),
-        ("M120 284V248", one),
+        # A scan asks the control plane for coordinates, and the store for bytes.
+        ("M170 248V265H730V248", both),
+        ("M90 284V248", one),
     ]
     yield f'  <g stroke="{MIDDLE}" stroke-width="1.6" fill="none">'
     for path, ends in paths:

@@ -1,7 +1,7 @@
 """Draws docs/images/strata.svg: where the offsets of a partition live while it moves down.
 
 A real topic is written, split and merged here, in a temporary folder and without Spark; after each
-step the control plane is asked what holds which offsets. The same picture comes out every time.
+step the control plane says which object holds which offsets. The same picture comes out every time.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from stratalog.opening.claim import claim_store
 from stratalog.pipeline.hosting.run_task import run_in_loop
 from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, nothing_to_do
 from stratalog.pipeline.open import opened_driver, workplace_of
-from stratalog.pipeline.plan.tasks import Workplace
+from stratalog.pipeline.workplace import Workplace
 from stratalog.settings import Settings, StorageSettings, TieringSettings
 
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "strata.svg"
@@ -42,7 +42,7 @@ RECORDS = (7, 4, 9, 5, 8, 6)
 VALUE = bytes(1000)
 SEGMENT_BYTES = 60_000
 TIERING = TieringSettings(age_ms=0, max_rows=2, min_segment_bytes=SEGMENT_BYTES)
-"""Everything has aged, three pieces are many, and what fills no segment waits for more."""
+"""Everything has aged, three pieces are many, and a rest that fills no segment waits for more."""
 
 
 class Holder(Enum):
@@ -64,7 +64,7 @@ class Band:
     """The partition after a step."""
 
     step: str
-    what: str
+    note: str
     ranges: Sequence[Range]
 
     @property
@@ -127,7 +127,7 @@ class Strata:
         assert not report.did_nothing, report
         assert not report.failed, report.failed
 
-    async def band(self, step: str, what: str) -> Band:
+    async def band(self, step: str, note: str) -> Band:
         key = TopicPartition(self._topic.id, PartitionIndex(0))
         segments = await self._control.segments.chained(key, limit=1000)
         rows = await self._control.log.all_coordinates(key, limit=1000)
@@ -135,7 +135,7 @@ class Strata:
         ranges += [
             Range(row.base_offset, row.last_offset + 1, _holder(row.object_key)) for row in rows
         ]
-        return Band(step, what, sorted(ranges))
+        return Band(step, note, sorted(ranges))
 
 
 def _holder(key: str) -> Holder:
@@ -181,7 +181,7 @@ async def history(folder: Path) -> list[Band]:
         await strata.produce(14)
         bands.append(await strata.band("produce", "new blocks behind it"))
         await strata.convert(UnitKind.MERGE)
-        bands.append(await strata.band("merge", "what fills segments leaves"))
+        bands.append(await strata.band("merge", "full segments move down"))
         await strata.produce(3)
         bands.append(await strata.band("produce", "and so it goes on"))
         await strata.convert(UnitKind.SPLIT)
@@ -212,8 +212,8 @@ def draw(bands: Sequence[Band]) -> str:
         lines += _band(band, TOP + PITCH * number, bands[-1].end)
     lines += _axis(TOP + PITCH * len(bands) - 4, bands[-1].end)
     note = (
-        "Drawn from a real topic by tools/draw_strata.py: what the control plane says after each"
-        " step. Offsets never change; what holds them does."
+        "Drawn from a real topic by tools/draw_strata.py, from the control plane after each step."
+        " Offsets never change; their objects do."
     )
     lines.append(_text(30, height - 16, note, MIDDLE, size=12))
     return "\n".join([*lines, "</svg>", ""])
@@ -226,15 +226,15 @@ def _legend() -> Iterator[str]:
         Holder.SEGMENT: "segments, Kafka's own format",
     }
     for place, (holder, name) in enumerate(names.items()):
-        x = LEFT + 225 * place
+        x = LEFT + 215 * place
         yield f'  <rect x="{x}" y="54" width="14" height="14" fill="{holder.value}"/>'
         yield _text(x + 20, 66, name, MIDDLE, size=12)
-    yield _text(RIGHT + 20, 84, "kept in the control plane", MIDDLE, size=11)
+    yield _text(RIGHT + 20, 86, "in the control plane", MIDDLE, size=11)
 
 
 def _band(band: Band, y: int, offsets: int) -> Iterator[str]:
     yield _text(30, y + 15, band.step, DARK, weight="bold")
-    yield _text(30, y + 30, band.what, MIDDLE, size=11)
+    yield _text(30, y + 30, band.note, MIDDLE, size=11)
     yield '  <g stroke="#fff" stroke-width="2">'
     for start, end, holder in band.ranges:
         x, x_end = _x(start, offsets), _x(end, offsets)

@@ -1,4 +1,4 @@
-"""Spark looks for packages of this kind of name, and finds the data source `stratalog` here."""
+"""The data source `stratalog`, in a package that Spark finds by the prefix of its name."""
 
 from stratalog.spark.source import StratalogSource as DefaultSource
 

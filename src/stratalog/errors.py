@@ -1,12 +1,12 @@
-"""Every error that Stratalog raises on purpose, grouped by what the caller does about it.
+"""Every error that Stratalog raises on purpose, grouped by the reaction of the caller.
 
 Rooms raise a subclass of exactly one category. The Kafka layer maps categories and a few
-particular errors to Kafka error codes in one table (`kafka/error_codes.py`).
+particular errors to Kafka error codes in one table (`kafka/server/error_codes.py`).
 """
 
 
 class StratalogError(Exception):
-    """Base of all our errors."""
+    """Base of all errors of Stratalog."""
 
 
 class RetriableError(StratalogError):
@@ -14,7 +14,7 @@ class RetriableError(StratalogError):
 
 
 class StaleError(StratalogError):
-    """What the caller knew is out of date: look again, then repeat."""
+    """The caller's knowledge is out of date: look again, then repeat."""
 
 
 class CallError(StratalogError):
@@ -24,12 +24,12 @@ class CallError(StratalogError):
 class MissingExtraError(CallError, ImportError):
     """A package of an optional part is not installed.
 
-    Also an ImportError, because most callers meet it at an import and catch that.
+    Also an ImportError, because most callers meet it at an import and catch ImportError.
     """
 
 
 class DamagedError(StratalogError):
-    """Stored or received bytes are not what they should be."""
+    """Stored or received bytes are damaged."""
 
 
 class OutcomeUnknownError(StratalogError):

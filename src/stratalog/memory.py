@@ -1,15 +1,15 @@
-"""How a process holds its memory: what it frees is kept, and garbage is looked for rarely.
+"""The memory of a process: freed memory is kept for reuse, and garbage is collected rarely.
 
-Requests to a broker come and go in pieces of a megabyte, and so do the reads of a job that builds
-segments. By default glibc takes such pieces from the system and gives them back each time, and
-every page of them then has to be mapped anew: measured, that halved the rate of a single producer,
-and doubled the processor time of the reads of a job. What is kept is bounded by what the process
-has in use at once: a broker by `block.max_inflight_bytes` and `block.cache_bytes`.
+Requests to a broker come and go in buffers of a megabyte, and so do the reads of a job that builds
+segments. By default glibc takes such buffers from the system and gives them back each time, and
+every page then has to be mapped again. Measured, that halved the rate of a single producer, and
+doubled the processor time of the reads of a job. The kept memory is bounded by the most that the
+process uses at one time: in a broker by `block.max_inflight_bytes` and `block.cache_bytes`.
 
-Thousands of requests that wait for their block are as many thousands of objects that Python's
-collector of cycles goes through again and again, and finds alive: measured, half of what a small
-request costs. What a request holds is in no cycle and is freed without it, so looking once in a
-while is enough.
+Thousands of requests that wait for their block are thousands of objects that Python's collector of
+cycles visits again and again, and finds alive. Measured, that was half the cost of a small request.
+The memory of a request is in no cycle and is freed without the collector, so that rare collections
+are enough.
 """
 
 import ctypes
@@ -26,22 +26,22 @@ _NEVER_TRIM = 2**31 - 1
 _NEW_OBJECTS = 50_000
 _YOUNG_COLLECTIONS = 20
 _OLD_COLLECTIONS = 100
-"""How many make a collection of the next older generation."""
+"""The number of collections of one generation before the next older one is collected."""
 
 
 def collect_garbage_rarely() -> None:
-    """To be called when all modules are loaded: what is there by then is never looked at again."""
+    """Call it when all modules are loaded: objects that exist by then are never visited again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS, _YOUNG_COLLECTIONS, _OLD_COLLECTIONS)
 
 
 def keep_freed_memory(*, one_pool: bool = False) -> None:
-    """A no-op where the C library has no such knobs.
+    """Tell the C library to keep freed memory. A no-op where it has no such options.
 
-    Usually threads have pools of their own, each with its own peak. With one pool, what one thread
-    has freed is there for all of them, which is half the memory for a job; it must be asked for
-    before the process starts any thread.
+    Usually threads have pools of their own, each with its own peak. With one pool, memory that one
+    thread has freed serves all threads, which halves the memory of a job. One pool must be asked
+    for before the process starts any thread.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -1,17 +1,17 @@
-"""Pieces of a partition's log, and the interface of the tiers that read them.
+"""Pieces of a partition's log, and the interfaces of the tiers that read them.
 
 A piece is a contiguous range of offsets that one tier holds. A partition's log is one sequence of
 pieces without a gap, whatever holds them. A tier is added with a member of `Tier`, a class whose
-objects are pieces, and a `TierReader`.
+objects are pieces, a `TierReader` and `TierTimes`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from stratalog.errors import StratalogError
-from stratalog.ids import Offset, PartitionIndex, TopicId
+from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
 
 Part: TypeAlias = memoryview | bytearray | bytes
 """Whole, stamped record batches."""
@@ -43,6 +43,7 @@ class Piece(Protocol):
 
 
 PieceT = TypeVar("PieceT", bound=Piece)
+PieceT_contra = TypeVar("PieceT_contra", bound=Piece, contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +91,12 @@ class PiecesRead:
     """True if all the wanted pieces were read to their end."""
     error: StratalogError | None = None
     """The failure that ended the answer. It matters only if there are no parts: otherwise the
-    reader comes back for the next offset and meets it then."""
+    reader comes back for the next offset and meets the failure then."""
 
 
 class TierReader(Protocol[PieceT]):
     stale_errors: ClassVar[tuple[type[StratalogError], ...]]
-    """Errors that a piece causes which was right when it was looked up and is not any more."""
+    """Errors of pieces that were right when they were looked up and are out of date by now."""
 
     async def locate(self, wanted: Sequence[PiecesWanted[PieceT]]) -> list[Start | StratalogError]:
         """Find where each read begins and how much there is to read. Each fails alone."""
@@ -103,4 +104,26 @@ class TierReader(Protocol[PieceT]):
 
     async def read(self, wanted: Sequence[PiecesWanted[PieceT]]) -> list[PiecesRead]:
         """Read each partition's batches, up to its `max_bytes`. Each fails alone."""
+        ...
+
+
+class TimedRecord(NamedTuple):
+    """A record that was found by its time."""
+
+    offset: Offset
+    timestamp: int
+    leader_epoch: LeaderEpoch
+
+
+class TierTimes(Protocol[PieceT_contra]):
+    """Finds the records of a tier by their time. Records below `log_start` are deleted."""
+
+    async def first_at_time(
+        self, piece: PieceT_contra, timestamp: int, log_start: Offset, /
+    ) -> TimedRecord | None:
+        """Find the first record, by offset, that is neither older than asked nor deleted."""
+        ...
+
+    async def newest(self, piece: PieceT_contra, log_start: Offset, /) -> TimedRecord | None:
+        """Find the first of the records with the greatest time that are not deleted."""
         ...

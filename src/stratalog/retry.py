@@ -30,7 +30,7 @@ class Backoff:
     """The largest part of a pause that chance takes off, so that many clients drift apart."""
 
     def pause_s(self, failures: int, entropy: Entropy = system_entropy) -> float:
-        """The pause after so many failures in a row."""
+        """Return the pause after so many failures in a row."""
         full_s = min(self.longest_s, self.first_s * 2.0 ** (failures - 1))
         return full_s * (1 - self.spread * (1 - entropy(1)[0] / 255)) if self.spread else full_s
 

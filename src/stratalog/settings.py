@@ -1,8 +1,8 @@
 """Every setting of a broker, as frozen values. Components are never settings.
 
-A setting's docstring says what it trades. `docs/settings.md` is generated from this module:
-write the page anew with `make docs` after a change. How a value is given (file, environment,
-flags, units) is `settings_source`'s business, which also checks the bounds that types carry here.
+A setting's docstring names its trade-off. `docs/settings.md` is generated from this module: run
+`make docs` after a change. `settings_source` reads the values (file, environment, flags, units)
+and checks the bounds that the types carry here.
 """
 
 from dataclasses import dataclass, field
@@ -35,11 +35,11 @@ class BrokerSettings:
     listen: str = "127.0.0.1:9092"
     """Where to accept Kafka clients. Port 0 takes any free one."""
     advertise: str | None = None
-    """The address that clients are told to connect to; the listening one if not set."""
+    """The address that clients connect to, if it differs from the listening one."""
     id: Annotated[int, Bounds(0, INT32_MOST)] | None = None
-    """The broker's number. Not set, the control plane gives the lowest free one."""
+    """The broker's number. If not set, the control plane assigns the lowest free one."""
     rack: str | None = None
-    """The zone this broker runs in. Clients that tell their zone are given brokers of the same."""
+    """The zone of this broker. Clients that state their zone are sent to brokers of that zone."""
     auto_create_topics: bool = True
     """Create a topic when a client first asks for it."""
     default_partitions: Positive = 1
@@ -49,8 +49,8 @@ class BrokerSettings:
     max_pipelined_requests: Positive = 1000
     """Requests of one connection that are worked on at once; more wait in the socket."""
     lease_ms: Positive = 10 * SECOND_MS
-    """How long a silent broker counts as alive. Shorter finds the dead sooner, and asks the
-    control plane more often."""
+    """How long a silent broker counts as alive. A shorter lease finds dead brokers sooner and asks
+    the control plane more often."""
     shutdown_timeout_ms: NotNegative = 30 * SECOND_MS
     """How long a stopping broker waits for its last blocks to be committed."""
 
@@ -75,10 +75,10 @@ class BlockSettings:
     parallel_uploads: Positive = 8
     """Blocks being uploaded at once."""
     max_inflight_bytes: Positive = 128 * MIB
-    """Produce requests held in memory. Past it, the broker stops reading from producers."""
+    """Bytes of produce requests in memory. Beyond it, the broker stops reading from producers."""
     retry_ms: Positive = 30 * SECOND_MS
-    """How long a block whose upload or commit fails is tried again before its producers are
-    told to retry."""
+    """How long the upload or commit of a block is retried before its producers get a retriable
+    error."""
     cache_bytes: NotNegative = 128 * MIB
     """Memory for freshly written blocks, from which consumers at the head are served."""
 
@@ -86,8 +86,8 @@ class BlockSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
     max_bytes: Positive = 16 * MIB
-    """The most that one fetch is answered with, whatever the client asks for. Each connection may
-    hold that much memory; more than the default was no faster."""
+    """The largest answer to one fetch, even if the client asks for more. Each connection may hold
+    that much memory; more than the default was no faster."""
     poll_ms: Positive = 1000
     """How often waiting fetches look for writes of other brokers whose hints were lost."""
 
@@ -97,7 +97,7 @@ class RemoteSettings:
     objects: str | None = None
     """Where segments are kept, an address as in `storage.objects`; the same store if not set."""
     prefix: str = "segments/"
-    """What the keys of segments begin with. Kafka's plugin calls it `key.prefix`."""
+    """The start of every segment's keys. Kafka's plugin calls it `key.prefix`."""
     chunk_bytes: Annotated[int, Bounds(1, 2**30 - 1)] = 4 * MIB
     """The piece of a segment that is compressed, encrypted and read as one. Smaller ones let a
     single record be read for fewer bytes; larger ones compress better."""
@@ -134,11 +134,12 @@ class TieringSettings:
     splitter_interval_ms: Positive = MINUTE_MS
     """How often partitions with many small pieces are looked for."""
     splitter_max_files_per_run: Positive = 1000
-    """Blocks and split files that one run re-sorts at the most. A broker with a window of 250 ms
+    """The most blocks and split files that one run re-sorts. A broker with a window of 250 ms
     writes up to 240 blocks a minute, so that ten per run would never catch up; a thousand are more
-    than a laptop needs, and bound what one run costs."""
+    than a laptop needs, and bound the cost of a run."""
     splitter_claim_duration_ms: Positive = 5 * MINUTE_MS
-    """How long a run that went silent keeps others from its partitions. Live runs renew."""
+    """How long a run that went silent keeps other runs from its partitions. A live run renews its
+    claims."""
     merger_interval_ms: Positive = 5 * MINUTE_MS
     """How often partitions with enough for a segment are looked for."""
     min_segment_bytes: Positive = 64 * MIB
@@ -149,23 +150,23 @@ class TieringSettings:
     max_segment_bytes: Annotated[int, Bounds(1, INT32_MOST)] = GIB
     """No segment is made larger, whatever the topic's `segment.bytes`."""
     max_batches_per_run: Positive = 1_000_000
-    """Coordinates that one run converts at the most, of all partitions together. A thousand would
-    be the rows of some fifteen thin partitions; a million are those of about 14,000 that have just
-    got too many (`tiering.max_rows`, and what comes until the next run). With more such partitions
-    a run takes the oldest, the others wait for the next one with more rows than the bound: raise
-    this with their number. The driver holds so many rows in memory."""
+    """The most rows that one run converts, of all partitions together. A thousand would be the rows
+    of some fifteen thin partitions. A million are the rows of about 14,000 partitions that have
+    just exceeded `tiering.max_rows`, with the rows that arrive until the next run. With more such
+    partitions a run takes the oldest, and the others wait with more rows than the bound: raise this
+    with their number. The driver holds that many rows in memory."""
     max_bytes_per_run: Positive = 64 * GIB
-    """Bytes that one run reads at the most: what a run costs."""
+    """The most bytes that one run reads. It bounds the cost of a run."""
     max_rows: Positive = 64
     """Partitions with more pieces than this, and more than one per MiB, are re-sorted."""
     split_file_bytes: Positive = 256 * MIB
     """The size of a split file. A task holds one in memory while it sorts."""
     task_bytes: Positive = 256 * MIB
-    """How much a Spark task should move: smaller ones cost more than they do."""
+    """The bytes that a Spark task should move. Smaller tasks cost more to start than they do."""
     task_bytes_per_second: NotNegative = 64 * MIB
-    """What each Spark task beside a broker reads at the most, so that producers do not wait for a
-    disk that the pipeline keeps busy; 0 is no limit. There are as many tasks at a time as cores.
-    `stratalog pipeline run` is held back only if it is told to go `--gently`."""
+    """The speed limit of each Spark task beside a broker, so that producers do not wait for a disk
+    that the pipeline keeps busy; 0 is no limit. There are as many tasks at a time as cores.
+    `stratalog pipeline run` has this limit only with `--gently`."""
     max_attempts: Positive = 5
     """A partition whose conversion failed so often in a row is parked."""
     executor_wait_ms: Positive = 10 * MINUTE_MS
@@ -181,11 +182,11 @@ class TieringSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanSettings:
     lease_ms: Positive = 6 * HOUR_MS
-    """How long a scan may read what it saw when it was planned, whatever retention and deletion do
-    meanwhile. Objects are kept that much longer."""
+    """How long a scan may read the data that it planned to read, even if retention or a deletion
+    removes it meanwhile. Deleted objects take room for that much longer."""
     split_bytes: Positive = 64 * MIB
-    """What one task of a scan reads. Smaller ones spread a hot partition over more cores, and each
-    costs a start."""
+    """The bytes that one task of a scan reads. Smaller tasks spread a hot partition over more
+    cores, and each task costs a start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,11 +205,11 @@ class GroupsSettings:
     """How long a silent member of a group with `group.protocol=consumer` keeps its partitions.
     Shorter finds dead members sooner, and takes slow ones for dead."""
     consumer_heartbeat_interval_ms: Annotated[int, Bounds(1, INT32_MOST)] = 5 * SECOND_MS
-    """How often those members are told to send heartbeats. Each step of a rebalance waits for
-    one; more of them cost the coordinator more."""
+    """The interval of heartbeats in groups with `group.protocol=consumer`. Each step of a rebalance
+    waits for one; more of them cost the coordinator more."""
     consumer_topics_poll_ms: Positive = 2 * SECOND_MS
-    """How often such a group looks whether topics were created, deleted or grown, at the most;
-    what this broker did itself is noticed with the next heartbeat."""
+    """How often such a group looks for topics that were created, deleted or grown, at the most.
+    Changes through its own broker are noticed with the next heartbeat."""
     offsets_retention_ms: Positive = 7 * DAY_MS
     """How long committed offsets are kept after a group has lost its last member, or, of a group
     without members, after the commit."""
@@ -221,7 +222,7 @@ class JanitorSettings:
     grace_ms: NotNegative = 60 * SECOND_MS
     """How long an object outlives its last reference, for readers that still hold it."""
     orphan_age_ms: NotNegative = HOUR_MS
-    """How old an object without a row must be before the sweeper takes it."""
+    """How old an object without a row must be before the sweeper deletes it."""
     unfinished_age_ms: NotNegative = DAY_MS
     """How old a segment that never became a part of its partition must be before it is removed.
     Longer than any upload may take."""
@@ -231,7 +232,7 @@ class JanitorSettings:
     """How long the sequences of an idle producer are remembered, as Kafka's
     `producer.id.expiration.ms`. A repeat that comes later is not noticed."""
     chunk_rows: Positive = 2000
-    """Rows that one deleting transaction removes at the most."""
+    """The most rows that one deleting transaction removes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

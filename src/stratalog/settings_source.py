@@ -1,8 +1,8 @@
-"""Where settings come from: the only module that reads settings files and the environment.
+"""Sources of settings: the only module that reads settings files and the environment.
 
-Later sources win: the defaults, the settings file, the environment, then flags. A name that
-no setting has is an error wherever it stands, because a misspelt setting that is silently
-ignored is found out only when it was needed.
+Later sources win: the defaults, the settings file, the environment, then flags. An unknown name is
+an error in every source, because a misspelt setting that is silently ignored is found out only when
+it is needed.
 """
 
 import tomllib
@@ -25,7 +25,7 @@ PREFIX = "STRATALOG_"
 FILE_VARIABLE = "STRATALOG_CONFIG"
 BOOTSTRAP_VARIABLE = "STRATALOG_BOOTSTRAP"
 SIZE_SUFFIXES = ("_bytes", "_bytes_per_second")
-"""How settings are named that take a size."""
+"""The names of settings that take a size end so."""
 _OTHER_VARIABLES = frozenset({FILE_VARIABLE, BOOTSTRAP_VARIABLE})
 
 _WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
@@ -37,12 +37,12 @@ _WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
 
 
 class SettingsError(CallError):
-    """A setting, or the file it stands in, is wrong. The message says where and what to do."""
+    """A setting, or the file it stands in, is wrong. The message names the place and the cure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingField:
-    """One setting, as its type and its place describe it."""
+    """One setting: its path, its type and its bounds."""
 
     section: str
     """Empty for a table of its own, such as `topic`."""
@@ -63,7 +63,7 @@ class SettingField:
 
 
 class _Given(NamedTuple):
-    """A value somebody gave, before anyone looked whether the setting exists."""
+    """A value from a source, before the check that the setting exists."""
 
     path: str
     value: object
@@ -77,7 +77,7 @@ def load_settings(
     environment: Mapping[str, str] = ENVIRONMENT,
     directory: Path | None = None,
 ) -> Settings:
-    """All settings. `overrides` are flags in the form `section.name=value`, later ones winning."""
+    """Load all settings. `overrides` are flags, `section.name=value`; later ones win."""
     file = find_settings_file(config, environment, directory or Path.cwd())
     given = [*_from_file(file)] if file is not None else []
     given += _from_environment(environment)
@@ -88,7 +88,7 @@ def load_settings(
 def find_settings_file(
     config: Path | None, environment: Mapping[str, str], directory: Path
 ) -> Path | None:
-    """The file named by a flag, else by the environment, else the one in `directory`, if any."""
+    """Find the file that a flag names, else the environment, else the one in `directory`."""
     if config is not None:
         return config
     if environment.get(FILE_VARIABLE):
@@ -99,7 +99,7 @@ def find_settings_file(
 
 @cache
 def setting_fields() -> Mapping[str, SettingField]:
-    """Every setting by its path, in the order in which they are defined."""
+    """List every setting by its path, in the order of definition."""
     found = {}
     for section, section_default, _ in _members(Settings()):
         if not is_dataclass(section_default):
@@ -132,7 +132,7 @@ def _field(section: str, name: str, default: object, hint: Any) -> SettingField:
 
 
 def _flatten_hint(hint: Any) -> list[Any]:
-    """The plain types and the bounds inside `Annotated[...]`, `... | None` and `dict[...]`."""
+    """List the plain types and bounds inside `Annotated[...]`, `... | None` and `dict[...]`."""
     origin = get_origin(hint)
     if origin is None:
         return [hint]
@@ -207,7 +207,7 @@ def _build(given: Iterable[_Given]) -> Settings:
 
 
 def _find(item: _Given) -> tuple[SettingField, str]:
-    """The setting that is meant and, of a table, the key in it."""
+    """Find the setting and, for a table, the key in it."""
     known = setting_fields()
     setting = known.get(item.path)
     if setting is not None and setting.kind is not dict:
@@ -232,8 +232,10 @@ def _table_value(setting: SettingField, key: str, item: _Given) -> str:
 
 
 def _topic_default(name: str, text: str, item: _Given) -> str:
-    """A default of a topic config, as Kafka has it: without a unit. Checked here, because nobody
-    else looks at it before a topic is used."""
+    """Check the default of a topic config, and convert it to Kafka's form, without a unit.
+
+    Without this check, a wrong default would be noticed only when a topic is used.
+    """
     try:
         return check_configs({name: _without_unit(name, text)})[name]
     except (TopicConfigError, ValueError) as error:

@@ -1,8 +1,8 @@
 """The configs of topics: Kafka's names, types, defaults, and which values they may have.
 
 A config that is accepted but changes nothing here says so in its documentation. Configs whose
-meaning would be silently lost are refused instead. Knows no room, so that settings can be checked
-when they are read; what the values come to is `topic/configs.py`'s.
+meaning would be silently lost are refused instead. This module imports no room, so that settings
+can be checked when they are read. `topic/configs.py` turns the values into typed ones.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ class ConfigDefinition:
     default: str
     documentation: str
     check: Callable[[str], None]
-    """Raises ValueError with what the value should have been."""
+    """Raises ValueError with a description of the values that are allowed."""
 
 
 def _whole_number(first: int, last: int) -> Callable[[str], None]:
@@ -166,7 +166,7 @@ _DEFINITIONS = [
         default="producer",
         check=_one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         documentation="The codec that batches are stored with. Any but `producer` costs the "
-        "broker a re-encoding of what comes with another codec.",
+        "broker a re-encoding of batches that come with another codec.",
     ),
     _level("gzip", range(1, 10), "-1", "-1: the codec's own default."),
     _level("lz4", range(1, 18), "1", "Unlike Kafka's, the default is the fast one."),
@@ -176,7 +176,7 @@ _DEFINITIONS = [
         type=ConfigType.LIST,
         default="delete",
         check=_delete_only,
-        documentation="What happens to old records. Only `delete` is supported.",
+        documentation="The treatment of old records. Only `delete` is supported.",
     ),
     ConfigDefinition(
         name="segment.bytes",
@@ -246,9 +246,9 @@ DEFINITIONS: Mapping[str, ConfigDefinition] = {one.name: one for one in _DEFINIT
 
 
 def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """The configs if all of them are known and can have these values.
+    """Return the configs if all names are known and all values allowed.
 
-    Raises `TopicConfigError` naming the first that is not or cannot.
+    Raises `TopicConfigError` with the name of the first config that fails.
     """
     return {name: _checked(name, value) for name, value in configs.items()}
 

@@ -27,22 +27,22 @@ _QUANTITY = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds; a bare number already counts them."""
+    """Parse a duration. A bare number counts milliseconds."""
     return _parse(text, DURATIONS_MS, "ms")
 
 
 def parse_size_bytes(text: str) -> int:
-    """Bytes; a bare number already counts them. MiB is 1024 × 1024, MB a million."""
+    """Parse a size. A bare number counts bytes. MiB is 1024 × 1024 bytes, MB a million."""
     return _parse(text, SIZES_BYTES, "B")
 
 
 def format_duration(milliseconds: int) -> str:
-    """The shortest exact form: 90000 is `90s`, 3600000 is `1h`."""
+    """Write a duration in its shortest exact form: 90000 is `90s`, 3600000 is `1h`."""
     return _format(milliseconds, DURATIONS_MS)
 
 
 def format_size(size_bytes: int) -> str:
-    """The shortest exact form in binary units: 8388608 is `8MiB`."""
+    """Write a size in its shortest exact form in binary units: 8388608 is `8MiB`."""
     return _format(size_bytes, {unit: f for unit, f in SIZES_BYTES.items() if unit[1:] != "B"})
 
 

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.compat.aiokafka_client import AiokafkaClient
-from tests.compat.client import Client
-from tests.compat.clusters import Cluster, one_broker, two_brokers
-from tests.compat.confluent_client import ConfluentClient
-from tests.compat.kafka_python_client import KafkaPythonClient
-from tests.compat.kcat_client import KcatClient
 from tests.compat.recorder import Recorder
+from tests.support.clients.aiokafka_client import AiokafkaClient
+from tests.support.clients.client import Client
+from tests.support.clients.confluent_client import ConfluentClient
+from tests.support.clients.kafka_python_client import KafkaPythonClient
+from tests.support.clients.kcat_client import KcatClient
+from tests.support.clusters import Cluster, one_broker, two_brokers
 
 ONE = "one broker"
 TWO = "two brokers"
@@ -67,7 +67,7 @@ def cluster(
 def proxied_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    """Every connection of a client passes a proxy, which can be told to cut it."""
+    """Every connection of a client passes a proxy, which the test can make cut it."""
     with _started(request, tmp_path_factory.mktemp("proxied"), proxied=True) as started:
         yield started
 

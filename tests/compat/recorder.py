@@ -21,8 +21,8 @@ _CLIENTS = {
     "librdkafka": "kcat",
     "kcat": "kcat",
 }
-"""By which name each is shown. kcat tells the name of its library; whoever is not listed is one
-of our own instruments."""
+"""The name under which each client is shown. kcat sends the name of its library. Other names
+belong to instruments of these tests."""
 
 
 class Recorder:

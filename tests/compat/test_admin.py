@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from tests.compat.admin import Admin, RefusedError
-from tests.compat.aiokafka_admin import AiokafkaAdmin
-from tests.compat.client import Client
-from tests.compat.clusters import BASE, Cluster, fresh_topic, one_broker
-from tests.compat.confluent_admin import ConfluentAdmin
-from tests.compat.confluent_client import ConfluentClient
-from tests.compat.kafka_python_admin import KafkaPythonAdmin
-from tests.compat.kcat_client import KcatError, run_kcat
-from tests.compat.message import Message, values
+from tests.support.clients.admin import Admin, RefusedError
+from tests.support.clients.aiokafka_admin import AiokafkaAdmin
+from tests.support.clients.client import Client
+from tests.support.clients.confluent_admin import ConfluentAdmin
+from tests.support.clients.confluent_client import ConfluentClient
+from tests.support.clients.kafka_python_admin import KafkaPythonAdmin
+from tests.support.clients.kcat_client import KcatError, run_kcat
+from tests.support.clients.message import Message, values
+from tests.support.clusters import BASE, Cluster, fresh_topic, one_broker
 
 UNKNOWN_TOPIC = 3
 INVALID_TOPIC = 17

@@ -1,5 +1,5 @@
-"""What administration scripts do now and then: place replicas by hand, which is refused in words
-that clients know, and list what has configs."""
+"""Rare calls of administration scripts: placing replicas by hand, which is refused with errors
+that clients know, and listing the resources that have configs."""
 
 import warnings
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
     NewTopic,
 )
 from kio.schema.errors import ErrorCode
-from tests.compat.admin import ANSWER_SECONDS
-from tests.compat.clusters import Cluster, create, fresh_topic
+from tests.support.clients.admin import ANSWER_SECONDS
+from tests.support.clusters import Cluster, create, fresh_topic
 
 with warnings.catch_warnings():
     # It reads its schemas by a function that Python 3.11 and 3.12 call deprecated.

@@ -1,4 +1,5 @@
-"""ConsumerGroupHeartbeat and its neighbours by hand: what librdkafka does not send, or hides."""
+"""ConsumerGroupHeartbeat and its neighbours by hand: requests that librdkafka does not send, and
+responses that it hides."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -9,8 +10,8 @@ from uuid import UUID, uuid4
 import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
-from tests.compat.clusters import BASE, Cluster, create, fresh_topic, one_broker
-from tests.compat.wire import Wire, connected
+from tests.support.clusters import BASE, Cluster, create, fresh_topic, one_broker
+from tests.support.wire import Wire, connected
 
 from stratalog.kafka.wire.api import ApiKey
 from stratalog.kafka.wire.schema_writer import entity_of

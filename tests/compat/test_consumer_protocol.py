@@ -13,11 +13,15 @@ import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
-from tests.compat.client import ANSWER_SECONDS
-from tests.compat.clusters import BASE, Cluster, create, fresh_topic, one_broker
-from tests.compat.confluent_client import ConfluentClient, confluent_consumer, confluent_poll
-from tests.compat.consumer_fleet import Fleet
-from tests.compat.message import numbered, values
+from tests.support.clients.client import ANSWER_SECONDS
+from tests.support.clients.confluent_client import (
+    ConfluentClient,
+    confluent_consumer,
+    confluent_poll,
+)
+from tests.support.clients.consumer_fleet import Fleet
+from tests.support.clients.message import numbered, values
+from tests.support.clusters import BASE, Cluster, create, fresh_topic, one_broker
 
 from stratalog.settings import GroupsSettings
 
@@ -119,7 +123,7 @@ def test_the_partitions_of_a_member_that_dies_go_to_the_others_after_its_session
     quick: Cluster, topic: str, fleet: Fleet
 ) -> None:
     program = (
-        "import sys; from tests.compat.consumer_fleet import Fleet\n"
+        "import sys; from tests.support.clients.consumer_fleet import Fleet\n"
         "fleet = Fleet(sys.argv[1], sys.argv[2])\n"
         "fleet.add(sys.argv[3])\n"
         "fleet.settle(2)\n"

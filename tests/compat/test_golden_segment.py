@@ -14,6 +14,7 @@ from stratalog.batch.records import Record, decode_records, true_max_timestamp
 from stratalog.batch.stamp import stamp_run
 from stratalog.control.segments.model import EpochStart
 from stratalog.ids import LeaderEpoch, Offset, ProducerId
+from stratalog.segment.batch_framing import whole_batches
 from stratalog.segment.build import SegmentBuilder
 from stratalog.segment.epoch_checkpoint import decode_checkpoint, encode_checkpoint
 from stratalog.segment.model import AbortedTransaction, SourceRun
@@ -22,7 +23,6 @@ from stratalog.segment.producer_snapshot import ProducerEntry
 from stratalog.segment.producer_state import PartitionTail
 from stratalog.segment.time_index import TimeIndex
 from stratalog.segment.txn_index import decode_aborted, encode_aborted
-from stratalog.segment.whole_batches import whole_batches
 
 ALL_GOLDEN = Path(__file__).parent.parent / "golden"
 GOLDEN = ALL_GOLDEN / "segment_kafka411"

@@ -7,17 +7,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tests.compat.clusters import (
-    Cluster,
-    create,
-    folder_storage,
-    fresh_topic,
-    shared_storage,
-    wait_until_met,
-)
-from tests.compat.confluent_client import ConfluentClient
-from tests.compat.group_members import AiokafkaMember, ConfluentMember, Member, wait_until
-from tests.compat.group_sharing import (
+from tests.support.clients.confluent_client import ConfluentClient
+from tests.support.clients.group_members import AiokafkaMember, ConfluentMember, Member, wait_until
+from tests.support.clients.group_sharing import (
     EACH,
     PARTITIONS,
     QUICK,
@@ -28,8 +20,16 @@ from tests.compat.group_sharing import (
     offsets_read,
     settle,
 )
-from tests.compat.message import numbered
-from tests.servers import PostgresServer, S3Server
+from tests.support.clients.message import numbered
+from tests.support.clusters import (
+    Cluster,
+    create,
+    folder_storage,
+    fresh_topic,
+    shared_storage,
+    wait_until_met,
+)
+from tests.support.servers import PostgresServer, S3Server
 
 from stratalog.settings import Settings
 from stratalog.testing import Broker
@@ -37,7 +37,8 @@ from stratalog.testing import Broker
 
 @contextmanager
 def two_to_stop(settings: Settings) -> Iterator[dict[str, Callable[[], None]]]:
-    """Two brokers: how to stop each, by its address. Those still running are stopped in the end."""
+    """Two brokers: how to stop each, by its address. Brokers that still run are stopped in the
+    end."""
     with ExitStack() as first, ExitStack() as second:
         yield {
             stack.enter_context(Broker(settings)).bootstrap: stack.close

@@ -14,23 +14,15 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.compat.clusters import (
-    Cluster,
-    create,
-    folder_storage,
-    fresh_topic,
-    one_broker,
-    running_cluster,
-)
-from tests.compat.confluent_client import confluent_consumer
-from tests.compat.group_members import (
+from tests.support.clients.confluent_client import confluent_consumer
+from tests.support.clients.group_members import (
     MEMBERS,
     SESSION_MS,
     ConfluentMember,
     Member,
     wait_until,
 )
-from tests.compat.group_sharing import (
+from tests.support.clients.group_sharing import (
     EACH,
     PARTITIONS,
     QUICK,
@@ -39,6 +31,14 @@ from tests.compat.group_sharing import (
     fill,
     offsets_read,
     settle,
+)
+from tests.support.clusters import (
+    Cluster,
+    create,
+    folder_storage,
+    fresh_topic,
+    one_broker,
+    running_cluster,
 )
 
 

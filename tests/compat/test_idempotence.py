@@ -7,11 +7,11 @@ that producers send batches again that are already stored.
 from collections.abc import Iterator
 
 import pytest
-from tests.compat.client import Client
-from tests.compat.clusters import Cluster, create, fresh_topic
-from tests.compat.confluent_client import ConfluentClient, confluent_producer
-from tests.compat.message import Message, numbered, values
-from tests.compat.wire import batch_of, connected
+from tests.support.clients.client import Client
+from tests.support.clients.confluent_client import ConfluentClient, confluent_producer
+from tests.support.clients.message import Message, numbered, values
+from tests.support.clusters import Cluster, create, fresh_topic
+from tests.support.wire import batch_of, connected
 
 MESSAGES = 3000
 CUTS = 10

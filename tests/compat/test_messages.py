@@ -1,4 +1,4 @@
-"""What a client writes, every client reads: contents, order, codecs, sizes and times."""
+"""Every client reads the messages of every other: contents, order, codecs, sizes and times."""
 
 import time
 from typing import Any
@@ -7,11 +7,10 @@ import pytest
 from aiokafka.errors import MessageSizeTooLargeError as AiokafkaTooLargeError
 from confluent_kafka import KafkaError, KafkaException
 from kafka.errors import MessageSizeTooLargeError as KafkaPythonTooLargeError
-from tests.compat.client import CODECS, Client
-from tests.compat.clusters import Cluster, create, fresh_topic
-from tests.compat.confluent_client import ConfluentClient
-from tests.compat.kcat_client import KcatError
-from tests.compat.message import (
+from tests.support.clients.client import CODECS, Client
+from tests.support.clients.confluent_client import ConfluentClient
+from tests.support.clients.kcat_client import KcatError
+from tests.support.clients.message import (
     CREATE_TIME,
     LOG_APPEND_TIME,
     Message,
@@ -19,6 +18,7 @@ from tests.compat.message import (
     numbered,
     values,
 )
+from tests.support.clusters import Cluster, create, fresh_topic
 
 MAX_MESSAGE_BYTES = 300_000
 FRAME_ROOM_BYTES = 100

@@ -12,8 +12,15 @@ from aiokafka import TopicPartition as AiokafkaPartition
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
-from tests.compat.client import Client
-from tests.compat.clusters import (
+from tests.support.clients.client import Client
+from tests.support.clients.confluent_client import (
+    ConfluentClient,
+    confluent_consumer,
+    confluent_poll,
+)
+from tests.support.clients.kcat_client import run_kcat
+from tests.support.clients.message import Message, numbered, values
+from tests.support.clusters import (
     BASE,
     Cluster,
     create,
@@ -21,22 +28,15 @@ from tests.compat.clusters import (
     two_brokers,
     with_poll_ms,
 )
-from tests.compat.confluent_client import (
-    ConfluentClient,
-    confluent_consumer,
-    confluent_poll,
-)
-from tests.compat.kcat_client import run_kcat
-from tests.compat.message import Message, numbered, values
-from tests.compat.wire import batch_of, connected
-from tests.servers import PostgresServer, S3Server
+from tests.support.servers import PostgresServer, S3Server
+from tests.support.wire import batch_of, connected
 
 START_MS = 1_700_000_000_000
 STEP_MS = 1000
 
 WAIT_MS = 60_000
 WOKEN_SECONDS = 20
-"""Far below the wait, and far above what a loaded machine takes."""
+"""Far below the wait, and far above the time that a loaded machine takes."""
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_an_offset_beyond_the_end_is_out_of_range(cluster: Cluster) -> None:
         consumer.assign([TopicPartition(topic, 0, 4)])
         with pytest.raises(KafkaException) as refused:
             confluent_poll(consumer, 1, seconds=10)
-    # What `auto.offset.reset=error` turns the broker's answer into.
+    # The error that `auto.offset.reset=error` makes of the broker's answer.
     assert refused.value.args[0].code() == KafkaError._AUTO_OFFSET_RESET
     assert "out of range" in refused.value.args[0].str()
 
@@ -243,8 +243,8 @@ def seconds_until_seen(consumer: Consumer, cluster: Cluster, topic: str, *, thro
         end = wire.produce(topic, batch_of([b"earlier"])).base_offset + 1
     consumer.assign([TopicPartition(topic, 0, end - 1)])
     assert values(confluent_poll(consumer, 1)) == [b"earlier"]
-    # The consumer has asked again by itself. Whether its request has reached the broker before
-    # the write does not matter to what must come out, and a moment makes it likely.
+    # The consumer has asked again by itself. A moment makes it likely that its request reaches the
+    # broker before the write; the expected result is the same without it.
     assert confluent_poll(consumer, 1, seconds=0.3) == []
     written: list[float] = []
 

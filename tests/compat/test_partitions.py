@@ -1,11 +1,15 @@
 """Thousands of partitions in one topic."""
 
 from confluent_kafka import Producer, TopicPartition
-from tests.compat.client import ANSWER_SECONDS
-from tests.compat.clusters import Cluster, create, fresh_topic
-from tests.compat.confluent_client import confluent_consumer, confluent_poll, confluent_producer
-from tests.compat.kcat_client import run_kcat
-from tests.compat.wire import connected
+from tests.support.clients.client import ANSWER_SECONDS
+from tests.support.clients.confluent_client import (
+    confluent_consumer,
+    confluent_poll,
+    confluent_producer,
+)
+from tests.support.clients.kcat_client import run_kcat
+from tests.support.clusters import Cluster, create, fresh_topic
+from tests.support.wire import connected
 
 PARTITIONS = 3000
 WRITTEN = range(0, PARTITIONS, 10)

@@ -1,4 +1,5 @@
-"""A topic's life after its creation: configs altered, records deleted, sizes and producers told."""
+"""A topic's life after its creation: configs altered, records deleted, sizes and producers
+described."""
 
 import time
 import warnings
@@ -20,21 +21,21 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
 )
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11.response import FetchResponse
-from tests.compat.admin import ANSWER_SECONDS, Admin, RefusedError
-from tests.compat.aiokafka_admin import AiokafkaAdmin
-from tests.compat.client import CODECS
-from tests.compat.clusters import BASE, Cluster, create, fresh_topic, one_broker
-from tests.compat.confluent_admin import ConfluentAdmin
-from tests.compat.confluent_client import (
+from tests.compat.conftest import CLIENTS
+from tests.support.clients.admin import ANSWER_SECONDS, Admin, RefusedError
+from tests.support.clients.aiokafka_admin import AiokafkaAdmin
+from tests.support.clients.client import CODECS
+from tests.support.clients.confluent_admin import ConfluentAdmin
+from tests.support.clients.confluent_client import (
     ConfluentClient,
     confluent_consumer,
     confluent_poll,
     confluent_producer,
 )
-from tests.compat.conftest import CLIENTS
-from tests.compat.kafka_python_admin import KafkaPythonAdmin
-from tests.compat.message import LOG_APPEND_TIME, Message, numbered, values
-from tests.compat.wire import Wire, batch_of, connected, fetch_of
+from tests.support.clients.kafka_python_admin import KafkaPythonAdmin
+from tests.support.clients.message import LOG_APPEND_TIME, Message, numbered, values
+from tests.support.clusters import BASE, Cluster, create, fresh_topic, one_broker
+from tests.support.wire import Wire, batch_of, connected, fetch_of
 
 from stratalog.batch.frames import check_crc, iter_batches
 from stratalog.batch.header import Codec
@@ -347,7 +348,7 @@ def test_a_consumer_that_knows_its_epoch_has_it_checked_and_reads_on(cluster: Cl
     assert [each.offset for each in received] == list(range(4, 10))
 
 
-# What is told of partitions.
+# Descriptions of partitions.
 
 
 def test_sizes_are_told_once_whichever_brokers_are_asked(cluster: Cluster) -> None:

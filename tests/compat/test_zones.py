@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.compat.client import ANSWER_SECONDS
-from tests.compat.clusters import BASE, Cluster, create, folder_storage, fresh_topic
-from tests.compat.clusters import running_cluster as running
-from tests.compat.confluent_client import (
+from tests.support.clients.client import ANSWER_SECONDS
+from tests.support.clients.confluent_client import (
     ConfluentClient,
     confluent_consumer,
     confluent_poll,
     confluent_producer,
 )
-from tests.compat.message import numbered
+from tests.support.clients.message import numbered
+from tests.support.clusters import BASE, Cluster, create, folder_storage, fresh_topic
+from tests.support.clusters import running_cluster as running
 
 PARTITIONS = 6
 ZONES = {0: "east", 1: "east", 2: "west"}

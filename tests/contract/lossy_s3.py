@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 
 from stratalog.clock import SystemClock
 from stratalog.objects import ObjectStore, RetryPolicy, open_store

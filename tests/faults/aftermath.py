@@ -1,4 +1,4 @@
-"""What is left in the store and the control plane after a crash, and how it is cleaned up."""
+"""The state of the store and the control plane after a crash, and the cleaning that follows."""
 
 import os
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ from stratalog.settings import JanitorSettings, StorageSettings
 
 
 class Ground(NamedTuple):
-    """What brokers stand on, seen without one."""
+    """The store and the control plane, seen without a broker."""
 
     control: ControlPlane
     store: ObjectStore

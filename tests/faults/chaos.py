@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import uvloop
-from tests.faults.controls import LossyControl
+from tests.support.faulty_control import LossyControl
 
 from stratalog.clock import SystemClock
 from stratalog.control.open import open_control_plane

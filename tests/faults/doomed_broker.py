@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
-from tests.faults.controls import Answers
+from tests.support.faulty_control import Answers
 from tests.support.ledgers import ControlWrapper
 
 from stratalog.clock import SystemClock
@@ -30,7 +30,7 @@ from stratalog.control.sql.migrate import migrate
 from stratalog.ids import ObjectId
 from stratalog.node.broker import Broker
 from stratalog.objects import folder_files
-from stratalog.objects.durable import DurableFolders, write_parts
+from stratalog.objects.durable_files import DurableFolders, write_parts
 from stratalog.objects.faulty import FaultyStore, ScriptedFaults
 from stratalog.objects.folder_files import FolderFiles
 from stratalog.objects.open import open_store
@@ -159,7 +159,7 @@ class DoomedStore(FaultyStore):
 
 
 class DoomedDatabase:
-    """Dies inside a transaction, when told that the next one is a commit of blocks."""
+    """Dies inside a transaction, once the next transaction is announced as a commit of blocks."""
 
     def __init__(self, inner: Database, doom: Doom) -> None:
         self._inner = inner

@@ -132,7 +132,7 @@ def _swapped(rows: list[Coordinates]) -> list[Coordinates]:
 
 
 def forget_group_commits(patch: pytest.MonkeyPatch) -> None:
-    """Tell a group that it has committed less than it was told before."""
+    """Answer a group with an older committed offset than before."""
 
     async def lie(ledger: GroupsLedger, *wanted: Any) -> list[CommittedOffset]:
         told = await _group_offsets(ledger, *wanted)

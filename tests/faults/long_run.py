@@ -6,7 +6,7 @@ Takes the options of `python -m stratalog.testing.checker`, except where the bro
 import subprocess
 import sys
 
-from tests.servers import run_postgres, run_s3_server
+from tests.support.servers import run_postgres, run_s3_server
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """A topic whose boundary between the tiers moves, those who move it, and those who read across it.
 
 Records are written, converted and deleted from the block tier at the same time, converters die at
-every step, and objects that nobody refers to are deleted almost at once.
+every step, and objects without a reference are deleted almost at once.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from random import Random
 from typing import TypeVar
 
 from tests.support.ledgers import ControlWrapper
-from tests.tiering import Converter, CrashError, Step
+from tests.support.tiering import Converter, CrashError, Step
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.records import Record, iter_records
@@ -30,7 +30,7 @@ from stratalog.control.topics.model import Topic
 from stratalog.errors import StaleError
 from stratalog.ids import BrokerId, Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.metrics import Metrics
 from stratalog.objects.store import ObjectNotFoundError, ObjectStore
 from stratalog.objects.wrapped import WrappedStore
@@ -54,6 +54,8 @@ HELD_CHANCE = 0.15
 they find objects gone now and then, and have to look again."""
 KEPT_RECORDS = 300
 MOST_RECORDS_AHEAD = 40
+LIMIT_SECONDS = 90.0
+"""An idle machine needs a fifth of it."""
 CLOCK = SystemClock()
 
 T = TypeVar("T")
@@ -61,7 +63,7 @@ Run = Coroutine[None, None, None]
 
 
 class Watching(ControlWrapper):
-    """Remembers the boundaries that readers were told last, and what their looks found."""
+    """Remembers the last boundaries that readers got, and the results of their looks."""
 
     def __init__(self, inner: ControlPlane) -> None:
         super().__init__(inner)
@@ -102,7 +104,7 @@ class Scene:
 
     folder: Path
     control: ControlPlane
-    """Whoever writes, converts and deletes."""
+    """The side that writes, converts and deletes."""
     reading: Watching
     """The readers' own, so that they do not take turns with the others."""
     store: ObjectStore
@@ -160,7 +162,7 @@ def value_at(partition: int, offset: int) -> bytes:
     return b"%d of partition %d" % (offset, partition)
 
 
-# Those who make the boundary move.
+# The workers that make the boundary move.
 
 
 async def write(scene: Scene, random: Random) -> None:
@@ -178,7 +180,6 @@ async def write(scene: Scene, random: Random) -> None:
     )
     appender = TopicAppender(
         appenders={WriteTier.BLOCK: writer},
-        control=scene.control,
         catalog=TopicCatalog(control=scene.control, clock=CLOCK),
         clock=CLOCK,
         topic_defaults={},
@@ -248,7 +249,7 @@ async def delete(scene: Scene) -> None:
         await asyncio.sleep(0.02)
 
 
-# Those who read.
+# The readers.
 
 
 async def run_through(
@@ -343,3 +344,13 @@ def readers(scene: Scene, seed: int, cached: TopicReader, bare: TopicReader) -> 
             (bare, 300, 0.01),
         ]
     ]
+
+
+async def together(*work: Run) -> None:
+    """Run all workers at once until they end, or until one fails."""
+    try:
+        async with asyncio.timeout(LIMIT_SECONDS), asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each)
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures

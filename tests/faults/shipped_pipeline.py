@@ -5,14 +5,15 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.pipeline.lab import EAGER, LocalJobs
+from tests.unit.pipeline.lab import EAGER
+from tests.unit.pipeline.local_jobs import LocalJobs
 
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.open import opened_driver, workplace_of
 from stratalog.settings import Settings, StorageSettings
 
 CLAIM_MS = 300
-"""So long nobody else works on what a killed run has claimed."""
+"""For this long no other run works on the claims of a killed one."""
 
 
 @asynccontextmanager

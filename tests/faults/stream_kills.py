@@ -17,12 +17,12 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from tests.integration.sink_topics import PARTITIONS, TOPIC, SinkLake
+from tests.support.sink_topics import PARTITIONS, TOPIC, SinkLake
 
 import stratalog
 from stratalog.control.plane import ControlPlane
 from stratalog.objects.store import ObjectStore
-from stratalog.scan.opened_place import close_places
+from stratalog.scan.scan_stores import close_scan_stores
 
 COPIES = "copies"
 ROWS = 200
@@ -42,7 +42,7 @@ _DOOMING = Path(__file__).with_name("dooming")
 
 
 def copy(spark: SparkSession, config: str, checkpoint: str) -> None:
-    """Copy what is there, in batches of some records."""
+    """Copy all present records, in small batches."""
     stream = spark.readStream.format("stratalog").option("topic", TOPIC).option("config", config)
     rows = (
         stream.option("startingOffsets", "earliest")
@@ -133,16 +133,17 @@ class Copying:
         return sum(self.lake.high_watermarks(COPIES))
 
     def move(self) -> None:
-        """Make segments of everything; delete the blocks, and the uploads that nobody has named."""
+        """Make segments of everything; delete the blocks, and the uploads that no commit has
+        named."""
         for partition in range(3):
             self.lake.convert(COPIES, partition)
         self.lake.merge_all()
         self.lake.sweep()
 
     def check(self) -> None:
-        """Each row is there once; those of a customer are in one partition, and in order."""
+        """Each row is there once; the rows of a customer are in one partition, and in order."""
         table = stratalog.read(COPIES, settings=self.lake.settings).read_all()
-        close_places()
+        close_scan_stores()
         values = [int(value) for value in table["value"].to_pylist()]
         assert sorted(values) == list(range(ROWS)), f"after kills {self.kills}"
         keys = table["key"].to_pylist()

@@ -19,7 +19,7 @@ from tests.faults.workload import (
     check_exactly_once,
     read_all,
 )
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 
 from stratalog.settings import StorageSettings
 

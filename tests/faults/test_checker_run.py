@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 
 from stratalog.settings import StorageSettings
 from stratalog.testing import Broker

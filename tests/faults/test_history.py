@@ -84,7 +84,7 @@ def rebalanced(client: str = "m") -> Rebalance:
 
 
 ALL = polled((0, "a"), (1, "b"), (2, "c"), (3, "d"))
-"""What makes every write of `stored("a", "b", "c", "d")` a seen one."""
+"""A poll that sees every write of `stored("a", "b", "c", "d")`."""
 
 VIOLATIONS: dict[str, list[Event]] = {
     "lost-write": [*stored("a", "b", "c"), polled((0, "a")), assigned(2), polled((2, "c"))],

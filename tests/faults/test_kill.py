@@ -30,8 +30,8 @@ from tests.faults.workload import (
     check_exactly_once,
     read_all,
 )
-from tests.servers import S3Server
 from tests.support.ledgers import FakeControlPlane
+from tests.support.servers import S3Server
 
 from stratalog.cluster.membership import Membership
 from stratalog.control.brokers.model import BrokerInfo
@@ -47,7 +47,7 @@ DEATH_AT = 2
 """The broker dies at its second block after it was doomed: the one before makes traffic."""
 ACKS = 20
 """So many messages are acknowledged to each writer before the broker is doomed, and after it was
-killed. Without the former, the death of a broker would be nobody's loss."""
+killed. Without the former, the death of a broker would cost no client anything."""
 
 ANSWERED = "somebody was answered"
 
@@ -67,7 +67,7 @@ ORPHANING = {Point.PLACED, Point.UPLOADED, Point.COMMITTING}
 class Scene:
     doomed: Doomed
     survivor: Doomed | None
-    """Who serves meanwhile. None if the doomed one is started again."""
+    """The broker that serves meanwhile. None if the doomed one is started again."""
     folder: Path | None
 
     @property
@@ -80,7 +80,7 @@ class Scene:
         return ",".join(f"127.0.0.1:{port}" for port in ports)
 
     def in_the_end(self) -> Doomed:
-        """Whoever serves when all is over."""
+        """The broker that serves in the end."""
         return self.survivor or self.doomed.harmless
 
 
@@ -174,7 +174,7 @@ def test_a_deletion_that_is_killed_before_it_forgets_is_finished_by_the_next(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What the killed broker left behind."""
+    """The remains of the killed broker."""
 
     blocks: set[str]
     known: set[str]

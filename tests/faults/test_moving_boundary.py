@@ -9,88 +9,47 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from time import monotonic
 
-import pytest
 from confluent_kafka import TopicPartition as Place
-from tests.compat.clusters import BASE, create, folder_storage, one_broker
-from tests.compat.confluent_client import confluent_consumer, confluent_producer
 from tests.faults.moving_boundary import (
     CLOCK,
     GRACE_MS,
-    PARTITIONS,
-    Run,
+    LIMIT_SECONDS,
     Scene,
-    Watching,
     convert,
     delete,
     read_everything,
     readers,
+    together,
     value_at,
     write,
 )
 from tests.faults.shipped_pipeline import shipped_pipeline
-from tests.tiering import Step
+from tests.support.clients.confluent_client import confluent_consumer, confluent_producer
+from tests.support.clusters import BASE, create, folder_storage, one_broker
+from tests.support.tiering import Step
 
 from stratalog.checks.fsck import run_fsck
-from stratalog.checks.remote import RemoteTier
-from stratalog.control.open import open_control_plane
-from stratalog.janitor.segments import clear_unfinished, delete_doomed
-from stratalog.objects.open import open_store
+from stratalog.checks.remote_tier import RemoteTier
+from stratalog.janitor.segment_deletion import clear_unfinished, delete_doomed
 from stratalog.opening.claim import claim_store
 from stratalog.segment.key_ring import KeyRing
 from stratalog.settings import JanitorSettings
 
 SEED = int(os.environ.get("STRATALOG_SEED", "4"))
 CROSSINGS = 2000
-LIMIT_SECONDS = 90.0
-"""An idle machine needs a fifth of it."""
 KILLS = 12
 CONSUMED = 2000
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def quick_folder(tmp_path: Path) -> Iterator[Path]:
-    """In memory where there is such a place: processes die here, machines do not, and waiting for
-    a disk would leave time for a tenth of the crossings."""
-    if not Path("/dev/shm").is_dir():
-        yield tmp_path
-        return
-    with TemporaryDirectory(prefix="stratalog-", dir="/dev/shm") as folder:
-        yield Path(folder)
-
-
-@pytest.fixture
-async def scene(quick_folder: Path) -> AsyncIterator[Scene]:
-    control = await open_control_plane(f"sqlite:{quick_folder / 'control.db'}")
-    reading = Watching(await open_control_plane(f"sqlite:{quick_folder / 'control.db'}"))
-    store = open_store(f"file:{quick_folder / 'objects'}", clock=CLOCK)
-    topic = await control.topics.create("moving", partition_count=PARTITIONS, configs={})
-    yield Scene(quick_folder, control, reading, store, topic)
-    await store.close()
-    await reading.inner.close()
-    await control.close()
-
-
-async def together(*work: Run) -> None:
-    """Do it all at once, until it is over."""
-    try:
-        async with asyncio.timeout(LIMIT_SECONDS), asyncio.TaskGroup() as group:
-            for each in work:
-                group.create_task(each)
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from failures
-
-
 def all_happened(scene: Scene, crossings: int) -> bool:
-    """Whether readers have met everything that may come in their way. Until then, it goes on."""
+    """Tell if readers have met every kind of obstacle. Until then, it goes on."""
     deleted = ("segments deleted", "blocks deleted", "objects gone")
     seen = scene.seen
     if seen["looks across the boundary"] <= crossings // 4 or seen["crossings"] < crossings:
@@ -162,7 +121,7 @@ async def test_readers_see_every_offset_once_while_pipelines_are_killed(scene: S
 
 
 async def check_promises(scene: Scene) -> None:
-    """Nothing is damaged, and of what the dead left behind, the janitor can take all it knows."""
+    """Nothing is damaged, and the janitor can remove all known remains of the dead."""
     await clear_unfinished(scene.control, older_than_ms=0, chunk_rows=1000)
     await delete_doomed(scene.control.segments, scene.stores, grace_ms=0, chunk_rows=1000)
     await claim_store(scene.control, scene.store)

@@ -18,36 +18,36 @@ from tests.faults.moving_boundary import (
     PARTITIONS,
     Scene,
     convert,
+    together,
     value_at,
     write,
 )
-from tests.faults.test_moving_boundary import quick_folder, scene, together
-from tests.tiering import Step
-from tests.unit.pipeline.lab import SPLIT, LocalJobs
+from tests.support.tiering import Step
+from tests.unit.pipeline.lab import SPLIT
+from tests.unit.pipeline.local_jobs import LocalJobs
 from tests.unit.scan.rig import MODES, NOW_MS, SPLITTING, Row, ScanRig, scan_rig
 
 import stratalog
 from stratalog.batch.header import Codec
-from stratalog.checks.remote import beside_blocks
+from stratalog.checks.remote_tier import beside_blocks
 from stratalog.control.log.model import PartitionState
 from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked, purge_topics
 from stratalog.janitor.retention import Retention, enforce_retention
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.opening.workers import WorkerKeys, worker_access
+from stratalog.pipeline.kinds import split_plan
 from stratalog.pipeline.open import opened_driver, workplace_of
-from stratalog.pipeline.plan import split_plan
 from stratalog.scan.errors import SnapshotGoneError
-from stratalog.scan.model import RowPiece, ScanPlan, ScanRequest
+from stratalog.scan.extents import RowExtent
+from stratalog.scan.model import ScanPlan, ScanRequest
 from stratalog.scan.open import opened_scanner
-from stratalog.scan.opened_place import close_places
 from stratalog.scan.planner import Scanner
+from stratalog.scan.scan_stores import close_scan_stores
 from stratalog.scan.schema import arrow_schema
 from stratalog.scan.split_reader import read_split
 from stratalog.settings import Settings, StorageSettings
-
-__all__ = ["quick_folder", "scene"]
 
 SEED = int(os.environ.get("STRATALOG_SEED", "6"))
 SCANS = 60
@@ -55,11 +55,12 @@ KEPT_RECORDS = 120
 SPLIT_PAUSE_S = 0.1
 """Converters without claims find their rows swapped otherwise, again and again."""
 SLOW_CHANCE = 0.3
-"""Of scans that wait between their plan and their reads until what they saw is deleted."""
+"""The part of the scans that wait between their plan and their reads until the planned data is
+deleted."""
 
 
 async def delete_without_grace(scene: Scene) -> None:
-    """Deleted records, and what a janitor does, without a pause for anybody but leases."""
+    """Delete records and do the janitor's work, with no grace for readers without a lease."""
     while not scene.over.is_set():
         for partition in range(PARTITIONS):
             state = await scene.state(partition)
@@ -106,7 +107,7 @@ def settings_of(scene: Scene) -> Settings:
 async def scanning(scene: Scene) -> AsyncIterator[Scanner]:
     async with opened_scanner(settings_of(scene)) as scanner:
         yield scanner
-    close_places()
+    close_scan_stores()
 
 
 async def scan(scene: Scene, scanner: Scanner, random: Random) -> None:
@@ -142,10 +143,10 @@ async def scan_by_one_call(scene: Scene) -> None:
 
 def reads_split_files(plan: ScanPlan) -> bool:
     return any(
-        isinstance(piece, RowPiece) and piece.run.stamped
+        isinstance(extent, RowExtent) and extent.run.stamped
         for split in plan.splits
         for stretch in split.stretches
-        for piece in stretch.pieces
+        for extent in stretch.extents
     )
 
 
@@ -242,7 +243,7 @@ async def keys_of(rig: ScanRig) -> list[str]:
 
 
 async def put_an_end_to(rig: ScanRig, topic: Topic) -> None:
-    """Convert it, delete records, let retention take more, delete the topic, make it anew."""
+    """Convert it, delete records, let retention take more, delete the topic, create it again."""
     keep = Retention(ms=None, bytes=None)
     for partition in range(2):
         await rig.convert(topic, partition, mode="zstd")
@@ -267,14 +268,14 @@ async def test_what_was_planned_is_read_after_the_end_of_all_that_it_saw(tmp_pat
         await rig.scanner.release(now.lease)
         later = await rig.plan(split_bytes=100)
         await put_an_end_to(rig, topic)
-        close_places()
+        close_scan_stores()
         assert by_place(rig.rows_of(later.splits)) == by_place(wanted)
         assert numbers(wanted) == list(range(rig.written - 100))
         assert {row["tier"] for row in wanted} == {"remote", "block"}
         await rig.scanner.release(later.lease)
         assert await janitor(rig, Retention(ms=None, bytes=None)) > 8
         assert len(await keys_of(rig)) == 1
-        close_places()
+        close_scan_stores()
         with pytest.raises(SnapshotGoneError):
             rig.rows_of(later.splits)
 

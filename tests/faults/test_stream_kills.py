@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.faults.stream_kills import PER_BATCH, Copying, copy
-from tests.spark import activate
+from tests.support.spark import activate
 
 from stratalog.pipeline.hosting.session import OpenSpark
 

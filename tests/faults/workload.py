@@ -1,4 +1,4 @@
-"""Clients that write numbered messages all the time, and what must have become of those."""
+"""Clients that write numbered messages all the time, and checks of the messages afterwards."""
 
 import threading
 import time
@@ -182,13 +182,13 @@ def append_next(log: Log, message: Message) -> None:
 
 
 def check_acknowledged(writer: Writer, log: Log) -> None:
-    """Promises 1 and 2: what was acknowledged is there, at its offset, with its value."""
+    """Promises 1 and 2: every acknowledged message is there, at its offset, with its value."""
     for ack in writer.acks:
         assert log[ack.partition][ack.offset : ack.offset + 1] == [ack.value], ack
 
 
 def check_exactly_once(writer: Writer, log: Log) -> None:
-    """What an idempotent producer alone wrote to a topic is there once, in its order."""
+    """The messages of a topic with one idempotent producer are there once, in order."""
     assert writer.idempotent
     for partition, values in writer.sent.items():
         assert [value for value in log[partition] if _is_from(writer, value)] == values

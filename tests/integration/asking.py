@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11.response import FetchResponse
-from tests.compat.clusters import fresh_topic
-from tests.compat.group_sharing import coordinator_of
-from tests.compat.wire import Wire, fetch_of
+from tests.support.clients.group_sharing import coordinator_of
+from tests.support.clusters import fresh_topic
+from tests.support.wire import Wire, fetch_of
 
 from stratalog.kafka.wire.api import ApiKey
 from stratalog.kafka.wire.schema_writer import entity_of
@@ -44,7 +44,7 @@ def list_offset(wire: Wire, topic: str, timestamp: int) -> Told:
 
 
 def boundaries(wire: Wire, topic: str, offset: int) -> tuple[ErrorCode, int, int]:
-    """What a fetch at an offset is told of the log's start and end, in one look."""
+    """Return the start and end of the log as one fetch at an offset reports them."""
     found = wire.ask(fetch_of(topic, 0, offset), FetchResponse).responses[0].partitions[0]
     return found.error_code, found.log_start_offset, found.high_watermark
 
@@ -76,7 +76,7 @@ def epoch_end(wire: Wire, topic: str, epoch: int) -> tuple[ErrorCode, int, int]:
 
 
 def commit_offset(wire: Wire, group: str, topic: str, offset: int) -> ErrorCode:
-    """As somebody who is no member."""
+    """Commit without being a member."""
     place = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
     answer = ask(
         wire,
@@ -133,7 +133,7 @@ def group_of(address: str, coordinator: str) -> str:
 
 
 def all_committed(wire: Wire, group: str, *topics: str) -> list[Told]:
-    """What a group has committed for two partitions of each topic."""
+    """Return the offsets that a group has committed for two partitions of each topic."""
     return [
         committed_offset(wire, group, topic, partition=partition)
         for topic in topics

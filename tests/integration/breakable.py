@@ -1,4 +1,4 @@
-"""Brokers, and what they depend on, that can be looked into and broken from outside."""
+"""Brokers with a store and a database that a test can inspect and break."""
 
 import asyncio
 import threading
@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import asyncpg
-from tests.compat.clusters import Cluster
-from tests.compat.proxy import Proxy, running_proxy
-from tests.compat.wire import Wire, connected
-from tests.servers import PostgresServer, S3Server
+from tests.support.clusters import Cluster
+from tests.support.proxy import Proxy, running_proxy
+from tests.support.servers import PostgresServer, S3Server
+from tests.support.wire import Wire, connected
 
 from stratalog.clock import SystemClock
 from stratalog.objects.open import open_store
@@ -30,7 +30,7 @@ class Pair:
     dsn: str
 
     def change(self, sql: str, *args: object) -> None:
-        """Do behind the brokers' backs what no client can."""
+        """Run SQL behind the brokers' backs."""
         run_sql(self.dsn, sql, *args)
 
     def begin_at(self, topic: str, offset: int) -> None:
@@ -44,7 +44,7 @@ class Pair:
         self.change(f"UPDATE heads SET high_watermark = $2 WHERE {_OF_TOPIC}", topic, offset)
 
     def begin_epochs(self, topic: str, starts: dict[int, int]) -> None:
-        """What a migration does."""
+        """The change that a migration makes."""
         self.change(f"DELETE FROM epochs WHERE {_OF_TOPIC}", topic)
         for epoch, start in starts.items():
             self.change(
@@ -75,7 +75,7 @@ class FrailStorage:
     """The database itself, which stays."""
 
     def stored_keys(self) -> set[str]:
-        """What lies in the store itself."""
+        """The keys in the store itself."""
         host, port = self.store.target
         options = {**self.settings.object_options, "endpoint": f"http://{host}:{port}"}
 
@@ -142,7 +142,7 @@ def frail_broker(postgres: PostgresServer, s3: S3Server, base: Settings) -> Iter
 
 @contextmanager
 def threads(*work: Callable[[], None]) -> Iterator[None]:
-    """Run beside the block. What fails in a thread fails the test."""
+    """Run beside the block. A failure in a thread fails the test."""
     failures: list[BaseException] = []
 
     def run(one: Callable[[], None]) -> None:

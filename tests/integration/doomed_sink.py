@@ -13,8 +13,8 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from tests.integration.sink_topics import SCHEMA, TOPIC, batches
 from tests.support.ledgers import ControlWrapper
+from tests.support.sink_topics import SCHEMA, TOPIC, batches
 
 import stratalog.spark.sink as sink
 import stratalog.spark.sink_task as sink_task

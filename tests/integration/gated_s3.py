@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 
 _METHODS = (b"PUT ", b"GET ", b"HEAD ", b"POST ", b"DELETE ")
 _BUSY = (
@@ -52,7 +52,7 @@ class Gate:
         return self._give(_Order(re.compile(request.encode()), times, refuse=True))
 
     def release(self) -> None:
-        """Let all pass from now on, those that wait included."""
+        """Let all requests pass from now on, including the waiting ones."""
         self._orders.clear()
         self._loop.call_soon_threadsafe(self._open.set)
 

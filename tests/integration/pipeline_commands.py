@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 from typer.testing import CliRunner
 
 from stratalog.cli.main import app
@@ -26,7 +26,7 @@ EAGER = ("tiering.age_ms=0", "tiering.min_segment_bytes=1", "tiering.master=loca
 
 
 class Cluster:
-    """Storage that brokers and pipelines share, and how they are told of it."""
+    """Storage that brokers and pipelines share, and the flags that name it."""
 
     def __init__(self, folder: Path, settings: Sequence[str]) -> None:
         self.folder = folder
@@ -38,7 +38,7 @@ class Cluster:
         return [sys.executable, "-m", "stratalog.cli.main", *self._arguments(arguments)]
 
     def _arguments(self, arguments: Sequence[str]) -> list[str]:
-        """What is set by the arguments wins."""
+        """Settings in the arguments win."""
         words = [*takewhile(lambda each: not each.startswith("-"), arguments)]
         options = arguments[len(words) :]
         return [*words, *self.settings, *options]
@@ -84,7 +84,7 @@ class Cluster:
                 process.communicate()
 
     def report(self, process: "subprocess.Popen[str]") -> Any:
-        """What a command that was started with --json says in the end."""
+        """Return the report of a command that was started with --json."""
         said, complaint = process.communicate(timeout=COMMAND_S)
         assert process.returncode == 0, complaint + said
         return json.loads(said)
@@ -114,7 +114,7 @@ class Cluster:
 
 
 def produce(bootstrap: str, prefix: str = "value") -> dict[tuple[int, int], bytes]:
-    """Write records to the topic, and tell what is where."""
+    """Write records to the topic, and return their partitions and offsets."""
     written: dict[tuple[int, int], bytes] = {}
 
     def note(error: object, message: Any) -> None:
@@ -164,7 +164,8 @@ def local_cluster(folder: Path) -> Cluster:
 
 def s3_cluster(folder: Path, dsn: str, server: S3Server) -> Cluster:
     config = folder / "stratalog.toml"
-    # Tests hold requests for as long as another process takes to start: nobody may give one up.
+    # Tests hold requests for as long as another process takes to start, so that no request may
+    # time out.
     given = {**server.options, "timeout": f"{COMMAND_S:.0f}s"}
     options = "\n".join(f'{name} = "{value}"' for name, value in given.items())
     config.write_text(f"[storage.object_options]\n{options}\n")

@@ -1,7 +1,7 @@
-"""What a user does in a Spark session that Stratalog has not opened and not tuned.
+"""A user's work in a Spark session that Stratalog has neither opened nor tuned.
 
-Run as: python -m tests.integration.plain_spark CONFIG CHECKPOINT FILE, where what was found is
-left in the file.
+Run as: python -m tests.integration.plain_spark CONFIG CHECKPOINT FILE, which writes its findings
+to the file.
 """
 
 import pickle
@@ -23,7 +23,7 @@ SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "false",
     "spark.python.daemon.module": "pyspark.daemon",
 }
-"""What the tuned session has otherwise, as Spark has it by default."""
+"""Spark's defaults for the settings that the tuned session changes."""
 
 
 @dataclass(frozen=True, kw_only=True)

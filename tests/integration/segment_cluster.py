@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.small_cluster import SmallCluster
-from tests.tiering import Converter
+from tests.support.tiering import Converter
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.entry import EntryBatch
@@ -13,7 +13,7 @@ from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import Record
 from stratalog.block.block import OpenBlock, seal
 from stratalog.checks.fsck import run_fsck
-from stratalog.checks.remote import RemoteTier, beside_blocks
+from stratalog.checks.remote_tier import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise, Report
 from stratalog.checks.segment_repair import Repair, rebuild_indexes
 from stratalog.clock import SystemClock
@@ -22,9 +22,9 @@ from stratalog.control.segments.model import Segment
 from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicPartition, uuid7
 from stratalog.objects.store import ObjectNotFoundError
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import segment_keys
-from stratalog.segment.transform import Encoding
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KEYS = KeyRing.load(

@@ -9,9 +9,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.unit.pipeline.lab import LocalJobs
+from tests.unit.pipeline.local_jobs import LocalJobs
 from tests.unit.pipeline.spark_tasks import WORKPLACE, task
 
 from stratalog.clock import SystemClock
@@ -21,18 +22,21 @@ from stratalog.pipeline.hosting.run_task import run_task
 from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.pipeline.hosting.task_rows import RunTask
 from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinFailed, BinOutcome
-from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone, Workplace
+from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone
+from stratalog.pipeline.workplace import Workplace
 
 
 def scripted(folder: Path) -> RunTask:
-    """Tasks do what their first word says, on the attempts up to the number that follows it."""
+    """The first word of a task names its behaviour on the attempts up to the number that
+    follows."""
 
     def run(given: Task, workplace: Workplace) -> TaskDone:
         import os
         import signal
         import time
 
-        word, last_bad_attempt, name = given.segments  # type: ignore[union-attr]
+        words: Any = given.parts
+        word, last_bad_attempt, name = words
         attempt = 1
         while True:
             try:
@@ -40,7 +44,7 @@ def scripted(folder: Path) -> RunTask:
                 break
             except FileExistsError:
                 attempt += 1
-        if attempt <= last_bad_attempt:  # type: ignore[operator]
+        if attempt <= last_bad_attempt:
             if word == "raise":
                 raise ValueError(f"{name} is not to be had")
             if word == "die":
@@ -102,7 +106,7 @@ def error_of(outcome: BinOutcome) -> str:
 
 
 class Watcher:
-    """Hears of the tasks that run, and of those that are done."""
+    """Hears of the tasks that run and that are done."""
 
     def __init__(self) -> None:
         self.running = asyncio.Event()

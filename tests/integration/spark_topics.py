@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pyspark.sql import DataFrame, Row
-from tests.compat.client import CODECS
-from tests.compat.confluent_client import ConfluentClient
-from tests.compat.message import CREATE_TIME, Headers, Message, Received
 from tests.integration.storage import run_in
-from tests.tiering import Converter
+from tests.support.clients.client import CODECS
+from tests.support.clients.confluent_client import ConfluentClient
+from tests.support.clients.message import CREATE_TIME, Headers, Message, Received
+from tests.support.tiering import Converter
 
 from stratalog.control.plane import ControlPlane
 from stratalog.objects.store import ObjectStore
@@ -33,7 +33,7 @@ EXPRESSIONS = (
 
 
 class ReadRow(NamedTuple):
-    """What a Kafka consumer sees of a record. Sorts as offsets do."""
+    """A record as a Kafka consumer sees it. Sorts as offsets do."""
 
     topic: str
     partition: int

@@ -1,4 +1,5 @@
-"""What no client should send: each case costs its sender an error or a connection, nobody else."""
+"""Requests that no client should send: each costs its sender an error or a connection, and no
+other client anything."""
 
 import logging
 import random
@@ -19,10 +20,10 @@ from kio.schema.produce.v9.response import ProduceResponse
 from kio.schema.types import TopicName
 from kio.serial import entity_reader
 from kio.static.primitive import Records, i16, i32, i32Timedelta
-from tests.compat.clusters import BASE, Cluster, create, fresh_topic, one_broker
-from tests.compat.confluent_client import ConfluentClient
-from tests.compat.message import numbered, values
-from tests.compat.wire import batch_of, connected, frame_of, produce_of
+from tests.support.clients.confluent_client import ConfluentClient
+from tests.support.clients.message import numbered, values
+from tests.support.clusters import BASE, Cluster, create, fresh_topic, one_broker
+from tests.support.wire import batch_of, connected, frame_of, produce_of
 
 from stratalog.batch.header import CRC_POSITION, CRC_START, Codec
 from stratalog.kafka.registry import served
@@ -41,7 +42,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def neighbour(broker: Cluster) -> Iterator[str]:
-    """A topic that nobody harms: at the end everything that was acknowledged is there."""
+    """A topic that stays unharmed: at the end every acknowledged record is there."""
     topic = create(broker, fresh_topic("neighbour"))
     yield topic
     count = WRITTEN_TO_NEIGHBOUR.pop(topic)
@@ -113,7 +114,8 @@ def test_a_request_of_the_largest_length_is_waited_for(broker: Cluster) -> None:
 
 
 def _tags_of(extra: int) -> bytes:
-    """A tagged field that nobody knows, so that the tags are `extra` bytes longer than none."""
+    """A tagged field that no version defines, so that the tags are `extra` bytes longer than
+    none."""
     overhead = len(b"\x01\x63") + 3
     size = extra + 1 - overhead
     return (
@@ -159,7 +161,8 @@ def test_half_a_request_writes_nothing(broker: Cluster, part: float) -> None:
 def test_bodies_of_random_bytes_are_answered_or_close_the_connection(
     broker: Cluster, key: int
 ) -> None:
-    """Every API in every version. `others_are_served` shows what matters: nobody else minds."""
+    """Every API in every version. `others_are_served` checks that other clients are not
+    affected."""
     chance = random.Random(int(key))
     first, last, first_flexible = served()[key]  # type: ignore[index]
     for version in range(first, last + 1):
@@ -260,7 +263,8 @@ def two_partitions(topic: str, records: bytes | None) -> produce_request.Produce
 
 @pytest.mark.parametrize("codec", [each for each in Codec if each is not Codec.NONE])
 def test_records_that_do_not_decompress_never_spoil_a_topic(broker: Cluster, codec: Codec) -> None:
-    """A topic with a codec of its own opens what it compresses anew, and must refuse these."""
+    """A topic with a codec of its own decompresses batches to compress them again, and must refuse
+    these."""
     target = "gzip" if codec is not Codec.GZIP else "zstd"
     topic = create(broker, fresh_topic("opened"), compression_type=target)
     with connected(broker.addresses[0]) as wire:

@@ -1,5 +1,5 @@
 """The commands against a real broker: in this process for the wire, as a process of its own for
-`up`, whose signals and exit codes are part of what it promises."""
+`up`, whose signals and exit codes are part of its promises."""
 
 import json
 import os
@@ -332,7 +332,7 @@ def test_up_on_a_taken_port_says_what_to_do(cli: Cli, tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """A broker that has run, and what it left behind."""
+    """The data of a broker that has run."""
 
     folder: Path
     address: str

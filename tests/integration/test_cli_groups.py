@@ -84,7 +84,7 @@ def running_member(cli: Cli, group: str, topic: str, protocol: str = "classic") 
 
 
 def commit(cli: Cli, group: str, topic: str, offset: int) -> None:
-    """What a group without members leaves behind."""
+    """The offsets of a group without members."""
     consumer = Consumer({"bootstrap.servers": cli.bootstrap, "group.id": group})
     consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     consumer.close()

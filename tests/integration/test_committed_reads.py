@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -14,46 +13,11 @@ from kio.schema.fetch.v11.response import FetchResponse
 from kio.schema.metadata.v7 import request as metadata_request
 from kio.schema.metadata.v7.response import MetadataResponse
 from kio.schema.types import TopicName
-from tests.compat.clusters import one_broker
-from tests.compat.confluent_client import confluent_consumer, confluent_poll
-from tests.compat.wire import Wire, connected, fetch_of
-from tests.integration.adopted_log import EPOCH, adopt_log
-
-from stratalog.batch.build import build_batch
-from stratalog.batch.control import ControlType, EndTxnMarker, end_txn_record
-from stratalog.batch.records import Record
-from stratalog.clock import SystemClock
-
-TOPIC = "transactions"
-NOW_MS = SystemClock().now_ms()
-
-
-def record(producer: int = -1, sequence: int = 0) -> bytes:
-    """A batch with one record, of a transaction if there is a producer."""
-    one = [Record(0, NOW_MS, None, b"a value")]
-    if producer < 0:
-        return build_batch(one)
-    return build_batch(
-        one, producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True
-    )
-
-
-def ended(producer: int, kind: ControlType) -> bytes:
-    marker = end_txn_record(EndTxnMarker(kind, 0), offset=0, timestamp_ms=NOW_MS)
-    return build_batch(
-        [marker], producer_id=producer, producer_epoch=0, transactional=True, control=True
-    )
-
-
-SEGMENTS = [
-    # The transaction of producer 1 goes on into the next segment.
-    [record(1, 0), record(), record(2), record(1, 1), ended(2, ControlType.COMMIT), record()],
-    [record(1, 2), ended(1, ControlType.ABORT), record(1, 3), ended(1, ControlType.COMMIT)],
-    [record(), record()],
-]
-END = 12
-COMMITTED = [1, 2, 5, 8, 10, 11]
-EVERYTHING = [0, 1, 2, 3, 5, 6, 8, 10, 11]
+from tests.integration.transactional_log import COMMITTED, END, EVERYTHING, TOPIC, adopt
+from tests.support.adopted_log import EPOCH
+from tests.support.clients.confluent_client import confluent_consumer, confluent_poll
+from tests.support.clusters import one_broker
+from tests.support.wire import Wire, connected, fetch_of
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +26,6 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     asyncio.run(adopt(folder))
     with one_broker(folder) as cluster:
         yield cluster.bootstrap
-
-
-async def adopt(folder: Path) -> None:
-    assert await adopt_log(folder, TOPIC, SEGMENTS) == [False, True, False]
 
 
 @pytest.mark.parametrize("fetch_bytes", [1, 8_000_000])

@@ -6,13 +6,13 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from tests.compat.client import ANSWER_SECONDS
-from tests.compat.clusters import Cluster, create, fresh_topic, wait_until_met
-from tests.compat.confluent_client import ConfluentClient
-from tests.compat.consumer_fleet import Fleet
-from tests.compat.message import numbered, values
-from tests.integration.test_two_brokers import BrokerProcess, process
-from tests.servers import PostgresServer, S3Server
+from tests.integration.broker_process import BrokerProcess, process
+from tests.support.clients.client import ANSWER_SECONDS
+from tests.support.clients.confluent_client import ConfluentClient
+from tests.support.clients.consumer_fleet import Fleet
+from tests.support.clients.message import numbered, values
+from tests.support.clusters import Cluster, create, fresh_topic, wait_until_met
+from tests.support.servers import PostgresServer, S3Server
 
 PARTITIONS = 4
 SETTINGS = (

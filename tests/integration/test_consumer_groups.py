@@ -16,9 +16,9 @@ from stratalog.control.groups.model import GroupKind, GroupRecord
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
-from stratalog.groups.classic_groups import ClassicGroups
-from stratalog.groups.consumer.errors import FencedMemberEpochError
-from stratalog.groups.consumer.groups import ConsumerGroups, NotSavedError
+from stratalog.groups.classic.groups import ClassicGroups
+from stratalog.groups.consumer.errors import FencedMemberEpochError, NotSavedError
+from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.consumer.heartbeat import Heartbeat
 from stratalog.groups.consumer.model import LEAVE_EPOCH, Partitions
 from stratalog.groups.coordinator import GroupCoordinator
@@ -155,7 +155,7 @@ async def test_a_heartbeat_whose_change_could_not_be_saved_is_as_if_it_never_cam
 async def test_what_was_built_on_a_change_that_could_not_be_saved_is_not_told_either(
     side: Side, saves: Saves, topic: Topic
 ) -> None:
-    """It would be told of an epoch that is then given out again with other contents."""
+    """It would learn an epoch that is then assigned again with other contents."""
     await side.groups.heartbeat(join("a"))
     saves.failures = 1
     saves.begun.clear()
@@ -173,7 +173,7 @@ async def test_what_was_built_on_a_change_that_could_not_be_saved_is_not_told_ei
 
 
 async def test_members_that_join_at_once_know_all_their_topics(side: Side, topic: Topic) -> None:
-    """Each looks at its own topics while others join: nobody's may be taken for missing."""
+    """Each looks at its own topics while others join, and no topic may be taken for missing."""
     for number in range(5):
         await side.catalog.create(f"t{number}", partition_count=1, configs={})
     await asyncio.gather(

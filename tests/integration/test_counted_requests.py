@@ -1,10 +1,10 @@
-"""What a store says that it has asked for is what an S3 server was asked for."""
+"""A store's count of its requests agrees with the S3 server's."""
 
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from tests.integration.gated_s3 import Gate, gated
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 
 from stratalog.clock import SystemClock
 from stratalog.metrics import Metrics
@@ -17,7 +17,7 @@ HEADERS_BYTES = 2000
 
 
 class Counted:
-    """A store, what it counts, and the server that counts as well."""
+    """A store with its counts, and the server that counts as well."""
 
     def __init__(self, gate: Gate, server: S3Server) -> None:
         self.gate = gate
@@ -33,7 +33,7 @@ class Counted:
         return int(value or 0)
 
     def requests(self, operation: str) -> int:
-        """Those of the last call, on which both sides agree."""
+        """The requests of the last call, on which both sides agree."""
         seen = len(self.gate.requests)
         self.gate.requests.clear()
         counted = self.sample("requests", operation) - self._before.get(operation, 0)

@@ -21,7 +21,7 @@ from tests.unit.segment.layout_golden import (
 )
 
 from stratalog.checks.fsck import run_fsck
-from stratalog.checks.remote import RemoteTier
+from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.report import Promise, Report
 from stratalog.clock import SystemClock
 from stratalog.control.segments.model import SegmentUploaded
@@ -108,7 +108,7 @@ async def test_what_kafka_wrote_is_healthy(topic: AdoptedTopic, mode: Mode, log_
     await topic.adopt(mode, log_start)
     assert (await topic.fsck(deep=False)).ok
     report = await topic.fsck(deep=True)
-    assert {finding.problem.what for finding in report.findings} == MADE_UP
+    assert {finding.problem.text for finding in report.findings} == MADE_UP
     assert report.counts["segments"] == 1
     assert report.counts["batches"] > 100
 
@@ -171,5 +171,5 @@ async def test_an_adopted_topic_that_takes_writes_is_healthy(topic: AdoptedTopic
     await topic.cluster.write(adopted, {0: [3, 4]})
     await control.segments.own(SEGMENT.topic_id)
     report = await topic.fsck(deep=True)
-    assert {finding.problem.what for finding in report.findings} == MADE_UP
+    assert {finding.problem.text for finding in report.findings} == MADE_UP
     assert report.counts["batches"] == 402

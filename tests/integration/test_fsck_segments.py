@@ -17,10 +17,10 @@ from tests.integration.small_cluster import SmallCluster
 from tests.support.ledgers import ActingControl
 
 from stratalog.checks.fsck import run_fsck
-from stratalog.checks.remote import RemoteTier, beside_blocks
+from stratalog.checks.remote_tier import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise
 from stratalog.janitor.deletion import delete_marked
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.opening.claim import claim_store
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import segment_keys
@@ -314,7 +314,8 @@ async def test_segments_chained_during_a_check_are_no_finding(
 
 
 @pytest.mark.parametrize(
-    ("where", "before"), [("control", "segments.chained"), ("store", "list"), ("store", "get_ranges")]
+    ("where", "before"),
+    [("control", "segments.chained"), ("store", "list"), ("store", "get_ranges")],
 )
 async def test_a_topic_deleted_during_a_check_is_no_finding(
     cluster: SegmentCluster, where: str, before: str

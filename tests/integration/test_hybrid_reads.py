@@ -19,9 +19,15 @@ from kio.schema.describe_log_dirs.v1.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v1.response import DescribeLogDirsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11.response import FetchResponse
-from tests.compat.aiokafka_client import AiokafkaClient
-from tests.compat.client import Client
-from tests.compat.clusters import (
+from tests.integration.storage import run_in
+from tests.support.clients.aiokafka_client import AiokafkaClient
+from tests.support.clients.client import Client
+from tests.support.clients.confluent_admin import ConfluentAdmin
+from tests.support.clients.confluent_client import ConfluentClient, confluent_consumer
+from tests.support.clients.kafka_python_client import KafkaPythonClient
+from tests.support.clients.kcat_client import KcatClient
+from tests.support.clients.message import Message, Received
+from tests.support.clusters import (
     BASE,
     Cluster,
     create,
@@ -31,15 +37,10 @@ from tests.compat.clusters import (
     running_cluster,
     shared_storage,
 )
-from tests.compat.confluent_admin import ConfluentAdmin
-from tests.compat.confluent_client import ConfluentClient, confluent_consumer
-from tests.compat.kafka_python_client import KafkaPythonClient
-from tests.compat.kcat_client import KcatClient
-from tests.compat.message import Message, Received
-from tests.compat.wire import batch_of, connected, fetch_of
-from tests.integration.storage import run_in
-from tests.servers import S3Server
-from tests.tiering import Converter
+from tests.support.segment_keys import KEYED, PRIVATE, PUBLIC
+from tests.support.servers import S3Server
+from tests.support.tiering import Converter
+from tests.support.wire import batch_of, connected, fetch_of
 
 from stratalog.batch.records import iter_records
 from stratalog.clock import SystemClock
@@ -49,16 +50,13 @@ from stratalog.control.topics.model import PartitionToAdopt, Topic, TopicToAdopt
 from stratalog.ids import Offset, PartitionIndex, TopicId, TopicPartition
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings, Settings
 from stratalog.topic.read import TopicReader
 
 T = TypeVar("T")
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-PUBLIC, PRIVATE = GOLDEN / "test-only-public.pem", GOLDEN / "test-only-private.pem"
-KEYED = RemoteSettings(public_keys={"k": str(PUBLIC)}, private_keys={"k": str(PRIVATE)})
 CLIENTS: list[Client] = [ConfluentClient(), KafkaPythonClient(), AiokafkaClient(), KcatClient()]
 START_MS = SystemClock().now_ms() - 3_600_000
 COUNT = 240
@@ -67,7 +65,7 @@ WATCHED_SECONDS = 3
 
 @dataclass(frozen=True)
 class Tiered:
-    """A broker and what it shares with whoever converts its topics."""
+    """A broker, with the store and the control plane that it shares with converters."""
 
     cluster: Cluster
     settings: Settings
@@ -134,7 +132,7 @@ def everything(client: Client, tiered: Tiered, topic: str, start: int = 0) -> li
     return client.read(tiered.bootstrap, topic, count=COUNT - start, start=start)
 
 
-# What clients read.
+# Reads of clients.
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
@@ -324,7 +322,7 @@ def test_a_partitions_size_does_not_depend_on_its_tiers(tiered: Tiered) -> None:
 
 
 def described_bytes(tiered: Tiered, topic: str) -> int:
-    """What DescribeLogDirs tells."""
+    """The answer of DescribeLogDirs."""
     with connected(tiered.bootstrap) as wire:
         answer: DescribeLogDirsResponse = wire.ask(
             DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse

@@ -1,27 +1,52 @@
-"""What went wrong in other systems: each test here fails if we have the same fault.
+"""Failures of other systems: each test here fails if Stratalog has the same fault.
 
 Real brokers and, wherever a client would see the fault, real clients. The table in docs/safety.md
 names the failures and all the tests that guard against them.
 """
 
-import asyncio
-import os
 import random
-import signal
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
 from kio.schema.errors import ErrorCode
-from tests.compat.aiokafka_client import AiokafkaClient
-from tests.compat.client import ANSWER_SECONDS, Client
-from tests.compat.clusters import (
+from tests.integration.asking import (
+    EARLIEST,
+    LATEST,
+    Told,
+    boundaries,
+    commit_offset,
+    committed_offset,
+    delete_records,
+    epoch_end,
+    list_offset,
+)
+from tests.integration.breakable import (
+    Pair,
+    away,
+    frail_broker,
+    run_sql,
+    threads,
+)
+from tests.integration.known_violations import NONE, TIDY
+from tests.support.clients.aiokafka_client import AiokafkaClient
+from tests.support.clients.client import Client
+from tests.support.clients.confluent_admin import ConfluentAdmin
+from tests.support.clients.confluent_client import (
+    ConfluentClient,
+    confluent_consumer,
+    confluent_poll,
+)
+from tests.support.clients.group_members import wait_until
+from tests.support.clients.group_sharing import coordinator_of
+from tests.support.clients.kafka_python_client import KafkaPythonClient
+from tests.support.clients.message import numbered, values
+from tests.support.clusters import (
     BASE,
     Cluster,
     create,
@@ -31,59 +56,11 @@ from tests.compat.clusters import (
     shared_storage,
     wait_until_met,
 )
-from tests.compat.confluent_admin import ConfluentAdmin
-from tests.compat.confluent_client import ConfluentClient, confluent_consumer, confluent_poll
-from tests.compat.group_members import wait_until
-from tests.compat.group_sharing import coordinator_of
-from tests.compat.kafka_python_client import KafkaPythonClient
-from tests.compat.message import Received, numbered, values
-from tests.compat.proxy import running_proxy
-from tests.compat.wire import Wire, batch_of, connected
-from tests.integration.asking import (
-    EARLIEST,
-    LATEST,
-    Told,
-    all_committed,
-    boundaries,
-    commit_offset,
-    committed_offset,
-    delete_offset,
-    delete_records,
-    epoch_end,
-    group_of,
-    list_offset,
-    make_anew,
-)
-from tests.integration.breakable import (
-    Frail,
-    Pair,
-    away,
-    frail_broker,
-    frail_storage,
-    run_sql,
-    slow_store,
-    threads,
-)
-from tests.servers import PostgresServer, S3Server
+from tests.support.servers import PostgresServer, S3Server
+from tests.support.wire import Wire, batch_of, connected
 
-from stratalog.cli.up import _serve as serve
-from stratalog.settings import BlockSettings, GroupsSettings, JanitorSettings, StorageSettings
+from stratalog.settings import BlockSettings, JanitorSettings
 from stratalog.testing import Broker
-
-NONE = ErrorCode.none
-TIDY = replace(
-    BASE,
-    janitor=JanitorSettings(interval_ms=60, grace_ms=0, chunk_rows=3),
-    groups=GroupsSettings(initial_rebalance_delay_ms=0),
-    topic={"retention.ms": "-1"},
-)
-"""The janitor is always at work, a few rows at a time. What was written by hand is old to it."""
-IMPATIENT = replace(
-    BASE,
-    block=BlockSettings(window_ms=5, retry_ms=200),
-    groups=GroupsSettings(initial_rebalance_delay_ms=0),
-)
-"""A block is given up soon, so that an outage is seen by the producers."""
 
 
 @pytest.fixture(scope="module")
@@ -204,148 +181,6 @@ def _producers(folder: Path) -> int:
     return int(count)
 
 
-# Offsets that are told.
-
-
-@pytest.fixture(scope="module")
-def frail(postgres_server: PostgresServer, s3_server: S3Server) -> Iterator[Frail]:
-    with frail_broker(postgres_server, s3_server, IMPATIENT) as broker:
-        yield broker
-
-
-def test_an_offset_that_cannot_be_known_is_an_error_and_never_a_number(frail: Frail) -> None:
-    """Elsewhere brokers in trouble told offset 0, or that nothing was committed, and consumers
-    started over."""
-    topic = create(Cluster([frail.address]), fresh_topic("unknown"))
-    group = fresh_topic("group")
-    starting_over = {"group.id": group, "auto.offset.reset": "earliest"}
-    received: list[Received] = []
-    with (
-        connected(frail.address) as wire,
-        closing(confluent_consumer(frail.address, **starting_over)) as consumer,
-    ):
-        assert wire.produce(topic, batch_of([b"0", b"1", b"2", b"3"])).error_code is NONE
-        assert commit_offset(wire, group, topic, 2) is NONE
-        with away(frail.database):
-            produced = wire.produce(topic, batch_of([b"refused"]))
-            told = [
-                Told(produced.error_code, produced.base_offset),
-                *(list_offset(wire, topic, when) for when in (EARLIEST, LATEST, 0)),
-                committed_offset(wire, group, topic),
-                Told(*epoch_end(wire, topic, 0)[::2]),
-                Told(*boundaries(wire, topic, 0)[::2]),
-            ]
-            assert [each.offset for each in told] == [-1] * len(told)
-            assert NONE not in [each.code for each in told]
-            turned_away = frail.database.turned_away
-            consumer.subscribe([topic])
-            with threads(lambda: received.extend(confluent_poll(consumer, 2))):
-                wait_until(lambda: frail.database.turned_away > turned_away)
-                frail.database.come_back()
-        assert [each.offset for each in received] == [2, 3]
-
-
-def test_a_commit_of_offsets_that_is_answered_is_stored(frail: Frail) -> None:
-    """Elsewhere commits were answered and not stored, and a rebalance lost a quarter of the
-    messages."""
-    topic = create(Cluster([frail.address]), fresh_topic("stored"))
-    group = fresh_topic("group")
-
-    def stored() -> int:
-        """As the next coordinator would find it: not through this broker."""
-        query = "SELECT committed_offset FROM group_offsets WHERE group_id = $1"
-        rows = run_sql(frail.storage.dsn, query, group)
-        return int(rows[0][0]) if rows else -1
-
-    refused = 0
-    with connected(frail.address) as wire:
-        for offset in range(1, 25):
-            if offset % 3 == 0:
-                frail.database.cut_at(b"COMMIT\0", times=1)
-            code = commit_offset(wire, group, topic, offset)
-            frail.database.behave()
-            if code is NONE:
-                assert stored() == offset
-            else:
-                refused += 1
-                assert stored() in (offset - 1, offset)
-                wait_until(lambda: commit_offset(wire, group, topic, offset) is NONE)  # noqa: B023
-            assert committed_offset(wire, group, topic) == (NONE, offset)
-    assert refused >= 2, "too little was put to the test"
-
-
-def test_offsets_of_a_topic_that_was_made_anew_elsewhere_are_neither_dropped_nor_missed(
-    tmp_path: Path,
-) -> None:
-    """The same, where a coordinator still takes the name for the topic that was deleted."""
-    settings = replace(TIDY, storage=folder_storage(tmp_path))
-    with Broker(settings) as staying:
-        with Broker(settings) as leaving:
-            here, there = staying.bootstrap, leaving.bootstrap
-            wait_until_met([here, there])
-            topic = create(Cluster([here, there]), fresh_topic("anew"))
-            mine, theirs = group_of(here, here), group_of(here, there)
-            with connected(here) as wire, connected(there) as other:
-                assert commit_offset(wire, mine, topic, 7) is NONE
-                make_anew(other, topic)
-                assert commit_offset(other, theirs, topic, 4) is NONE
-                wait_until(lambda: commit_offset(wire, mine, topic, 3) is NONE)
-                assert committed_offset(wire, mine, topic) == (NONE, 3)
-                assert list_offset(wire, topic, EARLIEST) == (NONE, 0)
-                make_anew(other, topic)
-                assert commit_offset(other, theirs, topic, 5) is NONE
-        wait_until(lambda: coordinator_of(here, theirs) == here)
-        with connected(here) as wire:
-            assert committed_offset(wire, theirs, topic) == (NONE, 5)
-
-
-def test_offsets_of_groups_are_the_same_at_the_next_coordinator(tmp_path: Path) -> None:
-    """Elsewhere the coordinator's memory and its log came to differ: deleted offsets came back,
-    committed ones were gone."""
-    groups = GroupsSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=300)
-    settings = replace(TIDY, storage=folder_storage(tmp_path), groups=groups)
-    with ExitStack() as first, ExitStack() as second:
-        stops = {
-            stack.enter_context(Broker(settings)).bootstrap: stack.close
-            for stack in (first, second)
-        }
-        wait_until_met(list(stops))
-        cluster = Cluster(list(stops))
-        read, beside = (create(cluster, fresh_topic(name), partitions=2) for name in "rb")
-        held, left = fresh_topic("held"), fresh_topic("left")
-        doomed = coordinator_of(cluster.addresses[0], held)
-        with member_of(cluster, held, read) as member:
-            for topic, partition, offset in ((read, 0, 5), (read, 1, 7), (beside, 0, 3)):
-                member.commit(
-                    offsets=[TopicPartition(topic, partition, offset)], asynchronous=False
-                )
-            with connected(coordinator_of(cluster.addresses[0], left)) as wire:
-                assert commit_offset(wire, left, read, 9) is NONE
-                wait_until(lambda: committed_offset(wire, left, read) == (NONE, -1))
-            with connected(doomed) as wire:
-                assert delete_offset(wire, held, beside) is NONE
-                known = all_committed(wire, held, read, beside)
-            assert known == [(NONE, 5), (NONE, 7), (NONE, -1), (NONE, -1)]
-            stops[doomed]()
-            survivor = cluster.other_than(doomed)
-            wait_until(lambda: coordinator_of(survivor, held) == survivor)
-            with connected(survivor) as wire:
-                assert all_committed(wire, held, read, beside) == known
-                wait_until(lambda: coordinator_of(survivor, left) == survivor)
-                assert committed_offset(wire, left, read) == (NONE, -1)
-                member.commit(offsets=[TopicPartition(read, 0, 6)], asynchronous=False)
-                assert committed_offset(wire, held, read) == (NONE, 6)
-
-
-@contextmanager
-def member_of(cluster: Cluster, group: str, topic: str) -> Iterator[Any]:
-    settings = {"group.id": group, "auto.offset.reset": "earliest"}
-    with closing(confluent_consumer(cluster.bootstrap, **settings)) as consumer:
-        consumer.subscribe([topic])
-        wait_until(lambda: consumer.poll(0.05) is None and len(consumer.assignment()) == 2)
-        yield consumer
-
-
 def test_a_consumer_that_asks_where_its_epoch_ended_is_never_sent_to_the_start(pair: Pair) -> None:
     """Elsewhere the answer for older data was the start of the log, and consumers read it all
     again."""
@@ -366,7 +201,8 @@ def test_a_consumer_that_asks_where_its_epoch_ended_is_never_sent_to_the_start(p
 
 
 def offsets_from(pair: Pair, topic: str, start: int) -> list[int]:
-    """What librdkafka reads after it has asked where the first epoch ended. If it thought that
+    """Return the offsets that librdkafka reads after it has asked for the end of the first epoch.
+    If it thought that
     the log was truncated, this would fail: it may not start over by itself."""
     with closing(confluent_consumer(pair.cluster.bootstrap)) as consumer:
         consumer.assign([TopicPartition(topic, 0, start, leader_epoch=0)])
@@ -523,56 +359,3 @@ def test_what_no_commit_refers_to_is_collected_and_nothing_else(
             assert referenced <= broker.storage.stored_keys()
             wait_until(lambda: broker.storage.stored_keys() == referenced)
             assert wire.fetch_values(topic) == values(sent)
-
-
-# Starting.
-
-
-def test_a_broker_waits_for_a_store_and_a_database_that_are_not_ready(
-    postgres_server: PostgresServer, s3_server: S3Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Elsewhere a store that asked to slow down at start-up made brokers die, over and over."""
-    with slow_store() as slow, frail_storage(postgres_server, s3_server) as storage:
-        store, ready = storage.store, storage.store.target
-
-        def lead_to(target: tuple[str, int]) -> None:
-            store.target = target
-            store.cut_all()
-
-        def mend() -> None:
-            wait_until(lambda: "The control plane is not ready" in caplog.text)
-            storage.database.come_back()
-            wait_until(lambda: "The object store is not ready" in caplog.text)
-            lead_to(ready)
-
-        lead_to(slow)
-        storage.database.go_away()
-        settings = replace(IMPATIENT, storage=storage.settings)
-        with threads(mend), Broker(settings) as broker, connected(broker.bootstrap) as wire:
-            assert "503 SlowDown" in caplog.text
-            topic = create(Cluster([broker.bootstrap]), fresh_topic("late"))
-            assert wire.produce(topic, batch_of([b"0"])).error_code is NONE
-            lead_to(slow)
-            refused = wire.produce(topic, batch_of([b"refused"]))
-            assert refused.error_code is ErrorCode.kafka_storage_error
-            lead_to(ready)
-            assert wire.produce(topic, batch_of([b"1"])).base_offset == 1
-
-
-async def test_a_broker_that_waits_can_be_stopped(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What waits for a server that never comes must still hear that nobody wants it to."""
-    with running_proxy() as nobody:
-        nobody.go_away()
-        storage = StorageSettings(
-            objects=f"file:{tmp_path}",
-            control=f"postgresql://postgres@{nobody.address}/stratalog",
-        )
-        serving = asyncio.create_task(serve(replace(BASE, storage=storage)))
-        await asyncio.to_thread(wait_until, lambda: "The control plane is not ready" in caplog.text)
-        assert not serving.done()
-        os.kill(os.getpid(), signal.SIGTERM)
-        # Not `wait_for`, which would stop it itself when its time is over.
-        assert (await asyncio.wait([serving], timeout=ANSWER_SECONDS))[0], "it waits on"
-    assert capsys.readouterr().out == "Stopped.\n"

@@ -16,8 +16,8 @@ from tests.integration.pipeline_commands import (
     s3_cluster,
     status_of,
 )
-from tests.servers import S3Server
-from tests.spark import descendants
+from tests.support.servers import S3Server
+from tests.support.spark import descendants
 
 from stratalog.pipeline.hosting.child_process import WORKER
 

@@ -27,8 +27,8 @@ from tests.integration.pipeline_commands import (
     s3_cluster,
     status_of,
 )
-from tests.servers import S3Server
-from tests.spark import SharedSpark, await_end_of, descendants
+from tests.support.servers import S3Server
+from tests.support.spark import SharedSpark, await_end_of, descendants
 
 from stratalog.clock import SystemClock
 from stratalog.objects.open import open_store
@@ -82,7 +82,7 @@ class Storage:
         return asyncio.run(run())
 
     def keys(self) -> list[str]:
-        """All objects but those that say whose store this is."""
+        """All objects but the markers."""
 
         async def run() -> list[str]:
             store = open_store(self._url, self._server.options, clock=SystemClock())
@@ -94,7 +94,8 @@ class Storage:
 
     def check(self, written: dict[tuple[int, int], bytes], segments: int) -> None:
         """Nothing is lost, twice, or left over."""
-        for _ in range(2):  # What the first marks or bars, the second takes.
+        # The second round deletes the objects that the first one marked or barred.
+        for _ in range(2):
             settings = [part for each in CLEAN_AT_ONCE for part in ("--set", each)]
             self.cluster.ask("pipeline", "run", *settings)
         assert len(self.keys()) == 3 * segments, "a log, its indexes and its manifest each"

@@ -10,7 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.compat.clusters import (
+from tests.integration.adoption.adopting_cluster import import_arguments, running
+from tests.integration.transactional_log import COMMITTED, EVERYTHING, adopt
+from tests.integration.transactional_log import TOPIC as TRANSACTIONS
+from tests.integration.transactions import TOPIC as LEDGER
+from tests.integration.transactions import make_ledger
+from tests.support.clients.confluent_client import ConfluentClient
+from tests.support.clients.message import CREATE_TIME, Message, Received
+from tests.support.clusters import (
     BASE,
     Cluster,
     create,
@@ -18,9 +25,7 @@ from tests.compat.clusters import (
     running_cluster,
     shared_storage,
 )
-from tests.compat.confluent_client import ConfluentClient
-from tests.compat.message import CREATE_TIME, Message, Received
-from tests.golden_topic import (
+from tests.support.golden_topic import (
     GOLDEN_RECORDS,
     PARTITION,
     lay_out,
@@ -28,30 +33,25 @@ from tests.golden_topic import (
     metadata_values,
     write_dump,
 )
-from tests.integration.test_adoption import import_arguments, running
-from tests.integration.test_committed_reads import COMMITTED, EVERYTHING, adopt
-from tests.integration.test_committed_reads import TOPIC as TRANSACTIONS
-from tests.integration.transactions import TOPIC as LEDGER
-from tests.integration.transactions import make_ledger
-from tests.servers import S3Server
-from tests.tiering import Converter
+from tests.support.servers import S3Server
+from tests.support.tiering import Converter
 from tests.unit.scan.rig import ScanRig, scan_rig
 from tests.unit.segment.layout_golden import MODES, TOPIC, Mode
 
 import stratalog
-from stratalog.checks.remote import beside_blocks
+from stratalog.checks.remote_tier import beside_blocks
 from stratalog.clock import SystemClock
 from stratalog.control.open import open_control_plane
 from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
 from stratalog.opening.workers import WorkerKeys, worker_access
 from stratalog.scan.errors import SnapshotGoneError
 from stratalog.scan.model import ScanRequest, ScanSplit
 from stratalog.scan.open import opened_scanner
-from stratalog.scan.opened_place import close_places
+from stratalog.scan.scan_stores import close_scan_stores
 from stratalog.scan.split_reader import read_split
 from stratalog.settings import Settings
 
@@ -62,7 +62,8 @@ PER_CODEC = 40
 
 @dataclass(frozen=True)
 class Tiered:
-    """A broker whose topic is half in segments, and what it shares with whoever scans it."""
+    """A broker whose topic is half in segments, with the store and the control plane that scans
+    use."""
 
     settings: Settings
     cluster: Cluster
@@ -80,7 +81,7 @@ def tiered(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tiered]:
     with ExitStack() as stopping:
         cluster = stopping.enter_context(running_cluster([settings]))
         yield Tiered(settings, cluster, stopping)
-    close_places()
+    close_scan_stores()
 
 
 def messages(first: int, count: int) -> list[Message]:
@@ -111,7 +112,8 @@ def convert(settings: Settings, topic: str, partition: int) -> None:
 
 
 def write(tiered: Tiered, topic: str) -> None:
-    """Records of all codecs in both partitions; those of the first three are in segments."""
+    """Records of all codecs in both partitions; the records of the first three codecs are in
+    segments."""
     client = ConfluentClient()
     for number, codec in enumerate(CODECS):
         for partition in (0, 1):
@@ -208,7 +210,7 @@ def test_aborted_transactions_and_markers_are_no_rows(tmp_path: Path) -> None:
                 settings, topics=[TRANSACTIONS], committed=committed, split_bytes=split_bytes
             )
             assert [row["offset"] for row in found] == expected
-    close_places()
+    close_scan_stores()
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -232,7 +234,7 @@ def test_transactions_give_the_rows_of_a_consumer_with_the_same_isolation(
             assert later.read_all()["offset"].to_pylist() == [
                 row.offset for row in wanted if row.offset >= start
             ]
-    close_places()
+    close_scan_stores()
 
 
 def golden(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -252,7 +254,7 @@ def test_an_adopted_topic_is_scanned_in_every_mode(tmp_path: Path, mode: Mode) -
     for split_bytes in (20_000, 10**9):
         found = rows(place.settings, topics=[TOPIC], committed=False, split_bytes=split_bytes)
         assert golden(found) == GOLDEN_RECORDS
-    close_places()
+    close_scan_stores()
 
 
 def test_segments_that_overlap_are_scanned_once(tmp_path: Path) -> None:
@@ -265,11 +267,11 @@ def test_segments_that_overlap_are_scanned_once(tmp_path: Path) -> None:
     for split_bytes in (10_000, 70_000, 10**9):
         found = rows(place.settings, topics=[TOPIC], committed=False, split_bytes=split_bytes)
         assert golden(found) == GOLDEN_RECORDS
-    close_places()
+    close_scan_stores()
 
 
 async def delete_everything(rig: ScanRig, topic: Topic) -> int:
-    """What retention and the janitor do once all records are too old."""
+    """The work of retention and the janitor once all records are too old."""
     key = TopicPartition(topic.id, PartitionIndex(0))
     await rig.control.log.delete_records({key: NO_OFFSET})
     while await rig.control.log.enforce_retention(

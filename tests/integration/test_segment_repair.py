@@ -1,4 +1,4 @@
-"""Making the indexes of segments anew, and the commands that check, repair and show segments."""
+"""Rebuilding the indexes of segments, and the commands that check, repair and show segments."""
 
 import asyncio
 import json
@@ -27,14 +27,14 @@ from tests.unit.segment.runs import batch, marker
 from typer.testing import CliRunner, Result
 
 from stratalog.batch.control import ControlType
-from stratalog.checks.producers_before import tail_between
-from stratalog.checks.remote import RemoteTier, beside_blocks
+from stratalog.checks.producer_tail import tail_between
+from stratalog.checks.remote_tier import RemoteTier, beside_blocks
 from stratalog.checks.report import Promise
 from stratalog.checks.segment_repair import rebuild_indexes
 from stratalog.cli.main import app
 from stratalog.clock import SystemClock
 from stratalog.control.segments.model import Segment
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
 from stratalog.opening.claim import claim_store
 from stratalog.opening.errors import MarkerMissingError
@@ -229,7 +229,7 @@ async def test_producers_are_not_guessed_after_a_segment_whose_snapshot_cannot_b
     repairs = await cluster.rebuild()
     assert [repair.segment.base_offset for repair in repairs] == [0, 60]
     failure = repairs[1].failure
-    # What is left of its own snapshot and transaction index needs no guess.
+    # The remains of its own snapshot and transaction index need no guess.
     assert (failure is not None) == whole
     if failure is not None:
         assert "those of segment 0 to 59, whose producer snapshot cannot be read" in failure
@@ -271,7 +271,7 @@ async def test_a_segment_of_somebody_else_is_checked_and_not_rebuilt(
     second = (await cluster.segments())[1]
     await cluster.store.delete([second.key_base + ".indexes"])
     (repair,) = await cluster.rebuild()
-    assert repair.failure == "it belongs to somebody else"
+    assert repair.failure == "it belongs to another cluster"
     assert (await cluster.fsck()).damaged
 
 
@@ -286,7 +286,7 @@ async def test_a_store_without_a_marker_is_not_written_to(cluster: SegmentCluste
 
 @pytest.fixture
 async def stored(small: SmallCluster, tmp_path: Path) -> AsyncIterator[SegmentCluster]:
-    """What the commands find below `tmp_path`, with segments in a store of their own."""
+    """Lay out a cluster below `tmp_path`, with segments in a store of their own."""
     remote = open_store(f"file:{tmp_path / 'remote'}", clock=SystemClock())
     await claim_store(small.control, remote)
     made = SegmentCluster(small, await small.topic(partition_count=1), MODES["both"])
@@ -417,7 +417,7 @@ async def test_a_segment_whose_deletion_began_during_its_repair_is_left_to_the_s
         cluster.control, RemoteTier(stores=beside_blocks(store), keys=KEYS)
     )
     assert repair.failure is not None
-    assert "cannot be uploaded anew" in repair.failure
+    assert "cannot be uploaded again" in repair.failure
     assert await cluster.objects(second) == [".indexes", ".rsm-manifest"]
     report = await cluster.fsck(deep=True)
     assert not report.damaged, told(report)

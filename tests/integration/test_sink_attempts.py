@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
-from tests.integration.sink_topics import TOPIC, SinkLake
-from tests.spark import activate
+from tests.support.sink_topics import TOPIC, SinkLake
+from tests.support.spark import activate
 
 import stratalog
 from stratalog.pipeline.hosting.session import OpenSpark
-from stratalog.scan.opened_place import close_places
+from stratalog.scan.scan_stores import close_scan_stores
 from stratalog.spark.sink_rows import GROUP_BYTES
 
 pytestmark = pytest.mark.timeout(300)
@@ -70,7 +70,7 @@ def test_an_attempt_that_dies_after_an_upload_is_repeated_and_each_row_is_there_
     options = lake.options(sinkId="attempts")
     frame.write.format("stratalog").options(**options).mode("append").save()
     table = stratalog.read(TOPIC, columns=["key"], settings=lake.settings).read_all()
-    close_places()
+    close_scan_stores()
     assert sorted(map(int, table["key"].to_pylist())) == list(range(ROWS))
     assert lake.leases() is None
     # Spark tells the sink that its rows have ended, also where they have not. The task has failed.

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 from pyspark.sql.types import BinaryType, StructType, TimestampType
-from tests.compat.clusters import shared_storage
-from tests.integration.sink_topics import SCHEMA, TOPIC, SinkLake, batches, once, values
 from tests.integration.spark_topics import Lake
-from tests.servers import S3Server
+from tests.support.clusters import shared_storage
+from tests.support.servers import S3Server
+from tests.support.sink_topics import SCHEMA, TOPIC, SinkLake, batches, once, values
 
 from stratalog.clock import SystemClock
 from stratalog.control.objects.errors import BarredObjectError
@@ -134,7 +134,7 @@ def test_a_write_whose_uploads_were_swept_is_refused_as_a_whole(lake: SinkLake) 
     message = writer.write(iter(batches(0, 10)))
     assert lake.leases() is None
     assert lake.sweep() == 1
-    with pytest.raises(BarredObjectError, match="write the batch anew"):
+    with pytest.raises(BarredObjectError, match="write the batch again"):
         writer.commit([message], 0)
     assert sum(lake.high_watermarks()) == 0
     writer.commit([writer.write(iter(batches(0, 10)))], 0)
@@ -183,7 +183,7 @@ def open_at(settings: Settings, folder: Path) -> None:
 
 
 def test_a_store_of_another_cluster_is_refused(lake: SinkLake, tmp_path: Path) -> None:
-    """Blocks would lie where nobody reads them, and the other cluster's sweeper takes them."""
+    """No broker would read the blocks, and the other cluster's sweeper would delete them."""
     other = tmp_path / "other"
     other.mkdir()
     SinkLake.make(other)
@@ -253,7 +253,7 @@ def timed_writer(lake: SinkLake, **options: str) -> DataSourceStreamArrowWriter:
 
 
 def take_records_of(lake: SinkLake, age_ms: int) -> None:
-    """From now on the topic refuses what is older."""
+    """From now on the topic refuses older records."""
 
     async def change(control: ControlPlane, _: ObjectStore) -> None:
         [topic] = await control.topics.named([TOPIC])

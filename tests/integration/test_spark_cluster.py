@@ -6,9 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.integration.sink_topics import SinkLake, once, values
 from tests.integration.spark_jobs import attempts, error_of, run_bins, scripted
-from tests.spark import SharedSpark, activate
+from tests.support.sink_topics import SinkLake, once, values
+from tests.support.spark import SharedSpark, activate
 from tests.unit.pipeline.spark_tasks import task
 
 from stratalog.pipeline.hosting.session import OpenSpark, open_session

@@ -13,17 +13,19 @@ from tests.integration.spark_jobs import (
     run_bins,
     scripted,
 )
-from tests.spark import SharedSpark
+from tests.support.spark import SharedSpark
 from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, using
 from tests.unit.pipeline.spark_tasks import task
 
 from stratalog.checks.fsck import run_fsck
+from stratalog.pipeline.errors import SparkStartError
 from stratalog.pipeline.hosting import session
-from stratalog.pipeline.hosting.session import OpenSpark, SparkStartError, open_session
+from stratalog.pipeline.hosting.session import OpenSpark, open_session
 from stratalog.pipeline.hosting.spark_conf import SparkOptions
 from stratalog.pipeline.jobs import Bin, BinDone
 from stratalog.pipeline.open import workplace_of
-from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone, Workplace
+from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone
+from stratalog.pipeline.workplace import Workplace
 
 pytestmark = pytest.mark.timeout(300)
 

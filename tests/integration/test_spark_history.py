@@ -1,4 +1,5 @@
-"""Old data through Spark: what Kafka's plugin left, compacted, encrypted, and with transactions."""
+"""Old data through Spark: segments of Kafka's plugin, compacted, encrypted, and with
+transactions."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +9,11 @@ from uuid import uuid4
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.golden_topic import (
+from tests.integration.adoption.adopting_cluster import import_arguments, running
+from tests.integration.spark_topics import Lake, ReadRow, consumed, offsets_of, rows_of
+from tests.integration.transactions import TOPIC as LEDGER
+from tests.integration.transactions import make_ledger
+from tests.support.golden_topic import (
     GOLDEN_RECORDS,
     PARTITION,
     lay_out,
@@ -16,12 +21,8 @@ from tests.golden_topic import (
     put_segment,
     write_dump,
 )
-from tests.integration.sink_topics import TOPIC as ORDERS
-from tests.integration.sink_topics import SinkLake, values
-from tests.integration.spark_topics import Lake, ReadRow, consumed, offsets_of, rows_of
-from tests.integration.test_adoption import import_arguments, running
-from tests.integration.transactions import TOPIC as LEDGER
-from tests.integration.transactions import make_ledger
+from tests.support.sink_topics import TOPIC as ORDERS
+from tests.support.sink_topics import SinkLake, values
 from tests.unit.segment.layout_golden import (
     INDEXES,
     MODES,
@@ -38,17 +39,17 @@ from stratalog.batch.build import build_batch
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import Codec
 from stratalog.batch.records import Record
-from stratalog.checks.remote import beside_blocks
+from stratalog.checks.remote_tier import beside_blocks
 from stratalog.clock import SystemClock
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import EpochStart
 from stratalog.ids import NO_OFFSET, LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicPartition
 from stratalog.janitor.deletion import delete_marked, purge_topics
-from stratalog.janitor.segments import delete_doomed
+from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.hosting.session import OpenSpark
-from stratalog.scan.opened_place import close_places
+from stratalog.scan.scan_stores import close_scan_stores
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import segment_key_base
 from stratalog.segment.offset_index import OffsetIndexWriter
@@ -137,7 +138,8 @@ def read(spark: SparkSession, lake: Lake, topic: str, **options: str) -> DataFra
 def adopted(
     folder: Path, objects: Path, segments: Sequence[SegmentAdded], count: int
 ) -> tuple[Lake, list[ReadRow]]:
-    """The topic of these segments, and what a Kafka consumer reads of it. No broker is left."""
+    """The topic of these segments, and the records that a Kafka consumer reads from it. No broker
+    is left."""
     dump = write_dump(folder / "dump.jsonl", metadata_values(*segments))
     with running(folder / "cluster") as place:
         place(*import_arguments(dump, objects))
@@ -174,7 +176,7 @@ def test_gaps_of_compaction_are_no_rows(spark: SparkSession, tmp_path: Path) -> 
     )
     later = [record.offset for record in records if record.offset > FIRST + 60]
     assert found.read_all()["offset"].to_pylist() == later
-    close_places()
+    close_scan_stores()
 
 
 def test_transactions_give_the_rows_of_a_consumer_with_the_same_isolation(

@@ -15,16 +15,18 @@ from tests.integration.spark_jobs import (
     run_bins,
     scripted,
 )
-from tests.spark import SharedSpark, await_end_of, descendants
+from tests.support.spark import SharedSpark, await_end_of, descendants
 from tests.unit.pipeline.spark_tasks import SECRET, WORKPLACE, task
 
 from stratalog.clock import SystemClock
-from stratalog.pipeline.hosting.lazy_spark import SparkJobs
-from stratalog.pipeline.hosting.session import OpenSpark, SparkStartError, open_session
+from stratalog.pipeline.errors import SparkStartError
+from stratalog.pipeline.hosting.session import OpenSpark, open_session
 from stratalog.pipeline.hosting.spark_conf import SparkOptions
+from stratalog.pipeline.hosting.spark_jobs import SparkJobs
 from stratalog.pipeline.hosting.task_rows import ROW_SCHEMA, plan_table, row_function
 from stratalog.pipeline.jobs import Bin, BinDone
-from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone, Workplace
+from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone
+from stratalog.pipeline.workplace import Workplace
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.compat.clusters import BASE, Cluster, create, folder_storage, one_broker
 from tests.integration.plain_spark import FROM, PER_BATCH, STREAMED, TO, Found
 from tests.integration.spark_topics import Lake, ReadRow, consumed, fill
+from tests.support.clusters import BASE, Cluster, create, folder_storage, one_broker
 
 import stratalog
 from stratalog.pipeline.hosting.java import find_java

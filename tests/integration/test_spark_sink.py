@@ -10,10 +10,10 @@ from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.compat.clusters import Cluster, create, fresh_topic, one_broker
-from tests.integration.sink_topics import SinkLake
 from tests.integration.spark_topics import ReadRow, consumed
-from tests.spark import activate
+from tests.support.clusters import Cluster, create, fresh_topic, one_broker
+from tests.support.sink_topics import SinkLake
+from tests.support.spark import activate
 
 from stratalog.batch.header import Codec
 from stratalog.batch.murmur2 import partition_of_key

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from tests.compat.clusters import BASE, create, folder_storage, one_broker
 from tests.integration.spark_topics import (
     START_MS,
     Lake,
@@ -18,13 +17,14 @@ from tests.integration.spark_topics import (
     offsets_of,
     rows_of,
 )
-from tests.integration.test_hybrid_reads import KEYED, PRIVATE, PUBLIC
-from tests.spark import SharedSpark
+from tests.support.clusters import BASE, create, folder_storage, one_broker
+from tests.support.segment_keys import KEYED, PRIVATE, PUBLIC
+from tests.support.spark import SharedSpark
 
 from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.scan.model import ScanColumn
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.transform import Encoding
 from stratalog.spark import read_topic
 
 pytestmark = pytest.mark.timeout(300)
@@ -243,7 +243,8 @@ def test_conditions_by_option_give_the_rows_that_they_give_in_a_query(
 def test_queries_on_one_frame_do_not_disturb_each_other(
     pushdown: str, spark: SparkSession, topics: Topics
 ) -> None:
-    """A session may be set to hand conditions down, and would mix up those of two queries."""
+    """A session may be set to hand conditions down, and would mix up the conditions of two
+    queries."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
     try:
         frame = read_topic(spark, "orders", config=topics.lake.config)

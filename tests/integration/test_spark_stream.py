@@ -1,4 +1,4 @@
-"""Topics as streams: what a checkpoint holds, and what a query does with it after a restart."""
+"""Topics as streams: the contents of a checkpoint, and their use after a restart."""
 
 import json
 import os
@@ -20,7 +20,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from tests.compat.clusters import (
+from tests.integration.spark_topics import Lake, ReadRow, consumed, fill, offsets_of, rows_of
+from tests.support.clusters import (
     BASE,
     Cluster,
     create,
@@ -30,16 +31,15 @@ from tests.compat.clusters import (
     running_cluster,
     shared_storage,
 )
-from tests.integration.spark_topics import Lake, ReadRow, consumed, fill, offsets_of, rows_of
-from tests.integration.test_hybrid_reads import KEYED, PRIVATE, PUBLIC
-from tests.servers import PostgresServer, S3Server
-from tests.spark import SharedSpark, activate
+from tests.support.segment_keys import KEYED, PRIVATE, PUBLIC
+from tests.support.servers import PostgresServer, S3Server
+from tests.support.spark import SharedSpark, activate
 
 from stratalog.control.plane import ControlPlane
 from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.hosting.session import OpenSpark
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.transform import Encoding
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -85,7 +85,7 @@ class Place:
         return {"@ids": {topic: str(self.lake.run(ask))}, topic: numbered}
 
     def _admin(self) -> AdminClient:
-        """Whoever asks must keep it until the answer has come: it takes its requests with it."""
+        """The caller must keep it until the answer has come, because its requests end with it."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
 
@@ -99,7 +99,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @dataclass
 class Run:
-    """One run of a query, to the end of what was there when it began."""
+    """Run a query once, over all records that existed when it began."""
 
     batches: dict[int, list[ReadRow]] = field(default_factory=dict)
     progress: list[dict[str, Any]] = field(default_factory=list)
@@ -167,7 +167,7 @@ class Query:
         return run
 
     def offset_log(self) -> list[str]:
-        """What the checkpoint has of our offsets, batch by batch."""
+        """Return our offsets in the checkpoint, batch by batch."""
         files = (self.checkpoint / "offsets").glob("[0-9]*")
         return [file.read_text().splitlines()[2] for file in sorted(files, key=_number)]
 
@@ -328,7 +328,7 @@ def test_a_topic_that_was_made_anew_is_another_one(query: Queries, place: Place)
     fill(place.bootstrap, topic, 30)
     with pytest.raises(StreamingQueryException) as caught:
         asked.run()
-    assert f"topic '{topic}' was deleted and created anew" in str(caught.value)
+    assert f"topic '{topic}' was deleted and created again" in str(caught.value)
     assert '"failOnDataLoss" to false' in str(caught.value)
     rows = asked.run(failOnDataLoss="false").rows
     assert rows == consumed(place.bootstrap, topic, 30)
@@ -364,7 +364,7 @@ def test_settings_that_are_not_there_are_told_and_nothing_else(query: Queries) -
 
 
 def await_no_lease(place: Place) -> None:
-    """A query ends a moment before its reader is told."""
+    """A query ends a moment before its reader gets to know."""
     deadline_s = time.monotonic() + 30
     while leases(place):
         assert time.monotonic() < deadline_s, "a query that ended keeps its last lease"
@@ -446,7 +446,7 @@ def test_secrets_are_in_no_plan_no_log_no_checkpoint_and_no_error(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     dsn = postgres_server.create_database()
-    # The server trusts everybody, and a password that nobody asks for is a secret all the same.
+    # The server trusts every client, and an unused password is still a secret.
     secret_dsn = dsn.replace("@", ":hush-hush@", 1)
     settings = replace(BASE, storage=shared_storage(secret_dsn, s3_server), remote=KEYED)
     lake = Lake.of(settings, tmp_path)

@@ -1,4 +1,4 @@
-"""What a user's test suite gets: `Broker`, and the fixture `stratalog_broker`."""
+"""The instruments of a user's test suite: `Broker`, and the fixture `stratalog_broker`."""
 
 import os
 import socket

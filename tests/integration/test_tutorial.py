@@ -1,11 +1,11 @@
-"""The notebook in docs/dataframes.md is run from top to bottom, and prints what it says."""
+"""The notebook in docs/dataframes.md is run from top to bottom, and prints the shown output."""
 
 import json
 import re
 import sys
 
 import pytest
-from tests.integration.test_docs import ROOT, Running, matches, running
+from tests.integration.page_runner import ROOT, Running, matches, running
 
 from stratalog.spark.option_table import ISOLATION, OPTIONS
 from stratalog.spark.sink_options import SINK_OPTIONS

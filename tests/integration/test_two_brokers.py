@@ -1,21 +1,20 @@
 """Two brokers over one PostgreSQL and one S3 server: any of them takes any write and any read."""
 
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from kio.schema.errors import ErrorCode
-from tests.compat.client import ANSWER_SECONDS
-from tests.compat.clusters import (
+from tests.integration.broker_process import process
+from tests.support.clients.client import ANSWER_SECONDS
+from tests.support.clients.confluent_admin import ConfluentAdmin
+from tests.support.clients.confluent_client import ConfluentClient, confluent_producer
+from tests.support.clients.message import numbered, values
+from tests.support.clusters import (
     BASE,
     Cluster,
     create,
@@ -24,11 +23,8 @@ from tests.compat.clusters import (
     two_brokers,
     wait_until_met,
 )
-from tests.compat.confluent_admin import ConfluentAdmin
-from tests.compat.confluent_client import ConfluentClient, confluent_producer
-from tests.compat.message import numbered, values
-from tests.compat.wire import batch_of, connected
-from tests.servers import PostgresServer, S3Server
+from tests.support.servers import PostgresServer, S3Server
+from tests.support.wire import batch_of, connected
 
 from stratalog.testing import Broker
 
@@ -53,7 +49,7 @@ def storage_flags(postgres_server: PostgresServer, s3_server: S3Server) -> Itera
 
 
 class Acknowledged:
-    """A producer in a thread of its own, which notes what it was told is stored."""
+    """A producer in a thread of its own, which notes every acknowledgement."""
 
     def __init__(self, producer: Producer, topic: str, name: str) -> None:
         self.values: list[bytes] = []
@@ -98,7 +94,8 @@ class Acknowledged:
 
 
 def stored(address: str, topic: str) -> list[list[bytes | None]]:
-    """What a broker reads, partition by partition. Offsets are checked to be dense."""
+    """Return the records that a broker serves, partition by partition. Offsets are checked to be
+    dense."""
     with connected(address) as wire:
         return [wire.fetch_values(topic, partition=each) for each in range(PARTITIONS)]
 
@@ -247,44 +244,3 @@ def test_a_killed_broker_loses_nothing_that_was_acknowledged(
             with connected(staying.address) as wire:
                 after = wire.fetch_values(topic, start=len(found[0]))
             assert after == values(numbered(5, "after"))
-
-
-class BrokerProcess:
-    """A broker as users start it."""
-
-    def __init__(self, flags: list[str], folder: Path) -> None:
-        command = [sys.executable, "-m", "stratalog.cli.main", "up", "--listen", "127.0.0.1:0"]
-        self._process = subprocess.Popen(
-            [*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder
-        )
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def stop(self) -> None:
-        assert self._process.stdout is not None
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            self._process.wait(ANSWER_SECONDS)
-        self._process.stdout.close()
-
-    @cached_property
-    def address(self) -> str:
-        """Known when the broker is ready, which is waited for here, so that two start at once."""
-        assert self._process.stdout is not None
-        said = b""
-        for line in self._process.stdout:
-            said += line
-            if line.startswith(b"Stratalog is up on "):
-                return line.split()[4].rstrip(b",").decode()
-        raise AssertionError(f"the broker did not start:\n{said.decode()}")
-
-
-@contextmanager
-def process(flags: list[str], folder: Path) -> Iterator[BrokerProcess]:
-    broker = BrokerProcess(flags, folder)
-    try:
-        yield broker
-    finally:
-        broker.stop()

@@ -85,7 +85,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 @contextmanager
 def broker(installed: Installed) -> Iterator[str]:
-    """`stratalog up` on a free port, until the block ends."""
+    """Run `stratalog up` on a free port until the block ends. It names the missing extra once."""
     command = [str(installed.python), "-u", "-m", "stratalog.cli.main", "up", "-l", "127.0.0.1:0"]
     process = subprocess.Popen(
         command,
@@ -103,14 +103,16 @@ def broker(installed: Installed) -> Iterator[str]:
             if found := re.search(r"bootstrap.servers=(\S+?)\. ", line):
                 break
         assert found, "".join(said)
-        assert sum(SPARK_LINE in line for line in said) == 1, "".join(said)
         yield found[1]
     finally:
         process.send_signal(signal.SIGTERM)
         rest, _ = process.communicate(timeout=30)
         said.append(rest)
-    assert process.returncode == 0, "".join(said)
-    assert "Traceback" not in "".join(said)
+    output = "".join(said)
+    assert process.returncode == 0, output
+    assert output.count(SPARK_LINE) == 1, output
+    assert "aged" in output, output
+    assert "Traceback" not in output
 
 
 @pytest.mark.timeout(300)

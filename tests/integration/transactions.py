@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 
 from confluent_kafka import TopicPartition
-from tests.compat.clusters import BASE, folder_storage, one_broker
-from tests.compat.confluent_client import confluent_consumer, confluent_poll
-from tests.integration.adopted_log import adopt_log
 from tests.integration.spark_topics import Lake, ReadRow, fill, received_row
+from tests.support.adopted_log import adopt_log
+from tests.support.clients.confluent_client import confluent_consumer, confluent_poll
+from tests.support.clusters import BASE, folder_storage, one_broker
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.control import ControlType, EndTxnMarker, end_txn_record
@@ -27,13 +27,13 @@ SEGMENTS = 5
 STEPS = 14
 """Batches of a segment."""
 FRESH = 12
-"""Records in blocks, of nobody's transaction, that come after all segments."""
+"""Records in blocks after all segments, outside of any transaction."""
 LEVELS = ("read_committed", "read_uncommitted")
 
 
 @dataclass
 class Ledger:
-    """Batches as they are written, and which offsets hold which records that nobody rolled back."""
+    """Batches as they are written, and the records by offset that were not rolled back."""
 
     random: Random
     end: int = 0
@@ -64,7 +64,7 @@ class Ledger:
         return batch
 
     def marker(self) -> bytes:
-        """The end of somebody's transaction."""
+        """The marker at the end of a transaction."""
         producer = self.random.choice(sorted(self.open))
         kind = self.random.choice([ControlType.ABORT, ControlType.COMMIT])
         offsets = self.open.pop(producer)

@@ -1,4 +1,4 @@
-"""What the control plane's partitions should be, in memory."""
+"""The expected partitions of the control plane, in memory."""
 
 from dataclasses import dataclass, field
 
@@ -30,7 +30,7 @@ class ModelSegment:
 
     @property
     def waits(self) -> bool:
-        """Whether it could be chained."""
+        """Tell if the segment could be chained."""
         return self.state is SegmentState.COPY_FINISHED and not self.chained
 
     def doom(self) -> None:
@@ -86,7 +86,7 @@ class ModelPartition:
 
 
 def expire(partition: ModelPartition, retention_bytes: int | None, max_rows: int) -> int:
-    """Do to the model what retention does, and return how many segments and rows went."""
+    """Apply retention to the model, and return how many segments and rows it removed."""
     gone = len(partition.leftovers[:max_rows])
     del partition.leftovers[:gone]
     while gone < max_rows:
@@ -120,7 +120,7 @@ def rows_within(
 
 
 def overlapping(partition: ModelPartition, start: int, end: int) -> list[tuple[int, int]]:
-    """What a scan finds, offset by offset: first and last offset of who serves it."""
+    """The result of a scan, offset by offset: first and last offset of the piece that serves it."""
     named = {-2: partition.log_start, -1: partition.high_watermark}
     start, end = max(named.get(start, start), partition.log_start), named.get(end, end)
     pieces: list[ModelSegment | ModelRow] = [*partition.segments, *partition.rows]

@@ -1,4 +1,5 @@
-"""What retention may take of a partition, and what it must: whole pieces from its start on."""
+"""The pieces that retention may and must remove from a partition: whole pieces, from its start
+on."""
 
 from collections.abc import Sequence
 
@@ -23,7 +24,7 @@ def check_kept(
 def is_due(
     batches: Sequence[WrittenBatch], kept: Retention, end: int, piece: Sequence[WrittenBatch]
 ) -> bool:
-    """Whether a piece up to `end` is too old, or too much: enough remains after it."""
+    """Tell if a piece up to `end` is too old, or if enough bytes remain after it."""
     too_old = kept.ms is not None and all(one.age_ms > kept.ms for one in piece)
     after = sum(one.size_bytes for one in batches if one.base >= end)
     return too_old or (kept.bytes is not None and after >= kept.bytes)

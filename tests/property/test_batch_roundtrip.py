@@ -1,4 +1,5 @@
-"""What we write others read, and the other way round: aiokafka and kafka-python are the oracles."""
+"""Other libraries read our batches, and we read theirs: aiokafka and kafka-python are the
+oracles."""
 
 import warnings
 from collections.abc import Iterable

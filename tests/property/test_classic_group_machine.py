@@ -1,6 +1,7 @@
 """A classic group under members that join, fall silent, leave, come back and are cut off.
 
-The members here are honest clients: they believe what they are told, and nothing else. Whatever
+The members here are honest clients: they believe the answers of the coordinator, and nothing else.
+Whatever
 happens, those who believe to be in the same generation never own the same partition.
 """
 
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from stratalog.errors import StratalogError
-from stratalog.groups.classic import ClassicGroup
-from stratalog.groups.classic_model import (
+from stratalog.groups.classic.group import ClassicGroup
+from stratalog.groups.classic.model import (
     ClassicLimits,
     JoinAnswer,
     JoinRequest,
@@ -34,13 +35,13 @@ REBALANCE_S = 20
 
 @dataclass
 class Client:
-    """What one client knows."""
+    """The knowledge of one client."""
 
     instance_id: str | None
     member_id: str = ""
     generation: int = -1
     owned: frozenset[int] | None = None
-    """What it was assigned in its generation; None if it does not know."""
+    """Its assignment in its generation; None if it does not know."""
     joining: int | None = None
     syncing: int | None = None
     duty: list[str] = field(default_factory=list)
@@ -59,7 +60,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.tickets = 0
         self.highest = 0
         self.agreed: dict[int, Mapping[str, bytes]] = {}
-        """What the leader of each generation has assigned."""
+        """The assignment by the leader of each generation."""
 
     @initialize(delay_ms=st.sampled_from([0, 3000]))
     def found(self, delay_ms: int) -> None:
@@ -72,7 +73,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.group = ClassicGroup(self.limits)
         self._save()
 
-    # What clients do.
+    # Actions of clients.
 
     @rule(static=st.booleans())
     def somebody_comes(self, static: bool) -> None:
@@ -145,7 +146,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(data=st.data())
     def a_connection_is_cut(self, data: st.DataObject) -> None:
-        """The answer to what the client asked for never arrives."""
+        """The answer to the client's request never arrives."""
         client = self._one(data)
         client.joining = client.syncing = None
 
@@ -165,7 +166,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule()
     def another_broker_takes_over(self) -> None:
-        """It finds what was saved last, before anybody was told."""
+        """It finds the last saved state, which no client has seen yet."""
         self.group = ClassicGroup.resumed(self.saved, self.limits, self.now_s)
         self.saved_revision = self.group.revision
         for client in self.clients:
@@ -243,14 +244,14 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             if client.instance_id is None:
                 assert answer.assignment == given.get(place, b"")
 
-    # What always holds.
+    # Invariants.
 
     @invariant()
     def nobody_shares_a_partition_in_one_generation(self) -> None:
         """A static member's process before does not count: it hears that it is fenced."""
         owners: dict[tuple[int, int], Client] = {}
         for client in self.clients:
-            if client.member_id not in self.group.roster:
+            if client.member_id not in self.group.members:
                 continue
             for partition in client.owned or ():
                 other = owners.setdefault((client.generation, partition), client)
@@ -270,8 +271,8 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_waits_for_nothing(self) -> None:
-        """Whoever waits is answered in the end: something is due."""
-        if any(each.joining or each.syncing for each in self.group.roster):
+        """Every waiting client is answered in the end: something is due."""
+        if any(each.joining or each.syncing for each in self.group.members):
             assert self.group.deadline_s is not None
 
 

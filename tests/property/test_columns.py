@@ -1,4 +1,4 @@
-"""Compiled decoding gives what `records` gives, row for row, and refuses what it refuses."""
+"""Compiled decoding gives the same rows as `records`, and refuses the same batches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.property.batch_strategies import codecs, contents, headers, timestamps
-from tests.property.test_batch_damage import RECORDS, damages, reseal
+from tests.property.damages import RECORDS, damages, reseal
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.codec import compress
@@ -120,7 +120,7 @@ def reference_rows(data: BytesLike, run: BatchRun, keep: RecordFilter) -> Iterat
 
 
 def placed(header: BatchHeader, run: BatchRun, base_offset: int) -> BatchHeader:
-    """What the header is once the log has stamped it."""
+    """The header once the log has stamped it."""
     if run.stamped:
         return header
     header = header._replace(base_offset=base_offset, leader_epoch=run.leader_epoch)
@@ -230,7 +230,7 @@ def test_unstamped_batches_give_the_rows_that_they_give_when_stamped(
 
 
 def outcome(rows: Callable[[], list[Row]]) -> list[Row] | tuple[object, ...]:
-    """What was decoded, or where it is damaged."""
+    """The decoded records, or the position of the damage."""
     try:
         return rows()
     except BatchDamagedError as error:

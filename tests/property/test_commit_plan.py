@@ -124,7 +124,7 @@ def batches(draw: st.DrawFn, model: Model, byte_offset: int) -> BatchToCommit:
 
 
 class Commits:
-    """Commits one after the other, planned on what the plans before them left behind."""
+    """Commits one after the other, each planned on the state that the plans before it left."""
 
     def __init__(self) -> None:
         self.model = Model()
@@ -147,7 +147,7 @@ class Commits:
 def draw_blocks(data: st.DataObject, model: Model, number: int) -> tuple[
     list[BlockToCommit], list[list[tuple[CommitOutcome, int]]]
 ]:  # fmt: skip
-    """Blocks, and what the model says about each batch as it goes along."""
+    """Blocks, and the model's answer for each batch in turn."""
     blocks, expected = [], []
     for index in range(data.draw(st.integers(1, 2))):
         end = 0
@@ -206,9 +206,9 @@ def check_rows(
         for batch, answer in zip(block.batches, answers, strict=True):
             if answer.outcome is CommitOutcome.ACCEPTED:
                 accepted[batch.topic_partition].append((block.object_id, batch, answer))
-    assert {row.partition for row in plan.rows} == set(accepted) == set(plan.heads)
+    assert {(row.topic_id, row.partition) for row in plan.rows} == set(accepted) == set(plan.heads)
     for key, members in accepted.items():
-        rows = [row for row in plan.rows if row.partition == key]
+        rows = [row for row in plan.rows if (row.topic_id, row.partition) == key]
         head, commit_ms = before[key], max(now_ms, before[key].last_commit_ms)
         assert rows[0].base_offset == head.high_watermark
         sizes = {answer.base_offset: batch.byte_size for _, batch, answer in members}
@@ -228,7 +228,7 @@ def check_rows(
 
 
 def could_extend(row: NewRow, following: NewRow, first_bytes: int) -> bool:
-    """Whether the first batch of the following row had a place in this one."""
+    """Tell if the first batch of the following row would have fitted into this one."""
     return (
         following.object_id == row.object_id
         and following.byte_offset == row.byte_offset + row.byte_size

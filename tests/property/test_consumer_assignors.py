@@ -1,4 +1,4 @@
-"""What both server-side assignors promise, and what only the uniform one does."""
+"""The promises of both server-side assignors, and the additional ones of the uniform assignor."""
 
 from uuid import UUID
 
@@ -96,7 +96,8 @@ def test_uniform_loads_differ_by_one_and_no_more_moves_than_that_needs(
 
 
 def most_that_can_stay(task: AssignmentTask) -> int:
-    """Everybody keeps what an even share allows; the larger shares go where they save most."""
+    """Every member keeps as much as an even share allows; the larger shares go where they save
+    most."""
     least, odd = divmod(len(wanted_partitions(task)), len(task.members))
     had = sorted((len(task.may_keep(each)) for each in task.members.values()), reverse=True)
     return sum(min(size, least + (place < odd)) for place, size in enumerate(had))

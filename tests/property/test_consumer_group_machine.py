@@ -38,7 +38,8 @@ NOTHING: Partitions = frozenset()
 
 @dataclass
 class Client:
-    """What a consumer knows of itself. It has what it is given at once, and gives up later."""
+    """The knowledge of a consumer about itself. It owns new partitions at once, and releases old
+    ones later."""
 
     member_id: str
     instance_id: str | None
@@ -48,9 +49,9 @@ class Client:
     owned: set[TopicPartition] = field(default_factory=set)
     told: Partitions = NOTHING
     unsure: bool = True
-    """Whether it must tell everything, because an answer was lost."""
+    """Set if it must send its full state, because an answer was lost."""
     news: bool = True
-    """Whether what it owns has changed since it last told."""
+    """Set if its partitions have changed since it last sent them."""
 
     @property
     def reconciled(self) -> bool:
@@ -263,7 +264,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.what_clients_have_is_held_for_them()
 
     def what_clients_have_is_held_for_them(self) -> None:
-        """A client that the group has thrown out is told so at its next heartbeat."""
+        """A client that the group has removed learns it with its next heartbeat."""
         for client in self.clients:
             member = self.group.state.members.get(client.member_id)
             if member is not None:

@@ -78,7 +78,7 @@ class ControlMachine(RuleBasedStateMachine):
         self.condemned: list[ModelRow] = []
         """Rows of deleted topics that were not purged yet."""
         self.segments: dict[SegmentId, ModelSegment] = {}
-        """All that are known, also those of deleted topics."""
+        """All known partitions, also of deleted topics."""
         self.seen: dict[TopicPartition, PartitionState] = {}
         self.objects: set[ObjectId] = set()
         self.forgotten: set[ObjectId] = set()
@@ -165,7 +165,7 @@ class ControlMachine(RuleBasedStateMachine):
         )
 
     def _filled(self) -> list[TopicPartition]:
-        """What deletes is kept from the others, lest there be mostly nothing to delete."""
+        """Deleting rules run apart from the others, so that there is something to delete."""
         return sorted(
             key
             for key, partition in self.model.items()
@@ -254,7 +254,7 @@ class ControlMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.segments)
     @rule(data=st.data())
     def chain_later(self, data: st.DataObject) -> None:
-        """One that somebody left behind, which may not fit any more; without one, any segment."""
+        """An abandoned segment, which may not fit any more; without one, any segment."""
         left = [each.segment_id for each in self.segments.values() if each.waits]
         segment = self.segments[data.draw(st.sampled_from(sorted(left or self.segments)))]
         if segment.state is not SegmentState.COPY_FINISHED:
@@ -286,7 +286,7 @@ class ControlMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.segments) > 2)
     @rule(data=st.data())
     def give_up_segment(self, data: st.DataObject) -> None:
-        """What the janitor does with those that nobody chained. Chained ones stay."""
+        """The janitor's treatment of segments that were never chained. Chained ones stay."""
         segment = self.segments[data.draw(st.sampled_from(sorted(self.segments)))]
         self.run(self.plane.segments.delete([segment.segment_id]))
         if not segment.chained:

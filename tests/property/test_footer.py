@@ -7,12 +7,12 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stratalog.block.errors import FooterDamagedError
 from stratalog.block.footer import (
     FOOTER_MAGIC,
     TRAILER_BYTES,
     BlockFooter,
     FooterBatch,
-    FooterDamagedError,
     FooterPartition,
     FooterRange,
     decode_footer,

@@ -24,7 +24,7 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _NO_HEADERS: tuple[list[dict[str, object]], None] = ([], None)
 """Both ways to say it."""
 _ENCODER = ColumnEncoder()
-"""One for all, as a task has one: what an earlier call left in its buffer must not matter."""
+"""One for all, as a task has one: the remains of an earlier call in its buffer must not matter."""
 
 
 @given(records=record_lists(max_size=20), codec=codecs)

@@ -1,7 +1,7 @@
 """Any order of writes, deletions, runs, crashes and sweeps leaves every record where it was.
 
 A state machine drives a real control plane, a real store and a real broker, with drivers whose jobs
-run in this process, and compares what a client of Kafka reads with a dictionary.
+run in this process, and compares the records that a Kafka client reads with a dictionary.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
-from tests.compat.wire import FETCH_BYTES, Wire, batch_of, connected
 from tests.property.pipeline_model import check_gone, check_kept
+from tests.support.wire import FETCH_BYTES, Wire, batch_of, connected
+from tests.unit.pipeline.dying_process import DyingProcess, When, dying
 from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, expire_claims
-from tests.unit.pipeline.mortal import Mortal, When, dying
 
 from stratalog.clock import SystemClock
 from stratalog.control.log.model import PartitionState
@@ -69,12 +69,12 @@ FAULTS = st.sampled_from(
 )
 
 
-def dying_at(steps: Sequence[str]) -> st.SearchStrategy[Mortal]:
+def dying_at(steps: Sequence[str]) -> st.SearchStrategy[DyingProcess]:
     """Processes that die at one of these calls, or at any."""
     when = st.sampled_from(When)
-    return st.builds(Mortal, st.sampled_from(steps), nth=st.integers(0, 2), when=when) | st.builds(
-        Mortal, st.none(), nth=st.integers(0, 60), when=when
-    )
+    return st.builds(
+        DyingProcess, st.sampled_from(steps), nth=st.integers(0, 2), when=when
+    ) | st.builds(DyingProcess, st.none(), nth=st.integers(0, 60), when=when)
 
 
 class PipelineMachine(RuleBasedStateMachine):
@@ -127,7 +127,7 @@ class PipelineMachine(RuleBasedStateMachine):
         await self.lab.check_clean()
         await self.lab.check(self.topic)
 
-    # What users do.
+    # Actions of users.
 
     @rule(
         batches=st.dictionaries(
@@ -168,7 +168,7 @@ class PipelineMachine(RuleBasedStateMachine):
         span = state.high_watermark - state.log_start
         await self.lab.delete_records(self.topic, partition, state.log_start + round(span * part))
 
-    # What retention does.
+    # Retention.
 
     @rule(kept=RETENTIONS, chunk_rows=st.sampled_from([1, 2000]))
     def expire(self, kept: Retention, chunk_rows: int) -> None:
@@ -189,7 +189,7 @@ class PipelineMachine(RuleBasedStateMachine):
         return states
 
     @rule(kept=RETENTIONS, mortal=dying_at(["log.enforce_retention"]))
-    def die_while_records_expire(self, kept: Retention, mortal: Mortal) -> None:
+    def die_while_records_expire(self, kept: Retention, mortal: DyingProcess) -> None:
         control = mortal.control(self.lab.control)
 
         async def expire_and_die() -> None:
@@ -199,7 +199,7 @@ class PipelineMachine(RuleBasedStateMachine):
 
         self.do(expire_and_die())
 
-    # What the pipeline does.
+    # The pipeline.
 
     def _use(self, *, patient: bool) -> None:
         tiering = replace(PATIENT if patient else EAGER, task_bytes=1000, max_attempts=100)
@@ -242,7 +242,7 @@ class PipelineMachine(RuleBasedStateMachine):
         assert report.failed == {}
 
     @rule(patient=st.booleans(), mortal=dying_at(STEPS))
-    def crash(self, patient: bool, mortal: Mortal) -> None:
+    def crash(self, patient: bool, mortal: DyingProcess) -> None:
         self._use(patient=patient)
         self._provide_work()
         jobs = self.lab.jobs()
@@ -257,7 +257,7 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @rule(patient=st.booleans(), faults=st.lists(FAULTS, min_size=1, max_size=3))
     def run_on_a_store_that_fails(self, patient: bool, faults: list[tuple[str, Fault]]) -> None:
-        """What fails waits for the next run."""
+        """Failed work waits for the next run."""
         self._use(patient=patient)
         self._provide_work()
         plan = ScriptedFaults(faults)
@@ -274,7 +274,7 @@ class PipelineMachine(RuleBasedStateMachine):
         self.do(self.lab.clean())
 
     @rule(mortal=dying_at(SWEEPING))
-    def die_while_sweeping(self, mortal: Mortal) -> None:
+    def die_while_sweeping(self, mortal: DyingProcess) -> None:
         async def sweep_and_die() -> None:
             with dying():
                 await self.lab.clean(
@@ -283,7 +283,7 @@ class PipelineMachine(RuleBasedStateMachine):
 
         self.do(sweep_and_die())
 
-    # What a client of Kafka sees.
+    # The view of a Kafka client.
 
     @invariant()
     @precondition(lambda self: self._changed and hasattr(self, "wire"))

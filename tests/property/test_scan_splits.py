@@ -16,16 +16,9 @@ from stratalog.control.scans.model import EARLIEST, LATEST
 from stratalog.control.segments.model import Segment, SegmentState
 from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicId
-from stratalog.scan.model import (
-    Piece,
-    Positions,
-    RowPiece,
-    ScanColumn,
-    ScanRequest,
-    SegmentPiece,
-    Stretch,
-)
-from stratalog.scan.splits import cut_into_splits
+from stratalog.scan.extents import Extent, RowExtent, SegmentExtent
+from stratalog.scan.model import Positions, ScanColumn, ScanRequest, Stretch
+from stratalog.scan.scan_splits import cut_into_splits
 
 BATCHES = st.lists(st.integers(1, 12), min_size=1, max_size=5)
 """So many records in each batch of a block."""
@@ -36,7 +29,8 @@ TOPICS = st.tuples(
     st.lists(BLOCKS, max_size=2),
     BLOCKS,
 )
-"""What becomes segments, some of it by way of split files, what becomes split files, and the rest.
+"""The records that become segments, some by way of split files, the records that become split
+files, and the rest.
 """
 
 
@@ -103,17 +97,17 @@ SIZES = st.lists(st.integers(1, 10_000), min_size=1, max_size=6)
 def stretches(draw: st.DrawFn) -> list[Stretch]:
     made: list[Stretch] = []
     for partition in range(draw(st.integers(1, 8))):
-        pieces: list[Piece] = []
+        extents: list[Extent] = []
         offset = 0
         for size_bytes in draw(SIZES):
             count = draw(st.integers(1, 50))
             is_segment = draw(st.booleans()) and not any(
-                isinstance(piece, RowPiece) for piece in pieces
+                isinstance(extent, RowExtent) for extent in extents
             )
             if is_segment:
-                pieces.append(segment_piece(offset, count, size_bytes))
+                extents.append(segment_extent(offset, count, size_bytes))
             else:
-                pieces.append(row_piece(offset, count, size_bytes))
+                extents.append(row_extent(offset, count, size_bytes))
             offset += count
         aborted = [AbortedRecords(1, first, first + 3) for first in range(0, offset, 10)]
         made.append(
@@ -122,15 +116,15 @@ def stretches(draw: st.DrawFn) -> list[Stretch]:
                 partition=PartitionIndex(partition),
                 first_offset=Offset(0),
                 end_offset=Offset(offset),
-                pieces=pieces,
+                extents=extents,
                 aborted=aborted,
             )
         )
     return made
 
 
-def row_piece(offset: int, count: int, size_bytes: int) -> RowPiece:
-    return RowPiece(
+def row_extent(offset: int, count: int, size_bytes: int) -> RowExtent:
+    return RowExtent(
         object_key=f"blocks/{offset}",
         byte_offset=0,
         byte_size=size_bytes,
@@ -139,7 +133,7 @@ def row_piece(offset: int, count: int, size_bytes: int) -> RowPiece:
     )
 
 
-def segment_piece(offset: int, count: int, size_bytes: int) -> SegmentPiece:
+def segment_extent(offset: int, count: int, size_bytes: int) -> SegmentExtent:
     segment = Segment(
         segment_id=SegmentId(UUID(int=offset)),
         topic_id=TopicId(UUID(int=1)),
@@ -157,7 +151,7 @@ def segment_piece(offset: int, count: int, size_bytes: int) -> SegmentPiece:
         changed_ms=0,
         uploaded=None,
     )
-    return SegmentPiece(
+    return SegmentExtent(
         segment=segment, start=0, end=size_bytes, exact=True, first_offset=Offset(offset)
     )
 
@@ -177,10 +171,10 @@ def test_splits_cover_all_bytes_in_order_and_are_of_about_one_size(
     assert joined(found) == joined(expected)
     largest_row = max(
         (
-            piece.byte_size
+            extent.byte_size
             for stretch in given_
-            for piece in stretch.pieces
-            if isinstance(piece, RowPiece)
+            for extent in stretch.extents
+            if isinstance(extent, RowExtent)
         ),
         default=0,
     )
@@ -221,28 +215,29 @@ def test_splits_are_as_many_as_asked_for_and_have_no_more_offsets_than_they_may(
 
 
 def check_held(part: Stretch, whole: Stretch) -> None:
-    """Every piece with a wanted offset is there, and all that was rolled back is known."""
+    """Every extent with a wanted offset is there, and all that was rolled back is known."""
 
     def overlaps(first: int, end: int) -> bool:
         return first < part.end_offset and end > part.first_offset
 
-    pieces = [piece for piece in whole.pieces if overlaps(*held(piece))]
-    assert [place(piece) for piece in part.pieces] == [place(piece) for piece in pieces]
+    extents = [extent for extent in whole.extents if overlaps(*held(extent))]
+    assert [place(extent) for extent in part.extents] == [place(extent) for extent in extents]
     assert list(part.aborted) == [
         one for one in whole.aborted if overlaps(one.first_offset, one.last_offset + 1)
     ]
 
 
-def held(piece: Piece) -> tuple[int, int]:
-    if isinstance(piece, SegmentPiece):
-        return piece.segment.base_offset, piece.segment.end_offset
-    return piece.run.base_offset, piece.last_offset + 1
+def held(extent: Extent) -> tuple[int, int]:
+    if isinstance(extent, SegmentExtent):
+        return extent.segment.base_offset, extent.segment.end_offset
+    return extent.first_offset, extent.end_offset
 
 
-def place(piece: Piece) -> tuple[str, int]:
-    if isinstance(piece, SegmentPiece):
-        return "segment", piece.segment.base_offset
-    return piece.object_key, piece.byte_offset
+def place(extent: Extent) -> tuple[str, int]:
+    if isinstance(extent, SegmentExtent):
+        return "segment", extent.segment.base_offset
+    assert isinstance(extent, RowExtent)
+    return extent.object_key, extent.byte_offset
 
 
 Mark = tuple[int, str, int, int]
@@ -250,36 +245,34 @@ Mark = tuple[int, str, int, int]
 
 
 def marks(stretch: Stretch) -> list[Mark]:
-    return [
-        (
-            int(stretch.partition),
-            "segment",
-            int(piece.segment.base_offset) << 32 | piece.start,
-            int(piece.segment.base_offset) << 32 | piece.end,
-        )
-        if isinstance(piece, SegmentPiece)
-        else (int(stretch.partition), piece.object_key, piece.byte_offset, piece.byte_size)
-        for piece in stretch.pieces
-    ]
+    return [mark(int(stretch.partition), extent) for extent in stretch.extents]
+
+
+def mark(partition: int, extent: Extent) -> Mark:
+    if isinstance(extent, SegmentExtent):
+        base = int(extent.segment.base_offset) << 32
+        return partition, "segment", base | extent.start, base | extent.end
+    assert isinstance(extent, RowExtent)
+    return partition, extent.object_key, extent.byte_offset, extent.byte_size
 
 
 def joined(found: list[Mark]) -> list[Mark]:
     whole: list[Mark] = []
-    for mark in found:
-        if whole and mark[1] == "segment" and whole[-1][:2] == mark[:2] and whole[-1][3] == mark[2]:
-            whole[-1] = (*whole[-1][:3], mark[3])
+    for one in found:
+        if whole and one[1] == "segment" and whole[-1][:2] == one[:2] and whole[-1][3] == one[2]:
+            whole[-1] = (*whole[-1][:3], one[3])
         else:
-            whole.append(mark)
+            whole.append(one)
     return whole
 
 
 def check_aborted(stretch: Stretch, whole: Stretch) -> None:
-    """Whatever was rolled back in the offsets of a piece is known where the piece is read."""
-    for piece in stretch.pieces:
-        if isinstance(piece, SegmentPiece):
-            first, last = piece.segment.base_offset, piece.segment.last_offset
+    """Check that a stretch knows the aborted transactions in the offsets of its extents."""
+    for extent in stretch.extents:
+        if isinstance(extent, SegmentExtent):
+            first, last = extent.segment.base_offset, extent.segment.last_offset
         else:
-            first, last = Offset(piece.run.base_offset), piece.last_offset
+            first, last = extent.first_offset, Offset(extent.end_offset - 1)
         for one in whole.aborted:
             if one.first_offset <= last and one.last_offset >= first:
                 assert one in stretch.aborted

@@ -14,12 +14,12 @@ from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import BatchHeader, Codec
 from stratalog.batch.records import Record, decode_records, iter_records
 from stratalog.ids import LeaderEpoch, Offset, ProducerId
+from stratalog.segment.batch_framing import whole_batches
 from stratalog.segment.build import BuiltLog, SegmentBuilder
 from stratalog.segment.model import AbortedTransaction, SourceRun
 from stratalog.segment.offset_index import OffsetIndex
 from stratalog.segment.producer_state import PartitionTail, advance
 from stratalog.segment.time_index import TimeIndex
-from stratalog.segment.whole_batches import whole_batches
 
 
 class Source(NamedTuple):

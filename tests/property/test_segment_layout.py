@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from stratalog.control.segments.model import EpochStart, SegmentState
 from stratalog.errors import DamagedError
 from stratalog.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
+from stratalog.segment.chunk_encoding import ChunkEncoder, decode_chunk
+from stratalog.segment.chunk_index import chunks_between
 from stratalog.segment.chunk_sizes import pack_sizes, unpack_sizes
-from stratalog.segment.chunks import chunks_between
 from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.epoch_lineage import lineage
 from stratalog.segment.errors import LineageGapError
 from stratalog.segment.key_ring import EncryptionHeader
 from stratalog.segment.keys import SUFFIXES, parse_segment_key, segment_key_base
-from stratalog.segment.manifest import IndexPlace, Manifest, parse_manifest
+from stratalog.segment.manifest import IndexRange, Manifest, parse_manifest
 from stratalog.segment.model import IndexKind
 from stratalog.segment.remote_log_metadata import (
     NamedPartition,
@@ -27,11 +28,10 @@ from stratalog.segment.remote_log_metadata import (
     encode_record,
 )
 from stratalog.segment.seek_table import decode_seek_table
-from stratalog.segment.transform import ChunkEncoder, decode_chunk
 
 CIPHER = SegmentCipher(bytes(32), b"aad")
 HEADER = EncryptionHeader(key_id="k", sealed_key=b"sealed", aad=b"aad")
-PLACES = {kind: IndexPlace(7, 3) for kind in IndexKind}
+PLACES = {kind: IndexRange(7, 3) for kind in IndexKind}
 
 pieces = st.lists(st.binary(max_size=60), min_size=1, max_size=12).filter(any)
 uuids = st.uuids()

@@ -12,11 +12,7 @@ from tests.simulation.nodes import Broker, ConnectionLostError
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.records import Record, iter_records
-from stratalog.block.errors import (
-    BlockFailedError,
-    BrokerStoppingError,
-    OutOfOrderSequenceError,
-)
+from stratalog.block.errors import BlockFailedError, BrokerStoppingError
 from stratalog.control.log.errors import OffsetOutOfRangeError
 from stratalog.control.log.model import Span
 from stratalog.control.topics.model import Topic
@@ -25,6 +21,7 @@ from stratalog.ids import Offset, PartitionIndex, ProducerId
 from stratalog.testing.checker import history
 from stratalog.testing.checker.history import Event, Promise, Send, Stage
 from stratalog.testing.simulation import Network, Process
+from stratalog.topic.errors import OutOfOrderSequenceError
 from stratalog.topic.model import PartitionWrite, PartitionWritten
 
 T = TypeVar("T")
@@ -178,7 +175,7 @@ class Producer:
                 if number:
                     await broker.machine.process.clock.sleep(gap_s)
                 answers.append(await broker.appender.append([write]))
-            return [written for answer in answers for written in await answer]
+            return [written for answer in answers for written in await answer.answers()]
 
         return await self._clients.ask(self._broker, append)
 

@@ -11,6 +11,7 @@ from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.block.writer import Advanced, BlockWriter
 from stratalog.cluster.membership import Membership
+from stratalog.control.log.model import WriteTier
 from stratalog.control.plane import ControlPlane
 from stratalog.control.sql.database import Database
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
@@ -22,17 +23,16 @@ from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import check_store, claim_segments, claim_store
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, nothing_to_do
-from stratalog.pipeline.kinds.merge_task import run_merge
+from stratalog.pipeline.kinds.registry import run_by_kind
 from stratalog.pipeline.kinds.segment_finisher import SegmentFinisher
 from stratalog.pipeline.kinds.source_reader import Pace
-from stratalog.pipeline.kinds.split_task import run_split
-from stratalog.pipeline.kinds.task_stores import OpenWorkplace
-from stratalog.pipeline.plan.tasks import MergeTask, Task, TaskDone
+from stratalog.pipeline.plan.tasks import Task, TaskDone
+from stratalog.pipeline.workplace import OpenWorkplace
 from stratalog.retry import retry
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
-from stratalog.segment.transform import Encoding
 from stratalog.settings import Settings
 from stratalog.testing.simulation import (
     MemoryStore,
@@ -45,9 +45,9 @@ from stratalog.testing.simulation import (
 from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
+from stratalog.topic.open_tiers import open_tiers
 from stratalog.topic.read import TopicReader
 from stratalog.topic.retention import retention_by
-from stratalog.topic.tiers import Tiers
 from stratalog.topic.watermarks import Watermarks
 
 T = TypeVar("T")
@@ -173,14 +173,14 @@ class Broker:
         self.control = control
         self.reader = TopicReader(
             control=control,
-            tiers=Tiers(blocks=BlockReader(store=store, cache=cache), segments=segments),
+            tiers=open_tiers(blocks=BlockReader(store=store, cache=cache), segments=segments),
             aborted=AbortedTransactions(metadata=control.segments, segments=segments, clock=clock),
             watermarks=watermarks,
             clock=clock,
             max_bytes=settings.fetch.max_bytes,
         )
         self.appender = TopicAppender(
-            writer=writer,
+            appenders={WriteTier.BLOCK: writer},
             catalog=TopicCatalog(control=control, clock=clock),
             clock=clock,
             topic_defaults=settings.topic,
@@ -275,9 +275,7 @@ class InProcessJobs:
             yield BinDone(work=work, answers=[await self._do(task) for task in needed.tasks])
 
     async def _do(self, task: Task) -> TaskDone:
-        if isinstance(task, MergeTask):
-            return await run_merge(task, self.place)
-        return await run_split(task, self.place)
+        return await run_by_kind(task, self.place)
 
 
 def _no_other(url: str) -> ObjectStore:

@@ -2,9 +2,11 @@
 
 Three numbers say how far a room is from that:
 
-- `what`: how often "what" stands in 1,000 words of prose;
-- `starts`: sentences that begin with What, Whether, Those, Whoever, Nobody, Who or Somebody;
-- `avoided`: whoever, nobody, somebody, everybody, anew, told, "those that" and "those of".
+- `what`: how often `what` stands in 1,000 words of prose;
+- `starts`: sentences that begin with `What`, `Whether`, `Those`, `Whoever`, `Nobody`, `Who` or
+  `Somebody`;
+- `avoided`: `whoever`, `nobody`, `somebody`, `everybody`, `anew`, `told`, `those that` and
+  `those of`.
 """
 
 import re
@@ -35,7 +37,7 @@ class Counted:
 
     @property
     def what_rate(self) -> float:
-        """How often "what" stands in 1,000 words, to one decimal, rounded up."""
+        """How often `what` stands in 1,000 words, to one decimal, rounded up."""
         return -(-self.whats * 10_000 // self.words) / 10 if self.words else 0.0
 
     def __add__(self, other: "Counted") -> "Counted":

@@ -20,8 +20,8 @@ from stratalog.opening.segment_store import note_moved
 from stratalog.segment.keys import LOG_SUFFIX
 from stratalog.segment.remote_log_metadata import export_records
 from stratalog.topic.adopt import AdoptionPlan, check_free, open_for_writes, plan_adoption
+from stratalog.topic.adopted_objects import AdoptedObjects
 from stratalog.topic.adoption_source import SourceTopic
-from stratalog.topic.foreign_objects import ForeignObjects
 
 _PAGE = 1000
 
@@ -120,7 +120,7 @@ class SegmentAdmin:
         self,
         principal: Principal,
         source: SourceTopic,
-        objects: ForeignObjects,
+        objects: AdoptedObjects,
         consent: AdoptionConsent,
         progress: Callable[[str, int, int], None] = lambda *_: None,
     ) -> AdoptionPlan:

@@ -1,6 +1,17 @@
-"""Records that Python and the compiled loops share, in the memory layout that both use."""
+"""Records that Python and the compiled loops share, in the memory layout that both use.
+
+The numbers become part of the compiled code, which is cached: changing one takes a change in every
+file of loops, too.
+"""
 
 import numpy as np
+
+REFUSED = -1
+"""The answer of a loop to bytes that cannot be right."""
+
+SKIP, COUNT, UNPACK, DECODE = 0, 1, 2, 3
+"""Actions for a batch: skip it, count its offsets without reading its records, decompress its
+records before decoding, or decode them in place."""
 
 
 def _record_type(names: str) -> np.dtype[np.void]:

@@ -1,8 +1,8 @@
 """`columns.decode_run` itself. Importing this loads the compiler, and the compiled loops.
 
 Batches are framed, placed in the log and filtered by their headers first. Batches with wanted
-records are then decompressed, and decoded in one call. Compiled code only detects a fault; `damage`
-finds and words it.
+records are then decompressed, and decoded in one call. Compiled code only detects a fault;
+`damage_report` finds and describes it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from stratalog.batch.column_buffers import (
     fields_of,
     filled_record,
 )
-from stratalog.batch.column_layout import OUT, PLAN
+from stratalog.batch.column_layout import DECODE, OUT, PLAN, REFUSED, UNPACK
 from stratalog.batch.columns import (
     COLUMN_TYPES,
     BatchRun,
@@ -28,16 +28,9 @@ from stratalog.batch.columns import (
     RecordFilter,
     RunTooLargeError,
 )
-from stratalog.batch.compiled_decode import (
-    DECODE,
-    REFUSED,
-    UNPACK,
-    decode_batches,
-    measure_batches,
-    plan_batches,
-    walk_batches,
-)
-from stratalog.batch.damage import raise_damage
+from stratalog.batch.compiled_decode import decode_batches, walk_batches
+from stratalog.batch.compiled_plan import measure_batches, plan_batches
+from stratalog.batch.damage_report import raise_damage
 from stratalog.batch.errors import BatchDamagedError
 from stratalog.batch.header import CODEC_MASK, HEADER_BYTES, BytesLike, Codec
 from stratalog.batch.records import DEFAULT_MAX_DECOMPRESSED_BYTES, MIN_RECORD_BYTES

@@ -9,8 +9,8 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from stratalog.batch.code_cache import has_crc_instruction
-from stratalog.batch.column_layout import FRAME
-from stratalog.batch.compiled_decode import REFUSED, count_batches, read_frames
+from stratalog.batch.column_layout import FRAME, REFUSED
+from stratalog.batch.compiled_decode import count_batches, read_frames
 from stratalog.batch.header import CRC_START, BytesLike
 
 all_right: Callable[[int, Any], int] | None = None

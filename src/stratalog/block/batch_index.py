@@ -1,20 +1,21 @@
-"""Where the batches of a row lie in its block, for those who want a part of a row.
+"""The positions of the batches of a row in its block, for readers of a part of a row.
 
-A row may have 1 MiB, a batch some kilobytes. The footer of a block says where each batch begins,
-how many offsets it has and how new it is: a few kilobytes at the end of the object, which have a
-CRC of their own. Whatever is not as expected there is no error: the row is read whole then, and
-its own bytes tell what is wrong. Split files have no such index: an entry of theirs is a row.
+A row may have 1 MiB, and a batch some kilobytes. The footer of a block says where each batch
+begins, how many offsets it has and how new it is. It has a few kilobytes at the end of the object,
+and a CRC of its own. A footer that is missing or damaged is no error: the row is then read whole,
+and any damage shows in its own bytes. Split files have no such index, because each entry of their
+footer is a row.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 from stratalog.batch.header import TimestampType
+from stratalog.block.errors import FooterDamagedError
 from stratalog.block.footer import (
     TRAILER_BYTES,
     BlockFooter,
     FooterBatch,
-    FooterDamagedError,
     decode_footer,
     parse_trailer,
 )
@@ -25,13 +26,13 @@ from stratalog.ids import ObjectId, Offset
 from stratalog.objects.store import Buffer, ObjectStore, Range
 
 LEAST_ROW_BYTES = 128 * 1024
-"""Rows below are read whole: a request costs about as much."""
+"""Smaller rows are read whole: one more request would cost about as much."""
 _TAIL_BYTES = 16 * 1024
-"""What is read at first. The footer of a full block, in batches of 16 KiB, has 12 KiB."""
+"""The size of the first read. The footer of a full block, in batches of 16 KiB, has 12 KiB."""
 _LARGEST_PART = 4
-"""A footer that has more than this part of the row is not worth reading."""
+"""A footer that is larger than this part (a fourth) of the row is not worth reading."""
 _KEPT_FOOTERS = 16
-"""A plan looks for a time, and then for the offset that it found."""
+"""A plan searches for a time, and then for the offset that it found: the footer is used twice."""
 
 
 class BatchIndex:
@@ -39,10 +40,10 @@ class BatchIndex:
         self._control = control
         self._store = store
         self._footers: OrderedDict[ObjectId, BlockFooter] = OrderedDict()
-        """Objects never change, so nothing here is ever wrong."""
+        """Objects never change, so that cached footers stay right."""
 
     async def batches(self, row: Coordinates) -> Sequence[Coordinates]:
-        """The batches of a row as rows of their own; or the row, if that is all that is known."""
+        """Return the batches of a row as rows of their own, or the row if there is no footer."""
         if row.stamped or row.byte_size < LEAST_ROW_BYTES:
             return [row]
         try:
@@ -64,7 +65,7 @@ class BatchIndex:
         return footer
 
     async def _read(self, row: Coordinates) -> BlockFooter | None:
-        """None if the object is gone by now, or if its footer is too large."""
+        """Read the footer. None if the object is gone by now, or if its footer is too large."""
         size_bytes = (await self._control.objects.sizes([row.object_id])).get(row.object_id, 0)
         if size_bytes < TRAILER_BYTES:
             return None
@@ -108,8 +109,8 @@ def _entries(row: Coordinates, footer: BlockFooter) -> Iterator[FooterBatch]:
 def _placed(row: Coordinates, entries: Iterator[FooterBatch]) -> Iterator[Coordinates]:
     offset = int(row.base_offset)
     for entry in entries:
-        # The broker's time is that of the commit, and the same for the whole row. Where no time
-        # is known, a batch may be as new as the row.
+        # Log-append time is the time of the commit, and the same for the whole row. A batch without
+        # a known time may be as new as the row.
         max_timestamp = entry.max_timestamp
         if max_timestamp is None or row.timestamp_type is TimestampType.LOG_APPEND_TIME:
             max_timestamp = row.max_timestamp
@@ -124,7 +125,7 @@ def _placed(row: Coordinates, entries: Iterator[FooterBatch]) -> Iterator[Coordi
 
 
 def joined(batches: Sequence[Coordinates]) -> Coordinates:
-    """Adjoining batches of a row as one row again."""
+    """Join adjoining batches of a row into one row again."""
     first, last = batches[0], batches[-1]
     return first._replace(
         last_offset=last.last_offset,

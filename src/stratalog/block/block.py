@@ -19,7 +19,7 @@ class OpenBlock:
     size_bytes: int = 0
 
     def add(self, batches: Sequence[EntryBatch]) -> range:
-        """Take the batches in and return their places."""
+        """Take the batches in and return their positions."""
         first = len(self.batches)
         self.batches.extend(batches)
         self.size_bytes += sum(len(batch.data) for batch in batches)
@@ -37,7 +37,7 @@ class SealedBlock:
 
     @property
     def parts(self) -> list[memoryview | bytes]:
-        """What the object is made of, to be written one after the other."""
+        """The bytes of the object, to be written one after the other."""
         return [*(batch.data for batch in self.batches), self.footer]
 
 

@@ -1,6 +1,6 @@
-"""Failures of the block tier to take record batches in."""
+"""Failures of the block tier to take record batches in, and damage to its objects."""
 
-from stratalog.errors import OutcomeUnknownError, RetriableError
+from stratalog.errors import DamagedError, OutcomeUnknownError, RetriableError
 
 
 class BlockFailedError(RetriableError):
@@ -12,4 +12,12 @@ class BrokerStoppingError(RetriableError):
 
 
 class BlockInDoubtError(OutcomeUnknownError):
-    """The block may or may not have been committed, and nobody could be asked."""
+    """The block may have been committed, and the control plane could not be asked."""
+
+
+class RowDamagedError(DamagedError):
+    """The bytes that a row points at are not the batches that the row describes."""
+
+
+class FooterDamagedError(DamagedError):
+    """The end of this object is not a block's footer."""

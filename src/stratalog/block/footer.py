@@ -1,9 +1,10 @@
 """The footer that makes an object self-describing: which bytes belong to which partition.
 
-Readers go by coordinates and can do without it. It is for people (`stratalog inspect`), for the
-day the database is lost, and for those who want a part of a row (`batch_index`). A block's footer
-tells contents, not offsets; a split file's tells both: its batches are stamped, and its ranges are
-an index of offsets and times. Pure functions; the caller reads and writes the bytes.
+Readers use coordinates and can do without the footer. It is for people (`stratalog inspect`), for
+the day the database is lost, and for readers of a part of a row (`batch_index`). The footer of a
+block describes contents, not offsets. The footer of a split file describes both: its batches are
+stamped, and its ranges are an index of offsets and times. Pure functions; the caller reads and
+writes the bytes.
 
     payload   u16 version, u16 flags, object id, i32 broker, i64 created_ms, u32 partitions;
               per partition: topic id, u16 length and name, i32 partition, u32 entries;
@@ -15,8 +16,8 @@ an index of offsets and times. Pure functions; the caller reads and writes the b
 Version 3 is a block's: an entry is one batch, and the flags are 0. Version 2 is a split file's: an
 entry is a range of adjoining batches, the broker is -1, and flag 0x0001 says that offsets, leader
 epochs and append times are stamped. Version 1, which is only read, is a block's without the times.
-All integers are big-endian. The trailer is the last thing in the object, so that a reader that
-knows nothing starts at the end.
+All integers are big-endian. The trailer is the last thing in the object, so that a reader without
+any other knowledge starts at the end.
 """
 
 import struct
@@ -28,7 +29,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from stratalog.batch.header import HEADER_BYTES
-from stratalog.errors import DamagedError
+from stratalog.block.errors import FooterDamagedError
 from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicId
 
 TIMELESS_FOOTER_VERSION = 1
@@ -46,10 +47,6 @@ _RANGE = struct.Struct(">QIIIqqq")
 _TRAILER = struct.Struct(">II8s")
 
 TRAILER_BYTES = _TRAILER.size
-
-
-class FooterDamagedError(DamagedError):
-    """The end of this object is not a block's footer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +78,7 @@ class FooterPartition:
     """The name when the block was written. Topics keep their id, not their name."""
     partition: PartitionIndex
     batches: Sequence[FooterBatch]
-    """Of a stamped footer, ranges of batches: `FooterRange`."""
+    """In a stamped footer these are ranges of batches: `FooterRange`."""
 
     @property
     def batch_count(self) -> int:
@@ -94,11 +91,11 @@ class BlockFooter:
     block_id: ObjectId
     """The object's id, be it a block or a split file."""
     broker_id: BrokerId
-    """-1 if no broker has written it."""
+    """-1 if the object was not written by a broker."""
     created_ms: int
     partitions: Sequence[FooterPartition]
     stamped: bool = False
-    """Whether this is a split file, whose batches tell their offsets."""
+    """True for a split file, whose batches hold their offsets."""
 
     @property
     def data_end(self) -> int:
@@ -107,7 +104,7 @@ class BlockFooter:
 
 
 def encode_footer(footer: BlockFooter) -> bytes:
-    """The payload and the trailer, ready to be put after the last batch."""
+    """Encode the payload and the trailer, which follow the last batch."""
     problem = _problem(footer)
     assert problem is None, problem
     payload = b"".join(_encode_payload(footer))
@@ -115,7 +112,7 @@ def encode_footer(footer: BlockFooter) -> bytes:
 
 
 def stamped_footer_bytes(parts: Iterable[tuple[str, int]]) -> int:
-    """The size of a split file's footer, from its partitions' topic names and numbers of ranges."""
+    """Compute the size of a split file's footer, from topic names and numbers of ranges."""
     return (
         _PREAMBLE.size
         + TRAILER_BYTES
@@ -127,7 +124,7 @@ def stamped_footer_bytes(parts: Iterable[tuple[str, int]]) -> int:
 
 
 def parse_trailer(last16: bytes | bytearray | memoryview) -> tuple[int, int]:
-    """The payload's length and its CRC, from the last 16 bytes of an object."""
+    """Read the length and the CRC of the payload from the last 16 bytes of an object."""
     if len(last16) != TRAILER_BYTES:
         raise FooterDamagedError(f"a trailer has {TRAILER_BYTES} bytes, not {len(last16)}")
     length, crc, magic = _TRAILER.unpack(last16)
@@ -193,11 +190,11 @@ class _Cursor:
         self._payload = memoryview(payload)
         self._position = 0
 
-    def take(self, size: int, what: str) -> memoryview:
+    def take(self, size: int, name: str) -> memoryview:
         end = self._position + size
         if end > len(self._payload):
             raise FooterDamagedError(
-                f"the payload ends {end - len(self._payload)} bytes short of {what}"
+                f"the payload ends {end - len(self._payload)} bytes short of {name}"
             )
         taken = self._payload[self._position : end]
         self._position = end
@@ -289,7 +286,7 @@ _ENTRIES: dict[int, tuple[struct.Struct, Callable[..., FooterBatch]]] = {
 
 
 def _problem(footer: BlockFooter) -> str | None:
-    """What contradicts itself in a footer, or None: partitions and byte ranges must ascend."""
+    """Describe a contradiction in a footer: partitions and byte ranges must ascend."""
     previous = None
     data_end = 0
     for entry in footer.partitions:

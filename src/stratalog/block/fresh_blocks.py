@@ -1,9 +1,9 @@
 """Freshly written blocks in memory, from which consumers at the head are served.
 
-Entries are made when a commit has answered: only then are the offsets known. The uploaded buffers
-are never written to, because an upload that was given up may still be reading them; a stamped
-header of its own is kept beside each batch instead. Cold reads neither look here in vain nor
-push anything out: only writes fill the cache.
+A block enters the cache when its commit has answered, because only then are the offsets known. The
+uploaded buffers are never written to, because an upload that was given up may still be reading
+them; a stamped copy of the header is kept beside each batch instead. Only writes fill the cache, so
+that reads of old data push nothing out.
 """
 
 from bisect import bisect_left
@@ -19,7 +19,7 @@ from stratalog.control.log.model import CommitAnswer, CommitOutcome
 from stratalog.ids import ObjectId
 
 _OVERHEAD_BYTES = 400
-"""What a cached batch costs beyond its data: two buffers, the request frame that holds them."""
+"""The memory of a cached batch beyond its data: two buffers, and the request frame around them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class FreshBlocks:
             self.size_bytes -= oldest.size_bytes
 
     def find(self, object_id: ObjectId, start: int, end: int) -> Sequence[StampedBatch] | None:
-        """The batches in the bytes `[start, end)` of a block, or None if it is not here."""
+        """Find the batches in the bytes `[start, end)` of a block. None if it is not cached."""
         block = self._blocks.get(object_id)
         if block is None:
             self.misses += 1

@@ -1,5 +1,4 @@
-"""Where blocks lie in the object store: `blocks/<yyyy>/<mm>/<dd>/<hh>/<uuid7>`, and split files
-likewise in `splits/`.
+"""Keys of blocks, `blocks/<yyyy>/<mm>/<dd>/<hh>/<uuid7>`, and of split files, in `splits/`.
 
 The folders repeat the time inside the id, in UTC. Therefore keys sort as ids do, a listing can be
 compared with the control plane's rows by merging the two, and a person finds an hour by name.
@@ -17,22 +16,22 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def block_key(object_id: ObjectId) -> str:
-    """The one key of a block, relative to the store's root."""
+    """Return the one key of a block, relative to the store's root."""
     return _key(BLOCKS_PREFIX, object_id)
 
 
 def split_key(object_id: ObjectId) -> str:
-    """The one key of a split file, relative to the store's root."""
+    """Return the one key of a split file, relative to the store's root."""
     return _key(SPLITS_PREFIX, object_id)
 
 
 def parse_block_key(key: str) -> ObjectId | None:
-    """The id in a block's key, or None for a key that `block_key` does not make."""
+    """Return the id in a block's key, or None for a key that `block_key` does not make."""
     return _parse(BLOCKS_PREFIX, key)
 
 
 def parse_split_key(key: str) -> ObjectId | None:
-    """The id in a split file's key, or None for a key that `split_key` does not make."""
+    """Return the id in a split file's key, or None for a key that `split_key` does not make."""
     return _parse(SPLITS_PREFIX, key)
 
 

@@ -14,6 +14,7 @@ from typing import ClassVar
 from stratalog.batch.frames import check_crc, iter_batches
 from stratalog.batch.header import TimestampType
 from stratalog.batch.stamp import stamp, stamp_append_time
+from stratalog.block.errors import RowDamagedError
 from stratalog.block.fresh_blocks import FreshBlocks, StampedBatch
 from stratalog.control.log.model import Coordinates
 from stratalog.errors import DamagedError, StratalogError
@@ -22,13 +23,9 @@ from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore, Ra
 from stratalog.pieces import PiecesRead, PiecesWanted, Start
 
 
-class RowDamagedError(DamagedError):
-    """The bytes that a row points at are not the batches that it speaks of."""
-
-
 @dataclass(slots=True)
 class _Row:
-    """A row's batches, as far as they are good, and what is wrong with the rest."""
+    """The good batches of a row up to the first bad one, and the error of the bad one."""
 
     batches: Sequence[StampedBatch] = ()
     error: StratalogError | None = None
@@ -45,7 +42,7 @@ class BlockReader:
         self._cache = cache
 
     def is_fresh(self, row: Coordinates) -> bool:
-        """Whether it is in memory."""
+        """Tell whether the row is in memory."""
         return row.object_id in self._cache
 
     async def locate(
@@ -91,7 +88,7 @@ class BlockReader:
 def rows_within(
     rows: Sequence[Coordinates], max_bytes: int, end: Offset | None
 ) -> list[Coordinates]:
-    """The rows that begin inside `max_bytes` and below `end`."""
+    """Choose the rows that begin inside `max_bytes` and below `end`."""
     chosen: list[Coordinates] = []
     for row in rows:
         if max_bytes <= 0 or (end is not None and row.base_offset >= end):

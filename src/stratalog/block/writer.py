@@ -1,17 +1,17 @@
 """The write path of the block tier: collect, seal, upload, commit, answer.
 
-The order of steps for one block, and what a crash after each of them leaves:
+The steps of one block, and the remains of a crash after each of them:
 
-1. collect: batches wait in memory. Nothing durable, nobody answered.
-2. seal: the block gets its id; sorted, with its footer. Still nothing durable.
-3. upload: several blocks at once. An object without a row: the sweeper's.
+1. collect: batches wait in memory. Nothing is durable, and no producer is answered.
+2. seal: the block gets its id, its order and its footer. Still nothing is durable.
+3. upload: several blocks at once. A crash leaves an object without a row, for the sweeper.
 4. commit: one transaction for the uploaded blocks at the front of the queue, in seal order.
    Rows and object are visible together or not at all.
-5. answer: only now do producers hear of it. A crash between 4 and 5 leaves committed batches
-   that were never acknowledged; an idempotent producer's retry is answered as a duplicate.
+5. answer: producers get their offsets. A crash between 4 and 5 leaves committed batches that were
+   never acknowledged; an idempotent producer's retry is answered as a duplicate.
 
-A commit whose outcome is unknown is settled with the control plane before anybody is answered and
-before any later block commits, so that the order of a producer's batches holds.
+A commit whose outcome is unknown is settled with the control plane before its producers are
+answered and before any later block commits, so that the order of a producer's batches holds.
 """
 
 import asyncio
@@ -53,12 +53,12 @@ Advanced = dict[TopicPartition, Offset]
 """Partitions that got new batches, with their high watermarks."""
 
 _MAX_GROUP_ROWS = 4000
-"""Batches that one transaction carries at the most, when several blocks wait to be committed.
-It bounds how long the heads of one commit are locked."""
+"""The most batches in one transaction, when several blocks wait to be committed. The limit bounds
+the time for which a commit locks its heads."""
 
 _PARTITIONS_PER_WINDOW = 1000
-"""A commit to more partitions than this stretches the window in proportion: many thin partitions
-make fewer, fuller rows instead of more than the control plane carries."""
+"""A commit to more partitions than this stretches the window in proportion. So many thin partitions
+make fewer and fuller rows, and not more rows than the control plane can take."""
 _MAX_STRETCH = 4.0
 
 
@@ -68,7 +68,7 @@ class OnCommit(Protocol):
 
 @dataclass(slots=True)
 class _Request:
-    """Who waits for which batches of a block."""
+    """A request that waits for its batches of a block."""
 
     places: range
     answered: "asyncio.Future[list[CommitAnswer]]"
@@ -123,8 +123,8 @@ class BlockWriter:
         self._metrics = WriterMetrics(metrics)
         self._on_commit = on_commit
         self._collecting = _Collecting()
-        # Not a part of what is collected: a cancelled task is a cycle, and would hold that memory
-        # until the garbage collector comes by.
+        # Not a part of `_Collecting`: a cancelled task is a reference cycle, and would hold the
+        # collected batches in memory until the garbage collector runs.
         self._window: asyncio.Task[None] | None = None
         self._uploads = asyncio.Semaphore(settings.parallel_uploads)
         self._queue: deque[_Queued] = deque()
@@ -152,8 +152,15 @@ class BlockWriter:
             self._window = asyncio.create_task(self._seal_after_window())
         return answered
 
+    def refused(self, batches: Sequence[EntryBatch]) -> None:
+        """Note batches of a request that failed before it could be appended.
+
+        Later batches of the same producer may be under way already, and must not take their place.
+        """
+        self._missing.refused(batches)
+
     async def close(self) -> None:
-        """Commit and answer what was taken, and take nothing more."""
+        """Refuse new batches, and commit and answer the ones that were taken."""
         self._closed = True
         if self._collecting.requests:
             self._seal()
@@ -183,9 +190,10 @@ class BlockWriter:
         self._queued.set()
 
     async def _upload(self, block: SealedBlock, deadline: float) -> StratalogError | None:
-        """Put the object; the error, if it could not be done before the deadline.
+        """Put the object. Returns the error if it did not succeed before the deadline.
 
-        A plain overwrite: the key is ours alone, and repeating the same bytes changes nothing.
+        The put is a plain overwrite: no other writer has the key, and repeating the same bytes
+        changes nothing.
         """
         async with self._uploads:
             started = self._clock.monotonic()
@@ -213,7 +221,7 @@ class BlockWriter:
                 await self._commit_or_fail(self._take_uploaded())
 
     def _take_uploaded(self) -> list[_Queued]:
-        """The uploaded blocks at the front of the queue, as many as one transaction carries."""
+        """Take uploaded blocks from the front of the queue, as many as one transaction carries."""
         group = [self._queue.popleft()]
         rows = len(group[0].block.batches)
         while self._queue and self._queue[0].uploaded.done():
@@ -226,7 +234,7 @@ class BlockWriter:
         return group
 
     async def _commit_or_fail(self, group: Sequence[_Queued]) -> None:
-        """A mistake of ours must cost these blocks only, not every block after them."""
+        """Commit the group. An unexpected failure costs these blocks, not the ones behind them."""
         try:
             await self._commit(group)
         except Exception as mistake:
@@ -250,7 +258,7 @@ class BlockWriter:
     async def _commit_blocks(
         self, group: Sequence[_Queued], blocks: Sequence[BlockToCommit]
     ) -> list[list[CommitAnswer]] | None:
-        """The control plane's answers. None if it has none: then the producers were told."""
+        """Return the answers of the control plane, or None after failing the group."""
         error: StratalogError
         try:
             return await self._until(
@@ -270,7 +278,7 @@ class BlockWriter:
     async def _settle(
         self, blocks: Sequence[BlockToCommit], doubt: OutcomeUnknownError
     ) -> tuple[list[list[CommitAnswer]] | None, StratalogError]:
-        """The answers of a commit in doubt, or none if it is now certain never to happen."""
+        """Return the answers of a commit in doubt, or None if it is certain never to happen."""
         deadline = self._clock.monotonic() + self._settings.retry_ms / 1000
         try:
             answers = await self._until(deadline, lambda: self._resolve(blocks))
@@ -282,7 +290,7 @@ class BlockWriter:
         try:
             return await self._control.log.resolve_commit(blocks)
         except OutcomeUnknownError as doubt:
-            # Whether the tombstones are in or not: they may be put again.
+            # Retry, even if the tombstones were put: putting them again changes nothing.
             raise ControlUnavailableError(str(doubt)) from doubt
 
     async def _until(self, deadline: float, call: Callable[[], Awaitable[T]]) -> T:
@@ -303,7 +311,7 @@ class BlockWriter:
                 request.answered.set_result([answer for answer in own if answer is not None])
 
     def _fail(self, queued: _Queued, error: StratalogError) -> None:
-        """Tell the producers to try again. The object, if there is one, is the sweeper's."""
+        """Answer the producers with the error. The sweeper removes the object, if there is one."""
         self._metrics.failed.inc()
         self._missing.gave_up(queued.block.commit.batches)
         log.error("Block %s was given up: %s", queued.block.commit.object_id, error)

@@ -1,13 +1,13 @@
-"""Check that a cluster keeps its promises. It only reads, in bounded memory; brokers may run."""
+"""The check that a cluster keeps its promises. It only reads, in bounded memory, beside brokers."""
 
 from collections.abc import AsyncIterator
 from contextlib import closing
 
 from stratalog.checks.object_check import ObjectCheck
+from stratalog.checks.object_references import ObjectReferences
 from stratalog.checks.partition_check import PartitionCheck
 from stratalog.checks.promises import holders_are_distinct
-from stratalog.checks.references import References
-from stratalog.checks.remote import RemoteTier, beside_blocks
+from stratalog.checks.remote_tier import RemoteTier, beside_blocks
 from stratalog.checks.report import Problem, Progress, Promise, Report
 from stratalog.checks.segment_orphans import segment_orphans
 from stratalog.clock import SYSTEM_CLOCK, Clock
@@ -33,12 +33,12 @@ async def run_fsck(
     orphan_age_ms: int = HOUR_MS,
     tier: RemoteTier | None = None,
 ) -> Report:
-    """Check every promise that a store can be asked about; `deep` reads every batch.
+    """Check every promise that a snapshot can show. With `deep`, read every batch.
 
     Without a `tier`, segments lie beside the blocks, and none of them is encrypted.
 
-    An object without a row is only reported when it is older than `orphan_age_ms`: younger ones
-    may be on their way to a commit.
+    An object without a row is reported only if it is older than `orphan_age_ms`: a younger object
+    may be on its way to a commit.
     """
     started_ms = (clock or SYSTEM_CLOCK).now_ms()
     report = Report(deep=deep, started_ms=started_ms)
@@ -47,7 +47,7 @@ async def run_fsck(
     await fsck.check_brokers()
     if not await fsck.check_stores():
         return report
-    with closing(References()) as references:
+    with closing(ObjectReferences()) as references:
         await fsck.check_partitions(references)
         await fsck.check_objects(references, old_since_ms=started_ms - orphan_age_ms)
     return report
@@ -77,7 +77,7 @@ class _Fsck:
         self._report.add("brokers", problems)
 
     async def check_stores(self) -> bool:
-        """False if one is another cluster's, and everything else would only be noise."""
+        """Return False if a store belongs to another cluster: all else would only be noise."""
         ours = await self._check_store(self._store)
         if self._tier.stores.own.url != self._store.url:
             ours = await self._check_store(self._tier.stores.own) and ours
@@ -89,12 +89,12 @@ class _Fsck:
             if found is not None:
                 check_marker(found[0], await self._control.identity.cluster())
         except (CallError, DamagedError) as error:
-            problem = Problem(promise=Promise.HOLDERS, what=str(error))
+            problem = Problem(promise=Promise.HOLDERS, text=str(error))
             self._report.add(store.url, [problem])
             return not isinstance(error, WrongStoreError)
         return True
 
-    async def check_partitions(self, references: References) -> None:
+    async def check_partitions(self, references: ObjectReferences) -> None:
         topics = await self._control.topics.all()
         total = sum(topic.partition_count for topic in topics)
         check = PartitionCheck(
@@ -113,18 +113,18 @@ class _Fsck:
                 self._progress("partitions", self._report.counts["partitions"], total)
 
     async def _partitions(self, topic: Topic) -> AsyncIterator[PartitionState]:
-        """The partitions of a topic, none if it was deleted meanwhile."""
+        """Yield the partitions of a topic, or none if it was deleted meanwhile."""
         try:
             states = await self._control.log.topic_partitions(topic.id)
         except UnknownTopicError:
             return
         for state in states:
-            # A topic of many partitions takes a while: each is looked at as it is by then.
+            # A topic of many partitions takes a while, so the state of each is read again.
             fresh = await self._control.log.partitions([state.topic_partition])
             for current in fresh.values():
                 yield current
 
-    async def check_objects(self, references: References, *, old_since_ms: int) -> None:
+    async def check_objects(self, references: ObjectReferences, *, old_since_ms: int) -> None:
         check = ObjectCheck(
             self._control,
             self._store,

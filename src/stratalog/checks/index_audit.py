@@ -1,4 +1,4 @@
-"""Compare all indexes of a segment with its log. Pure: fed batch by batch."""
+"""The comparison of all indexes of a segment with its log. Pure: fed batch by batch."""
 
 from collections.abc import Iterable, Mapping
 
@@ -16,11 +16,11 @@ from stratalog.segment.producer_snapshot import decode_snapshot
 from stratalog.segment.producer_state import PartitionTail
 
 _MAX_PROBLEMS = 10
-"""Of one index. More of them tell nothing more."""
+"""The most problems that are reported for one index: more would not help."""
 
 
 class IndexAudit:
-    """All indexes of a segment. One that cannot be read is not followed further."""
+    """Compares all indexes of a segment. An index that cannot be read is compared no further."""
 
     def __init__(
         self,
@@ -28,8 +28,10 @@ class IndexAudit:
         indexes: Mapping[IndexKind, bytes],
         before: PartitionTail | None = None,
     ) -> None:
-        """With the indexes that could be read from their object, and the state of producers at the
-        segment's start, if it is known."""
+        """Take the indexes that could be read, and the state of producers at the segment's start.
+
+        `before` is None if that state is not known.
+        """
         self.problems: list[Problem] = []
         self._segment = segment
         self._before = before
@@ -45,11 +47,11 @@ class IndexAudit:
 
     @property
     def wrong(self) -> set[IndexKind]:
-        """The indexes with which something is wrong."""
+        """The indexes that have problems."""
         return {kind for kind, count in self._counts.items() if count}
 
     def step(self, position: int, header: BatchHeader, batch: memoryview | None) -> None:
-        """Follow the log by a batch, whose bytes are not given if its CRC is wrong."""
+        """Compare the next batch of the log. `batch` is None if its CRC is wrong."""
         indexed = self._offsets is not None and self._offsets.names(position)
         if self._offsets is not None:
             self.add(IndexKind.OFFSET, self._offsets.step(position, header))
@@ -61,18 +63,18 @@ class IndexAudit:
     def finish(self) -> None:
         if self._offsets is not None:
             self.add(IndexKind.OFFSET, self._offsets.finish())
-            # Which batches are noted in the time index, only a right offset index tells.
+            # Only a correct offset index shows which batches the time index must have.
             if self._times is not None and not self._counts[IndexKind.OFFSET]:
                 self.add(IndexKind.TIMESTAMP, self._times.finish())
         if self._transactions is not None:
             self.add(IndexKind.TRANSACTION, self._transactions.finish())
 
     def add(self, kind: IndexKind, problems: Iterable[str]) -> None:
-        for what in problems:
+        for text in problems:
             self._counts[kind] += 1
             if self._counts[kind] <= _MAX_PROBLEMS:
-                what = f"{name_of(self._segment)}: its {kind} index: {what}"
-                self.problems.append(Problem(promise=Promise.READABLE, what=what))
+                text = f"{name_of(self._segment)}: its {kind} index: {text}"
+                self.problems.append(Problem(promise=Promise.READABLE, text=text))
 
     def _open(self, kind: IndexKind, data: bytes) -> None:
         match kind:
@@ -95,4 +97,4 @@ class IndexAudit:
     def _check_epochs(self, data: bytes) -> None:
         checkpoint = decode_checkpoint(data)
         for problem in epochs_agree(self._segment, checkpoint, "its checkpoint"):
-            self.add(IndexKind.LEADER_EPOCH, [problem.what])
+            self.add(IndexKind.LEADER_EPOCH, [problem.text])

@@ -1,7 +1,7 @@
-"""The contents of one object, read from its own bytes: no database is asked.
+"""The contents of one block or split file, read from its own bytes without the control plane.
 
-A block or split file tells its contents in its footer. Without a readable footer its batches are
-walked from the first byte on, as far as they can be.
+The footer describes the contents. Without a readable footer, batches are read one after the other
+from the first byte, until one is damaged.
 """
 
 from base64 import b64encode
@@ -12,18 +12,18 @@ from stratalog.batch.errors import BatchDamagedError
 from stratalog.batch.frames import check_crc
 from stratalog.batch.header import BatchHeader, parse_header
 from stratalog.batch.records import Record, decode_records
+from stratalog.block.errors import FooterDamagedError
 from stratalog.block.footer import (
     TRAILER_BYTES,
     BlockFooter,
     FooterBatch,
-    FooterDamagedError,
     FooterPartition,
     FooterRange,
     decode_footer,
     parse_trailer,
 )
 from stratalog.block.keys import parse_block_key, parse_split_key
-from stratalog.checks.walk import parse_whole, walk_batches
+from stratalog.checks.object_batches import parse_whole_batch, read_batches
 from stratalog.errors import DamagedError
 from stratalog.ids import Offset
 from stratalog.objects.store import ObjectStore, Range
@@ -36,12 +36,12 @@ class InspectedBatch:
     byte_offset: int
     byte_size: int
     partition: FooterPartition | None
-    """Whose batch the footer says this is."""
+    """The partition of the batch, as the footer says."""
     header: BatchHeader | None
     """None if the bytes are not a batch."""
     crc_ok: bool = False
     records: Sequence[Record] | None = None
-    """None unless asked for and readable."""
+    """None unless records are requested and readable."""
     error: str | None = None
 
     def as_dict(self) -> dict[str, object]:
@@ -84,7 +84,7 @@ class Inspection:
 
 
 async def inspect_object(store: ObjectStore, key: str, *, records: bool = False) -> Inspection:
-    """Read an object's footer and every batch; damage is told, never raised.
+    """Read an object's footer and every batch. Damage is reported, never raised.
 
     Raises `ObjectNotFoundError` if there is no such object.
     """
@@ -93,9 +93,9 @@ async def inspect_object(store: ObjectStore, key: str, *, records: bool = False)
         inspection.footer = await _read_footer(store, inspection)
     except DamagedError as error:
         inspection.errors.append(f"footer: {error}")
-        batches = _walk(store, inspection, records)
+        batches = _read_in_order(store, inspection, records)
     else:
-        batches = _follow(store, key, inspection.footer, records)
+        batches = _read_by_footer(store, key, inspection.footer, records)
     async for batch in batches:
         inspection.batches.append(batch)
     return inspection
@@ -121,10 +121,10 @@ async def _read_footer(store: ObjectStore, inspection: Inspection) -> BlockFoote
     return footer
 
 
-async def _follow(
+async def _read_by_footer(
     store: ObjectStore, key: str, footer: BlockFooter, records: bool
 ) -> AsyncIterator[InspectedBatch]:
-    """Each batch that the footer names. A damaged one does not hide those after it."""
+    """Yield each batch that the footer names. A damaged batch does not hide later ones."""
     for window in _windows(footer):
         ranges = [Range(batch.byte_offset, batch.byte_end) for _, batch in window]
         buffers = await store.get_ranges(key, ranges)
@@ -137,7 +137,7 @@ async def _follow(
 
 
 def _windows(footer: BlockFooter) -> Iterator[list[tuple[FooterPartition, FooterBatch]]]:
-    """The footer's batches in portions that fit into memory."""
+    """Yield the footer's batches in portions that fit into memory."""
     window: list[tuple[FooterPartition, FooterBatch]] = []
     window_bytes = 0
     for partition in footer.partitions:
@@ -155,7 +155,7 @@ def _inspect_named(
     partition: FooterPartition, batch: FooterBatch, data: memoryview, records: bool
 ) -> InspectedBatch:
     try:
-        header = parse_whole(data)
+        header = parse_whole_batch(data)
     except BatchDamagedError as error:
         return _damaged(partition, batch.byte_offset, batch.byte_size, str(error))
     inspected = inspect_batch(batch.byte_offset, partition, header, data, records)
@@ -175,7 +175,7 @@ def _batch_fault(batch: FooterBatch, header: BatchHeader) -> str | None:
 def _inspect_range(
     partition: FooterPartition, named: FooterRange, data: memoryview, records: bool
 ) -> Iterator[InspectedBatch]:
-    """The batches of a split file's range, each of which must say the offset that is next."""
+    """Yield the batches of a range of a split file. Each must have the next offset."""
     position, offset, batches, counted = 0, int(named.base_offset), 0, 0
     while position < len(data):
         byte_offset = named.byte_offset + position
@@ -199,12 +199,12 @@ def _inspect_range(
 
 def _range_fault(named: FooterRange, offset: int, batches: int, records: int) -> str | None:
     found = (Offset(offset - 1), batches, records)
-    told = (named.last_offset, named.batch_count, named.record_count)
-    if found == told:
+    expected = (named.last_offset, named.batch_count, named.record_count)
+    if found == expected:
         return None
     return "its range ends at offset {} after {} batches and {} records,".format(
         *found
-    ) + " the footer says {}, {} and {}".format(*told)
+    ) + " the footer says {}, {} and {}".format(*expected)
 
 
 def _damaged(
@@ -219,12 +219,12 @@ def _damaged(
     )
 
 
-async def _walk(
+async def _read_in_order(
     store: ObjectStore, inspection: Inspection, records: bool
 ) -> AsyncIterator[InspectedBatch]:
-    """Each batch from the first byte on, until there is none."""
+    """Yield each batch from the first byte on, until none follows."""
     try:
-        async for position, header, data in walk_batches(
+        async for position, header, data in read_batches(
             store, inspection.key, 0, inspection.size_bytes
         ):
             yield inspect_batch(position, None, header, data, records)
@@ -291,7 +291,7 @@ def _record_as_dict(record: Record) -> dict[str, object]:
 
 
 def _text(value: bytes | None) -> str | dict[str, str] | None:
-    """Text as it is, other bytes marked as what they are."""
+    """Return text as it is, and other bytes as base64."""
     if value is None:
         return None
     try:

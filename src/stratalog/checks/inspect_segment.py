@@ -1,7 +1,7 @@
 """The contents of one object of a segment: its log, its indexes or its manifest.
 
-No database is asked. A log that is compressed or encrypted, and all indexes, are understood only
-with the manifest that lies beside them, and what is encrypted only with the private key.
+The control plane is not needed. Indexes, and a log that is compressed or encrypted, can be read
+only with the manifest that lies beside them. Encrypted objects also need the private key.
 """
 
 import struct
@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 
 from stratalog.batch.frames import iter_batches
 from stratalog.checks.inspect import InspectedBatch, inspect_batch
-from stratalog.checks.walk import walk_batches
+from stratalog.checks.object_batches import read_batches
 from stratalog.errors import DamagedError
 from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore
+from stratalog.segment.batch_framing import BatchFraming
+from stratalog.segment.chunk_encoding import decode_chunk
 from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import IndexDamagedError, KeyMissingError
 from stratalog.segment.index_object import read_index
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, SUFFIXES
-from stratalog.segment.manifest import IndexPlace, Manifest, parse_manifest
+from stratalog.segment.manifest import IndexRange, Manifest, parse_manifest
 from stratalog.segment.model import IndexKind
 from stratalog.segment.producer_snapshot import decode_snapshot
-from stratalog.segment.transform import decode_chunk
 from stratalog.segment.txn_index import decode_aborted
-from stratalog.segment.whole_batches import BatchFraming
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -34,9 +34,9 @@ _TIME_ENTRY = struct.Struct(">qi")
 class InspectedIndex:
     kind: IndexKind
     size_bytes: int
-    """As it is stored."""
+    """The size as stored."""
     entries: Sequence[Mapping[str, int]] = ()
-    """Offsets of offset and time indexes are relative to the segment's first, as they stand."""
+    """Offsets in offset and time indexes are relative to the segment's base offset, as stored."""
     error: str | None = None
 
     def as_dict(self) -> dict[str, object]:
@@ -53,7 +53,7 @@ class SegmentInspection:
     key: str
     size_bytes: int
     manifest: Manifest | None = None
-    """The object itself, or the one beside it."""
+    """The manifest: the object itself, or the manifest beside it."""
     indexes: list[InspectedIndex] = field(default_factory=list)
     batches: list[InspectedBatch] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -98,7 +98,9 @@ def describe_manifest(manifest: Manifest) -> dict[str, object]:
         "chunk_bytes": chunks.chunk_bytes,
         "compressed": manifest.compressed,
         "encrypted_for": header and header.key_id,
-        "indexes": {kind.value: place.size_bytes for kind, place in manifest.indexes.items()},
+        "indexes": {
+            kind.value: index_range.size_bytes for kind, index_range in manifest.indexes.items()
+        },
         "segment": manifest.segment and dict(manifest.segment),
     }
 
@@ -106,7 +108,7 @@ def describe_manifest(manifest: Manifest) -> dict[str, object]:
 async def inspect_segment_object(
     store: ObjectStore, key: str, keys: KeyRing, *, records: bool = False
 ) -> SegmentInspection:
-    """Read the object as its name says; damage is told, never raised.
+    """Read the object as its suffix says. Damage is reported, never raised.
 
     Raises `ObjectNotFoundError` if there is no such object.
     """
@@ -126,7 +128,7 @@ async def inspect_segment_object(
 async def _open(
     store: ObjectStore, inspection: SegmentInspection, keys: KeyRing
 ) -> SegmentCipher | None:
-    """Understand the manifest, if there is one, and unseal the data key where it is needed."""
+    """Parse the manifest, if there is one, and unseal the data key if the object needs it."""
     key = inspection.key_base + MANIFEST_SUFFIX
     try:
         manifest = parse_manifest((await store.get(key)).data, f"object {key}")
@@ -143,7 +145,7 @@ async def _log(
 ) -> AsyncIterator[InspectedBatch]:
     manifest, key = inspection.manifest, inspection.key
     if manifest is None or (not manifest.compressed and manifest.encryption is None):
-        async for position, header, data in walk_batches(store, key, 0, inspection.size_bytes):
+        async for position, header, data in read_batches(store, key, 0, inspection.size_bytes):
             yield inspect_batch(position, None, header, data, records)
         return
     framing = BatchFraming()
@@ -171,17 +173,17 @@ async def _indexes(
     manifest, name = inspection.manifest, f"object {inspection.key}"
     if manifest is None:
         beside = inspection.key_base + MANIFEST_SUFFIX
-        inspection.errors.append(f"without its manifest, {beside}, nobody knows what is where")
+        inspection.errors.append(f"without its manifest, {beside}, its parts cannot be located")
         return []
     data = memoryview((await store.get(inspection.key)).data)
     if len(data) != manifest.indexes_bytes:
         expected = f"its manifest says {manifest.indexes_bytes}"
         inspection.errors.append(f"{name} has {len(data)} bytes, {expected}")
     found: list[InspectedIndex] = []
-    for kind, place in manifest.indexes.items():
-        index = InspectedIndex(kind=kind, size_bytes=place.size_bytes)
+    for kind, index_range in manifest.indexes.items():
+        index = InspectedIndex(kind=kind, size_bytes=index_range.size_bytes)
         try:
-            index.entries = _entries(kind, _read(manifest, kind, place, data, cipher, name))
+            index.entries = _entries(kind, _read(manifest, kind, index_range, data, cipher, name))
         except DamagedError as error:
             index.error = str(error)
         found.append(index)
@@ -191,12 +193,12 @@ async def _indexes(
 def _read(
     manifest: Manifest,
     kind: IndexKind,
-    place: IndexPlace,
+    index_range: IndexRange,
     data: memoryview,
     cipher: SegmentCipher | None,
     name: str,
 ) -> bytes:
-    return read_index(manifest, kind, data[place.position : place.end], cipher, name)
+    return read_index(manifest, kind, data[index_range.position : index_range.end], cipher, name)
 
 
 def _entries(kind: IndexKind, data: bytes) -> list[Mapping[str, int]]:

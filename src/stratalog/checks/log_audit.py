@@ -1,4 +1,4 @@
-"""Compare the batches of a segment's log with its row. Pure: fed batch by batch."""
+"""The comparison of a segment's log with its row. Pure: fed batch by batch."""
 
 from collections.abc import Iterator
 
@@ -15,13 +15,14 @@ from stratalog.segment.log_batches import is_dense
 from stratalog.segment.time_index import NO_TIMESTAMP
 
 _MAX_PROBLEMS = 10
-"""Of one log. More of them tell nothing more."""
+"""The most problems that are reported for one log: more would not help."""
 
 
 class LogAudit:
-    """Offsets rise and stay inside the segment; in a segment that we wrote they are also dense.
+    """Checks that offsets rise and stay inside the segment.
 
-    Kafka's own may have gaps, which compaction leaves.
+    In a segment that Stratalog wrote, offsets are also dense. Kafka's segments may have gaps, which
+    compaction leaves.
     """
 
     def __init__(self, segment: Segment) -> None:
@@ -33,7 +34,7 @@ class LogAudit:
         self._max_timestamp = NO_TIMESTAMP
 
     def step(self, position: int, header: BatchHeader, batch: memoryview) -> bool:
-        """Check that the batch has the bytes that were written, wherever they belong."""
+        """Check the next batch. Returns False if its CRC is wrong."""
         whole = True
         where = f"the batch of offset {header.base_offset}, at byte {position} of {self._name}"
         try:
@@ -41,8 +42,8 @@ class LogAudit:
         except BatchDamagedError as error:
             self._add(Promise.CHECKSUMS, f"{where}: {error.reason}")
             whole = False
-        for what in self._breaches(header):
-            self._add(Promise.ONE_VALUE, f"{where}: {what}")
+        for text in self._breaches(header):
+            self._add(Promise.ONE_VALUE, f"{where}: {text}")
         self._expected = max(self._expected, header.last_offset + 1)
         self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
         return whole
@@ -74,7 +75,7 @@ class LogAudit:
         if header.leader_epoch != epoch:
             yield f"the bytes say epoch {header.leader_epoch}, the row {epoch}"
 
-    def _add(self, promise: Promise, what: str) -> None:
+    def _add(self, promise: Promise, text: str) -> None:
         if len(self.problems) < _MAX_PROBLEMS:
-            what = f"{name_of(self._segment)}: {what}"
-            self.problems.append(Problem(promise=promise, what=what))
+            text = f"{name_of(self._segment)}: {text}"
+            self.problems.append(Problem(promise=promise, text=text))

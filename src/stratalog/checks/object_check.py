@@ -1,9 +1,9 @@
-"""Comparing sorted lists: the rows' references, the control plane's objects, and what the store has
-of blocks and of split files.
+"""The check of objects: rows' references, the control plane's objects and the store's listings of
+blocks and split files are compared, all sorted by object id.
 
-All are read while the cluster may live, so that a problem is looked at again before it is
-believed. Objects are marked before they are deleted and deleted before they are forgotten; the
-second look therefore asks the store first and the control plane second.
+Brokers may run during the check, so every problem is checked a second time before it is reported.
+An object is marked before it is deleted, and deleted before its row is. So the second look asks the
+store first and the control plane second.
 """
 
 from collections import Counter
@@ -17,11 +17,11 @@ from stratalog.block.keys import (
     parse_block_key,
     parse_split_key,
 )
-from stratalog.checks.merge import Sorted, lowest_id
+from stratalog.checks.object_references import ObjectReference, ObjectReferences
 from stratalog.checks.partition_check import find_row
 from stratalog.checks.promises import object_is_accounted_for, object_is_whole, row_is_backed
-from stratalog.checks.references import Reference, References
 from stratalog.checks.report import Problem, Progress
+from stratalog.checks.sorted_streams import SortedStream, lowest_id
 from stratalog.control.objects.model import StoredObjectRow
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import ObjectId, uuid7_time_ms
@@ -35,7 +35,7 @@ class ObjectCheck:
         self,
         control: ControlPlane,
         store: ObjectStore,
-        references: References,
+        references: ObjectReferences,
         counts: Counter[str],
         progress: Progress,
         *,
@@ -50,10 +50,10 @@ class ObjectCheck:
 
     async def run(self, found: Callable[[str, list[Problem]], None]) -> None:
         """Hand each object's key and problems to `found`."""
-        references = Sorted(self._references.sorted())
-        rows = Sorted(self._rows())
-        blocks = Sorted(self._listing(BLOCKS_PREFIX, parse_block_key))
-        splits = Sorted(self._listing(SPLITS_PREFIX, parse_split_key))
+        references = SortedStream(self._references.sorted())
+        rows = SortedStream(self._rows())
+        blocks = SortedStream(self._listing(BLOCKS_PREFIX, parse_block_key))
+        splits = SortedStream(self._listing(SPLITS_PREFIX, parse_split_key))
         while (object_id := await lowest_id(references, rows, blocks, splits)) is not None:
             reference = await references.take(object_id)
             row = await rows.take(object_id)
@@ -67,7 +67,7 @@ class ObjectCheck:
                 found(key, await self._look_again(object_id, key, reference))
 
     async def _look_again(
-        self, object_id: ObjectId, key: str, reference: Reference | None
+        self, object_id: ObjectId, key: str, reference: ObjectReference | None
     ) -> list[Problem]:
         info = await self._head(key)
         if reference is not None:
@@ -78,7 +78,7 @@ class ObjectCheck:
     def _judge(
         self,
         object_id: ObjectId,
-        reference: Reference | None,
+        reference: ObjectReference | None,
         row: StoredObjectRow | None,
         info: ObjectInfo | None,
     ) -> list[Problem]:

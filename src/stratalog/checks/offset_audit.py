@@ -1,9 +1,9 @@
-"""Compare the offset index of a segment with its log. Pure: fed batch by batch.
+"""The comparison of a segment's offset index with its log. Pure: fed batch by batch.
 
-Of a segment that we wrote, it must be, byte by byte, the one that building it again would give.
-The distance between entries is not written down anywhere, so it is any at which each entry and
-each batch without one is as the rule says. What Kafka wrote follows rules that changed over the
-years; there every entry must be true.
+The index of a segment that Stratalog wrote must equal, byte by byte, the index that a new build
+would give. The interval between entries is not stored anywhere. So the check accepts any interval
+that explains each entry and each batch without an entry. Kafka's rules for entries changed over the
+years: in a segment of Kafka, every entry must be true.
 """
 
 import struct
@@ -26,13 +26,13 @@ class OffsetAudit:
         self._dense = is_dense(segment)
         self._entries = deque(enumerate(_ENTRY.iter_unpack(data)))
         self._owed: int | None = None
-        """The last offset that an entry names and no batch after it had yet."""
+        """The offset of the last entry, until a batch ends with it."""
         self._since_bytes = 0
         self._most_without, self._least_with = 0, INT32_LAST
-        """Bytes since an entry: the most that got no new one, and the least that did."""
+        """Bytes since the last entry: the most at a batch without one, the least at one with it."""
 
     def step(self, position: int, header: BatchHeader) -> Iterator[str]:
-        """Return the problems of this batch."""
+        """Yield the problems of the next batch."""
         if self.names(position):
             yield from self._enter(header)
         else:
@@ -44,7 +44,7 @@ class OffsetAudit:
         yield from self._pay(header.last_offset)
 
     def names(self, position: int) -> bool:
-        """Return whether the next entry is for the batch at this position."""
+        """Tell if the next entry is for the batch at this position."""
         return bool(self._entries) and self._entries[0][1][1] == position
 
     def finish(self) -> Iterator[str]:
@@ -69,7 +69,10 @@ class OffsetAudit:
         self._since_bytes = 0
 
     def _pay(self, last_offset: int) -> Iterator[str]:
-        """Kafka before 4.1 names the last offset of several batches that were appended at once."""
+        """Clear the owed offset if the batch ends with it.
+
+        Before 4.1, Kafka's entries name the last offset of several batches appended at once.
+        """
         if self._owed is None or last_offset < self._owed:
             return
         if last_offset > self._owed:

@@ -1,7 +1,7 @@
-"""Checking one partition: its boundaries, segments and rows and, deep, every batch in them.
+"""The check of one partition: its boundaries, segments and rows and, if deep, every batch.
 
-The partition may live while it is looked at. What was found is therefore looked at again, once,
-and only what is still there is a problem.
+The partition may change during the check. So every problem is checked a second time, and only a
+problem that is still there is reported.
 """
 
 import asyncio
@@ -9,20 +9,20 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from stratalog.checks.object_batches import read_batches
+from stratalog.checks.object_references import ObjectReferences
 from stratalog.checks.promises import (
     batch_continues_row,
     batches_end_with_row,
     boundaries_hold,
     boundaries_moved_forward,
 )
-from stratalog.checks.references import References
-from stratalog.checks.remote import RemoteTier
+from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.report import Problem, Promise
-from stratalog.checks.rows import RowWalk
+from stratalog.checks.row_sequence import RowSequence
+from stratalog.checks.segment_chain import SegmentChain
 from stratalog.checks.segment_check import SegmentCheck, chained_segments
 from stratalog.checks.segment_promises import epochs_rise, migration_holds, sizes_add_up
-from stratalog.checks.segment_walk import SegmentWalk
-from stratalog.checks.walk import walk_batches
 from stratalog.control.log.model import Coordinates, PartitionState
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import EpochStart
@@ -37,16 +37,16 @@ _PARALLEL_READS = 8
 async def find_row(
     control: ControlPlane, partition: TopicPartition, base_offset: Offset
 ) -> Coordinates | None:
-    """The row that begins at this offset, if there is one now."""
+    """Return the row that begins at this offset, if there is one now."""
     rows = await control.log.all_coordinates(partition, after=Offset(base_offset - 1), limit=1)
     return rows[0] if rows and rows[0].base_offset == base_offset else None
 
 
 @dataclass(slots=True)
 class _Rows:
-    walk: RowWalk
+    sequence: RowSequence
     size_bytes: int = 0
-    """Of those that are served."""
+    """The size of the rows that are served."""
 
 
 class PartitionCheck:
@@ -55,7 +55,7 @@ class PartitionCheck:
         control: ControlPlane,
         store: ObjectStore,
         tier: RemoteTier,
-        references: References,
+        references: ObjectReferences,
         counts: Counter[str],
         *,
         deep: bool,
@@ -69,7 +69,7 @@ class PartitionCheck:
         self._reading = asyncio.Semaphore(_PARALLEL_READS)
 
     async def run(self, state: PartitionState) -> list[Problem]:
-        """The problems of a partition that are still there at the second look."""
+        """Return the problems of a partition that are still there at the second look."""
         problems: list[Problem] = []
         if await self._look(state, problems):
             again = await self._control.log.partitions([state.topic_partition])
@@ -80,52 +80,54 @@ class PartitionCheck:
     async def _look(
         self, before: PartitionState, byte_problems: list[Problem] | None
     ) -> list[Problem]:
-        """Return problems of boundaries, segments and rows. The first look also counts, and looks
-        at objects."""
+        """Return problems of boundaries, segments and rows.
+
+        The first look also counts, and adds problems of objects to `byte_problems`.
+        """
         partition = before.topic_partition
         epochs = await self._control.log.epochs(partition)
-        segments = await self._walk_segments(before, epochs, byte_problems)
-        rows = await self._walk_rows(before, segments, byte_problems)
+        segments = await self._check_segments(before, epochs, byte_problems)
+        rows = await self._check_rows(before, segments, byte_problems)
         after = (await self._control.log.partitions([partition])).get(partition)
         if after is None:
             return []
         problems = [
-            # One damage breaks both, and would be reported twice.
+            # The same damage would break both promises, and be reported twice.
             *(boundaries_hold(after) or migration_holds(after)),
             *boundaries_moved_forward(before, after),
             *epochs_rise(before, epochs, after),
             *segments.finish(after),
-            *rows.walk.finish(after),
+            *rows.sequence.finish(after),
         ]
         if before == after:
             problems += sizes_add_up(after, segments.size_bytes, rows.size_bytes)
         return problems
 
-    async def _walk_segments(
+    async def _check_segments(
         self,
         before: PartitionState,
         epochs: Sequence[EpochStart],
         byte_problems: list[Problem] | None,
-    ) -> SegmentWalk:
-        walk = SegmentWalk(before, epochs)
+    ) -> SegmentChain:
+        chain = SegmentChain(before, epochs)
         async for page in chained_segments(self._control.segments, before.topic_partition):
             for segment in page:
-                walk.step(segment)
+                chain.step(segment)
             if byte_problems is not None:
                 byte_problems += await self._segments.run(page)
-        return walk
+        return chain
 
-    async def _walk_rows(
+    async def _check_rows(
         self,
         before: PartitionState,
-        segments: SegmentWalk,
+        segments: SegmentChain,
         byte_problems: list[Problem] | None,
     ) -> _Rows:
-        rows = _Rows(RowWalk(before))
+        rows = _Rows(RowSequence(before))
         async for page in self._pages(before.topic_partition):
             self._references.add(page)
             for row in page:
-                rows.walk.step(row)
+                rows.sequence.step(row)
                 if row.last_offset >= before.block_start:
                     segments.meet(row)
                     rows.size_bytes += row.byte_size
@@ -161,7 +163,7 @@ class PartitionCheck:
         expected = row.base_offset
         end = row.byte_offset + row.byte_size
         try:
-            async for _, header, batch in walk_batches(
+            async for _, header, batch in read_batches(
                 self._store, row.object_key, row.byte_offset, end
             ):
                 problems = batch_continues_row(row, expected, header, batch)
@@ -171,9 +173,9 @@ class PartitionCheck:
                 self._counts["batches"] += 1
                 self._counts["bytes"] += header.size_bytes
         except ObjectNotFoundError:
-            what = f"row {row.base_offset}: object {row.object_key} is not in the store"
-            return [Problem(promise=Promise.READABLE, what=what)]
+            text = f"row {row.base_offset}: object {row.object_key} is not in the store"
+            return [Problem(promise=Promise.READABLE, text=text)]
         except DamagedError as error:
-            what = f"row {row.base_offset}: object {row.object_key}: {error}"
-            return [Problem(promise=Promise.CHECKSUMS, what=what)]
+            text = f"row {row.base_offset}: object {row.object_key}: {error}"
+            return [Problem(promise=Promise.CHECKSUMS, text=text)]
         return batches_end_with_row(row, expected)

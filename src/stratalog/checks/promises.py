@@ -1,8 +1,8 @@
 """The promises of docs/architecture.md as predicates.
 
-Pure: each takes values from a snapshot and returns the problems it sees, none if the promise is
-kept. Tests and simulations assert them, `fsck` runs them against a real store. Those about
-segments are in `segment_promises.py`.
+Each predicate is pure: it takes values of a snapshot and returns the problems that they show, or
+none if the promise is kept. Tests and simulations assert the predicates, and `fsck` runs them
+against a real cluster. The promises about segments are in `segment_promises.py`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,32 +11,34 @@ from stratalog.batch.errors import BatchDamagedError
 from stratalog.batch.frames import check_crc, iter_batches
 from stratalog.batch.header import BatchHeader, BytesLike
 from stratalog.checks.report import Problem, Promise, Severity
-from stratalog.checks.rows import RowWalk, claimed_twice
+from stratalog.checks.row_sequence import RowSequence, claimed_twice
 from stratalog.control.brokers.model import BrokerInfo
-from stratalog.control.log.model import Coordinates, PartitionState, WriteTier
+from stratalog.control.log.boundaries import backward_moves, boundary_breaches
+from stratalog.control.log.model import Coordinates, PartitionState
 from stratalog.control.objects.model import StoredObjectRow
-from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset
 from stratalog.objects.store import ObjectInfo
+from stratalog.pieces import Piece
 
 
 def acknowledged_is_readable(
     base_offset: Offset,
     last_offset: Offset,
     state: PartitionState,
-    rows: Sequence[Coordinates],
-    segments: Sequence[Segment] = (),
+    pieces: Sequence[Piece],
 ) -> list[Problem]:
-    """Promise 1: an acknowledged batch is in segments or rows, unless it is below `log_start`."""
+    """Promise 1: an acknowledged batch is in the pieces, unless it is below `log_start`.
+
+    The pieces are in offset order.
+    """
     offset = max(base_offset, state.log_start)
-    holders: list[Segment | Coordinates] = [*segments, *rows]
-    for holder in holders:
-        if holder.base_offset <= offset <= holder.last_offset:
-            offset = Offset(holder.last_offset + 1)
+    for piece in pieces:
+        if piece.base_offset <= offset < piece.end_offset:
+            offset = piece.end_offset
     if offset > last_offset:
         return []
-    what = f"offset {offset} was acknowledged and is in no segment and no row"
-    return [Problem(promise=Promise.READABLE, what=what)]
+    text = f"offset {offset} was acknowledged and is in no segment and no row"
+    return [Problem(promise=Promise.READABLE, text=text)]
 
 
 def offsets_have_one_value(rows: Sequence[Coordinates]) -> list[Problem]:
@@ -53,72 +55,39 @@ def offsets_have_one_value(rows: Sequence[Coordinates]) -> list[Problem]:
 
 def rows_are_dense(state: PartitionState, rows: Iterable[Coordinates]) -> list[Problem]:
     """Promises 2 and 3: the rows of one snapshot cover each offset of the block range once."""
-    walk = RowWalk(state)
+    sequence = RowSequence(state)
     for row in rows:
-        walk.step(row)
-    return walk.finish(state)
+        sequence.step(row)
+    return sequence.finish(state)
 
 
 def boundaries_hold(state: PartitionState) -> list[Problem]:
     """Promise 4: the relations between a partition's offsets."""
-    return [Problem(promise=Promise.BOUNDARIES, what=what) for what in _boundary_breaches(state)]
-
-
-def _boundary_breaches(state: PartitionState) -> Iterator[str]:
-    for name in ("log_start", "remote_end", "block_start", "block_end", "last_stable"):
-        offset = getattr(state, name)
-        if not 0 <= offset <= state.high_watermark:
-            yield f"{name} {offset} is not between 0 and high watermark {state.high_watermark}"
-    if state.block_start > state.block_end:
-        yield f"block_start {state.block_start} is after block_end {state.block_end}"
-    if state.block_start < state.block_end and state.remote_end > state.block_start:
-        yield f"remote_end {state.remote_end} is after block_start {state.block_start}"
-    if state.write_tier is WriteTier.BLOCK and state.block_end != state.high_watermark:
-        yield (
-            f"block_end {state.block_end} is not the high watermark {state.high_watermark}, "
-            "although blocks are being written"
-        )
-
-
-_FORWARD_ONLY = (
-    "log_start",
-    "remote_end",
-    "block_start",
-    "block_end",
-    "high_watermark",
-    "last_stable",
-    "leader_epoch",
-    "last_commit_ms",
-)
+    return [Problem(promise=Promise.BOUNDARIES, text=text) for text in boundary_breaches(state)]
 
 
 def boundaries_moved_forward(before: PartitionState, after: PartitionState) -> list[Problem]:
-    """Promise 4: of two snapshots of a partition, the later one is nowhere behind."""
+    """Promise 4: between two snapshots of a partition, no boundary moves back."""
     return [
-        Problem(
-            promise=Promise.BOUNDARIES,
-            what=f"{name} went back from {getattr(before, name)} to {getattr(after, name)}",
-        )
-        for name in _FORWARD_ONLY
-        if getattr(after, name) < getattr(before, name)
+        Problem(promise=Promise.BOUNDARIES, text=text) for text in backward_moves(before, after)
     ]
 
 
 def row_is_backed(
     byte_end: int, object_row: StoredObjectRow | None, info: ObjectInfo | None
 ) -> list[Problem]:
-    """Promise 5: bytes up to `byte_end`, which a row refers to, are there and stay there."""
+    """Promise 5: an object that a row refers to has the bytes up to `byte_end`, and stays."""
     if object_row is None:
-        what = "a row refers to it, but the control plane has no such object"
+        text = "a row refers to it, but the control plane has no such object"
     elif object_row.marked_ms is not None:
-        what = "a row refers to it, but it is marked for deletion"
+        text = "a row refers to it, but it is marked for deletion"
     elif info is None:
-        what = "a row refers to it, but it is not in the store"
+        text = "a row refers to it, but it is not in the store"
     elif byte_end > info.size_bytes:
-        what = f"a row needs {byte_end} bytes of it, but it has {info.size_bytes}"
+        text = f"a row needs {byte_end} bytes of it, but it has {info.size_bytes}"
     else:
         return []
-    return [Problem(promise=Promise.OBJECTS, what=what)]
+    return [Problem(promise=Promise.OBJECTS, text=text)]
 
 
 def object_is_whole(object_row: StoredObjectRow, info: ObjectInfo | None) -> list[Problem]:
@@ -126,12 +95,12 @@ def object_is_whole(object_row: StoredObjectRow, info: ObjectInfo | None) -> lis
     if object_row.marked_ms is not None:
         return []
     if info is None:
-        what = "it was committed, but it is not in the store"
+        text = "it was committed, but it is not in the store"
     elif info.size_bytes < object_row.size_bytes:
-        what = f"it was committed with {object_row.size_bytes} bytes and has {info.size_bytes}"
+        text = f"it was committed with {object_row.size_bytes} bytes and has {info.size_bytes}"
     else:
         return []
-    return [Problem(promise=Promise.OBJECTS, what=what)]
+    return [Problem(promise=Promise.OBJECTS, text=text)]
 
 
 def object_is_accounted_for(
@@ -140,11 +109,11 @@ def object_is_accounted_for(
     """Promise 5: a stored object has a row, or is young by its name or by the store's time."""
     if object_row is not None or max(created_ms, info.modified_ms) > old_since_ms:
         return []
-    what = (
+    text = (
         f"its {info.size_bytes} bytes belong to no commit; the sweeper takes such objects, so "
-        "if this one stays, see what the janitor logs"
+        "if this one stays, see the janitor's log"
     )
-    return [Problem(promise=Promise.OBJECTS, what=what, severity=Severity.WASTE)]
+    return [Problem(promise=Promise.OBJECTS, text=text, severity=Severity.WASTE)]
 
 
 def holders_are_distinct(brokers: Sequence[BrokerInfo]) -> list[Problem]:
@@ -155,7 +124,7 @@ def holders_are_distinct(brokers: Sequence[BrokerInfo]) -> list[Problem]:
         *_shared("incarnation", [broker.incarnation for broker in brokers]),
         *_shared("address", [f"{broker.host}:{broker.port}" for broker in live]),
     ]
-    return [Problem(promise=Promise.HOLDERS, what=what) for what in shared]
+    return [Problem(promise=Promise.HOLDERS, text=text) for text in shared]
 
 
 def _shared(name: str, values: Sequence[object]) -> Iterator[str]:
@@ -174,7 +143,7 @@ def batches_fill_row(row: Coordinates, data: BytesLike) -> list[Problem]:
                 return problems
             expected = Offset(expected + header.last_offset_delta + 1)
     except BatchDamagedError as error:
-        return [Problem(promise=Promise.CHECKSUMS, what=f"row {row.base_offset}: {error}")]
+        return [Problem(promise=Promise.CHECKSUMS, text=f"row {row.base_offset}: {error}")]
     return batches_end_with_row(row, expected)
 
 
@@ -186,10 +155,10 @@ def batch_continues_row(
     try:
         check_crc(batch, 0, header)
     except BatchDamagedError as error:
-        return [Problem(promise=Promise.CHECKSUMS, what=f"{where}: {error}")]
+        return [Problem(promise=Promise.CHECKSUMS, text=f"{where}: {error}")]
     return [
-        Problem(promise=Promise.ONE_VALUE, what=f"{where}: {what}")
-        for what in _batch_breaches(row, expected, header)
+        Problem(promise=Promise.ONE_VALUE, text=f"{where}: {text}")
+        for text in _batch_breaches(row, expected, header)
     ]
 
 
@@ -206,5 +175,5 @@ def batches_end_with_row(row: Coordinates, expected: Offset) -> list[Problem]:
     """Check that the batches end where the row ends."""
     if expected == row.last_offset + 1:
         return []
-    what = f"row {row.base_offset} ends at {row.last_offset}, its batches at {expected - 1}"
-    return [Problem(promise=Promise.ONE_VALUE, what=what)]
+    text = f"row {row.base_offset} ends at {row.last_offset}, its batches at {expected - 1}"
+    return [Problem(promise=Promise.ONE_VALUE, text=text)]

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with what is being checked, how many are done, and of how many if that is known."""
+"""Called with the kind of thing that is checked, the number done, and the total if it is known."""
 
 
 class Promise(IntEnum):
-    """The numbers of docs/architecture.md."""
+    """The promises, with their numbers in docs/architecture.md."""
 
     READABLE = 1
     ONE_VALUE = 2
@@ -23,9 +23,9 @@ class Promise(IntEnum):
 
 class Severity(StrEnum):
     DAMAGE = "damage"
-    """Somebody reads wrong, misses data, or will."""
+    """A reader gets wrong data or misses data, now or later."""
     WASTE = "waste"
-    """Nobody is harmed, but space is taken for nothing."""
+    """No reader is affected, but space is used for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Problem:
     """A promise that a snapshot does not keep."""
 
     promise: Promise
-    what: str
+    text: str
     severity: Severity = Severity.DAMAGE
 
 
@@ -50,15 +50,15 @@ class Finding:
             "name": self.problem.promise.name.lower(),
             "severity": str(self.problem.severity),
             "where": self.where,
-            "what": self.problem.what,
+            "what": self.problem.text,
         }
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.problem.what}"
+        return f"{self.where}: {self.problem.text}"
 
 
 MAX_FINDINGS = 1000
-"""A store that is broken altogether must not exhaust the memory of the one who looks."""
+"""The most findings of a report: a broken store must not exhaust the memory of the check."""
 
 
 @dataclass(slots=True)
@@ -66,14 +66,14 @@ class Report:
     deep: bool
     started_ms: int
     counts: Counter[str] = field(default_factory=Counter)
-    """How much was looked at: topics, partitions, rows, batches, bytes, objects."""
+    """The numbers of topics, partitions, rows, batches, bytes and objects that were checked."""
     findings: list[Finding] = field(default_factory=list)
     left_out: int = 0
-    """Findings beyond the first thousand."""
+    """The number of findings beyond `MAX_FINDINGS`."""
 
     @property
     def ok(self) -> bool:
-        """Nothing was found, not even waste."""
+        """True if nothing was found, not even waste."""
         return not self.findings
 
     @property

@@ -1,4 +1,4 @@
-"""Reading a whole segment, to hold its log against its row and its indexes against its log."""
+"""The audit of a whole segment: its log is compared with its row, its indexes with its log."""
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
@@ -8,35 +8,35 @@ from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import BatchHeader
 from stratalog.checks.index_audit import IndexAudit
 from stratalog.checks.log_audit import LogAudit
-from stratalog.checks.remote import RemoteTier
+from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.report import Problem, Promise
 from stratalog.checks.segment_promises import name_of
 from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError
 from stratalog.objects.store import ObjectNotFoundError
+from stratalog.segment.batch_framing import BatchFraming
 from stratalog.segment.errors import KeyMissingError, LogDamagedError
 from stratalog.segment.index_object import read_index
 from stratalog.segment.keys import MANIFEST_SUFFIX
 from stratalog.segment.log_batches import is_dense
-from stratalog.segment.manifest import IndexPlace, parse_manifest
+from stratalog.segment.manifest import IndexRange, parse_manifest
 from stratalog.segment.model import IndexKind
-from stratalog.segment.offload import offload
 from stratalog.segment.open_segment import PLAIN_CHUNK_BYTES, OpenSegment, open_segment
 from stratalog.segment.producer_state import PartitionTail
-from stratalog.segment.whole_batches import BatchFraming
+from stratalog.segment.thread_offload import offload
 
 _WINDOW_BYTES = 4 * 1024 * 1024
-"""Of the object that are asked for at once."""
+"""The bytes of the object that are requested at once."""
 
 
 @dataclass(slots=True)
 class Audited:
     log: list[Problem] = field(default_factory=list)
-    """Damage of the records, or of the way to them. Nothing here can be repaired."""
+    """Damage of the records, or of the manifest that leads to them. It cannot be repaired."""
     indexes: list[Problem] = field(default_factory=list)
     """Damage of parts that can be rebuilt from the records."""
     good: dict[IndexKind, bytes] = field(default_factory=dict)
-    """The indexes with which nothing is wrong."""
+    """The indexes without problems."""
     batches: int = 0
 
     @property
@@ -47,9 +47,9 @@ class Audited:
 async def audit_segment(
     segment: Segment, tier: RemoteTier, before: PartitionTail | None
 ) -> Audited:
-    """Read all of a segment that is finished. Damage is returned as problems, never raised.
+    """Read all of a finished segment. Damage is returned as problems, never raised.
 
-    `before` is the state of producers at its start, if that is known.
+    `before` is the state of producers at the segment's start, if it is known.
     """
     audited = Audited()
     try:
@@ -59,7 +59,7 @@ async def audit_segment(
         return audited
     audited.indexes += await _audit_manifest(opened)
     found = await _read_indexes(opened, audited)
-    # What others make of a transaction that began before the segment, they need not tell us.
+    # Other writers may treat a transaction that began before the segment in another way.
     indexes = IndexAudit(segment, found, before if is_dense(segment) else None)
     await _audit_log(opened, indexes, audited)
     audited.indexes += indexes.problems
@@ -68,7 +68,7 @@ async def audit_segment(
 
 
 async def open_whole(segment: Segment, tier: RemoteTier) -> OpenSegment:
-    """The segment, made ready to be read from its first byte to its last."""
+    """Open a segment, to read it from its first byte to its last."""
     store = tier.stores.of(segment.store_url)
     assert segment.uploaded is not None, f"segment {segment.segment_id} is not finished"
     # Unsealing a data key takes milliseconds, and a long list of chunks takes some to parse.
@@ -78,13 +78,13 @@ async def open_whole(segment: Segment, tier: RemoteTier) -> OpenSegment:
 
 
 async def whole_batches(opened: OpenSegment) -> AsyncIterator[memoryview]:
-    """The log as buffers of whole batches, which may be written to."""
+    """Yield the log as buffers of whole batches, which the caller may change."""
     framing = BatchFraming()
     try:
         for run in _runs(opened):
-            places = [opened.chunks.stored_range(chunk) for chunk in run]
-            pieces = await opened.store.get_ranges(opened.log_key, places)
-            for chunk, stored in zip(run, pieces, strict=True):
+            ranges = [opened.chunks.stored_range(chunk) for chunk in run]
+            buffers = await opened.store.get_ranges(opened.log_key, ranges)
+            for chunk, stored in zip(run, buffers, strict=True):
                 data = await offload(len(stored), opened.decode, chunk, stored)
                 for buffer in framing.push(data):
                     yield buffer
@@ -95,16 +95,16 @@ async def whole_batches(opened: OpenSegment) -> AsyncIterator[memoryview]:
 
 
 def _runs(opened: OpenSegment) -> Iterator[list[int]]:
-    """Neighbouring chunks that are asked for together."""
+    """Yield consecutive chunks that are requested together."""
     run: list[int] = []
     start = 0
     for chunk in range(opened.chunks.count):
-        place = opened.chunks.stored_range(chunk)
-        if run and place.end - start > _WINDOW_BYTES:
+        stored = opened.chunks.stored_range(chunk)
+        if run and stored.end - start > _WINDOW_BYTES:
             yield run
             run = []
         if not run:
-            start = place.start
+            start = stored.start
         run.append(chunk)
     if run:
         yield run
@@ -113,13 +113,13 @@ def _runs(opened: OpenSegment) -> Iterator[list[int]]:
 async def _audit_log(opened: OpenSegment, indexes: IndexAudit, audited: Audited) -> None:
     audit = LogAudit(opened.segment)
     try:
-        async for position, header, batch in _placed(opened):
+        async for position, header, batch in _positioned(opened):
             whole = audit.step(position, header, batch)
             indexes.step(position, header, batch if whole else None)
             audited.batches += 1
     except ObjectNotFoundError:
-        what = f"its object {opened.log_key} is not in the store"
-        audited.log.append(_problem(opened.segment, Promise.READABLE, what))
+        text = f"its object {opened.log_key} is not in the store"
+        audited.log.append(_problem(opened.segment, Promise.READABLE, text))
     except DamagedError as error:
         audited.log.append(_problem(opened.segment, Promise.CHECKSUMS, str(error)))
     else:
@@ -128,8 +128,8 @@ async def _audit_log(opened: OpenSegment, indexes: IndexAudit, audited: Audited)
     audited.log += audit.problems
 
 
-async def _placed(opened: OpenSegment) -> AsyncIterator[tuple[int, BatchHeader, memoryview]]:
-    """Each batch with its place in the log."""
+async def _positioned(opened: OpenSegment) -> AsyncIterator[tuple[int, BatchHeader, memoryview]]:
+    """Yield each batch with its position in the log."""
     position = 0
     async for buffer in whole_batches(opened):
         try:
@@ -162,21 +162,21 @@ async def _audit_manifest(opened: OpenSegment) -> list[Problem]:
 
 
 async def _read_indexes(opened: OpenSegment, audited: Audited) -> dict[IndexKind, bytes]:
-    """Those indexes that can be read."""
+    """Return the indexes that can be read."""
     found: dict[IndexKind, bytes] = {}
     try:
         data = memoryview((await opened.store.get(opened.indexes_key)).data)
     except ObjectNotFoundError:
-        what = f"its object {opened.indexes_key} is not in the store"
-        audited.indexes.append(_problem(opened.segment, Promise.READABLE, what))
+        text = f"its object {opened.indexes_key} is not in the store"
+        audited.indexes.append(_problem(opened.segment, Promise.READABLE, text))
         return found
     expected_bytes = opened.manifest.indexes_bytes
     if len(data) != expected_bytes:
-        what = f"its object {opened.indexes_key} has {len(data)} bytes, not {expected_bytes}"
-        audited.indexes.append(_problem(opened.segment, Promise.OBJECTS, what))
+        text = f"its object {opened.indexes_key} has {len(data)} bytes, not {expected_bytes}"
+        audited.indexes.append(_problem(opened.segment, Promise.OBJECTS, text))
     for kind in IndexKind:
-        place = opened.manifest.indexes.get(kind, IndexPlace(0, 0))
-        stored = data[place.position : place.end]
+        index_range = opened.manifest.indexes.get(kind, IndexRange(0, 0))
+        stored = data[index_range.position : index_range.end]
         try:
             found[kind] = read_index(
                 opened.manifest, kind, stored, opened.cipher, f"object {opened.indexes_key}"
@@ -186,5 +186,5 @@ async def _read_indexes(opened: OpenSegment, audited: Audited) -> dict[IndexKind
     return found
 
 
-def _problem(segment: Segment, promise: Promise, what: str) -> Problem:
-    return Problem(promise=promise, what=f"{name_of(segment)}: {what}")
+def _problem(segment: Segment, promise: Promise, text: str) -> Problem:
+    return Problem(promise=promise, text=f"{name_of(segment)}: {text}")

@@ -1,15 +1,15 @@
-"""Checking the segments of a partition: their rows, their objects and, deep, every byte of them.
+"""The check of a partition's segments: their rows, their objects and, if deep, all their bytes.
 
-They may be deleted while they are looked at. What was found is therefore looked at again, once,
-and only what is still there is a problem.
+Segments may be deleted during the check. So every problem is checked a second time, and only a
+problem that is still there is reported.
 """
 
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 
-from stratalog.checks.producers_before import tail_before
-from stratalog.checks.remote import RemoteTier
+from stratalog.checks.producer_tail import tail_before
+from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.report import Problem, Promise
 from stratalog.checks.segment_audit import Audited, audit_segment
 from stratalog.checks.segment_promises import manifest_fits_row, name_of, objects_fit_manifest
@@ -28,7 +28,7 @@ _PARALLEL_READS = 4
 async def chained_segments(
     metadata: SegmentMetadata, partition: TopicPartition
 ) -> AsyncIterator[list[Segment]]:
-    """The segments of a partition in offset order, a page at a time."""
+    """Yield the segments of a partition in offset order, a page at a time."""
     after = None
     while page := await metadata.chained(partition, after=after, limit=_PAGE_SEGMENTS):
         yield page
@@ -48,7 +48,7 @@ class SegmentCheck:
     async def run(self, page: Sequence[Segment]) -> list[Problem]:
         """Return the problems of the objects of consecutive segments."""
         self._counts["segments"] += len(page)
-        # A row without a manifest is told about as such, and says nothing about objects.
+        # A row without a manifest is a problem of its own, and names no objects.
         finished = [segment for segment in page if segment.uploaded is not None]
         problems = await self._check_objects(finished)
         if self._deep:
@@ -65,19 +65,19 @@ class SegmentCheck:
                     if _judge(segment, objects):
                         problems += await self._look_again(segment)
             except CallError as error:
-                # Of an adopted topic's store. It is no reason not to look at everything else.
+                # The store of an adopted topic fails. All else can be checked nevertheless.
                 if not store_url:
                     raise
-                what = f"{name_of(neighbours[0])}: its objects cannot be looked at: {error}"
-                problems.append(Problem(promise=Promise.OBJECTS, what=what))
+                text = f"{name_of(neighbours[0])}: its objects cannot be looked at: {error}"
+                problems.append(Problem(promise=Promise.OBJECTS, text=text))
         return problems
 
     async def _list(
         self, store_url: str, folder: str, segments: Sequence[Segment]
     ) -> dict[str, ObjectInfo]:
-        """The objects in the folder from the first of the segments to the last, by key.
+        """Return the objects of the folder from the first segment to the last, by key.
 
-        A listing takes one request where every object for itself would take hundreds.
+        A listing takes one request. Separate requests for the objects would be hundreds.
         """
         bases = sorted(segment.key_base for segment in segments)
         objects: dict[str, ObjectInfo] = {}
@@ -115,15 +115,15 @@ class SegmentCheck:
             except CallError as error:
                 if not segment.store_url:
                     raise
-                what = f"{name_of(segment)}: it cannot be read: {error}"
-                return [Problem(promise=Promise.READABLE, what=what)]
+                text = f"{name_of(segment)}: it cannot be read: {error}"
+                return [Problem(promise=Promise.READABLE, text=text)]
 
     async def _audit(self, segment: Segment) -> Audited:
         before = await tail_before(self._metadata, segment, self._tier)
         return await audit_segment(segment, self._tier, before)
 
     async def _find(self, segment: Segment) -> Segment | None:
-        """The segment as it is by now, if it is still a part of its partition."""
+        """Return the present row of the segment, if the segment is still chained."""
         after = Offset(segment.last_offset - 1)
         found = await self._metadata.chained(segment.topic_partition, after=after, limit=1)
         same = found and found[0].segment_id == segment.segment_id
@@ -136,7 +136,7 @@ def _judge(segment: Segment, objects: dict[str, ObjectInfo]) -> list[Problem]:
     try:
         manifest = parse_manifest(segment.uploaded.manifest, name)
     except DamagedError as error:
-        return [Problem(promise=Promise.OBJECTS, what=f"{name_of(segment)}: {error}")]
+        return [Problem(promise=Promise.OBJECTS, text=f"{name_of(segment)}: {error}")]
     return [
         *manifest_fits_row(segment, manifest),
         *objects_fit_manifest(segment, manifest, objects),

@@ -1,9 +1,9 @@
-"""Objects of segments that nobody knows, below the prefix of the cluster's own."""
+"""Orphans of segments: old objects below the cluster's own prefix whose segments have no row."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 
-from stratalog.checks.remote import RemoteTier
+from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.report import Problem, Promise, Severity
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import SegmentId, TopicId
@@ -16,9 +16,9 @@ _PAGE = 1000
 async def segment_orphans(
     control: ControlPlane, tier: RemoteTier, counts: Counter[str], old_since_ms: int
 ) -> AsyncIterator[tuple[str, Problem]]:
-    """Keys of old objects whose segments have no row. Brokers that live take them in their time.
+    """Yield the keys of orphans. The sweeper of a running broker deletes them in time.
 
-    Those that Kafka may have put beside an exported topic's are none.
+    Segments that Kafka stored beside an exported topic are not orphans.
     """
     page: dict[tuple[TopicId, SegmentId], list[ObjectInfo]] = {}
     async for info in tier.stores.own.list(tier.prefix):
@@ -44,14 +44,14 @@ async def _unknown(
 ) -> AsyncIterator[tuple[str, Problem]]:
     if not page:
         return
-    # A row is there before its objects are, so one that is missing by now is missing for good.
+    # A row is added before its objects, so a row that is missing now will never be added.
     known = await control.segments.known([segment_id for _, segment_id in page])
     shared = await control.segments.shared_topics(sorted({topic_id for topic_id, _ in page}))
     for (topic_id, segment_id), objects in page.items():
         if segment_id in known or topic_id in shared:
             continue
         for info in objects:
-            # A deletion that ended since the listing has taken the objects before the row.
+            # A deletion that ended since the listing has deleted the objects before the row.
             if await _is_there(store, info.key):
                 yield info.key, _orphaned(info)
 
@@ -65,8 +65,8 @@ async def _is_there(store: ObjectStore, key: str) -> bool:
 
 
 def _orphaned(info: ObjectInfo) -> Problem:
-    what = (
+    text = (
         f"its {info.size_bytes} bytes belong to no segment; the sweeper takes such objects, so "
-        "if this one stays, see what the janitor logs"
+        "if this one stays, see the janitor's log"
     )
-    return Problem(promise=Promise.OBJECTS, what=what, severity=Severity.WASTE)
+    return Problem(promise=Promise.OBJECTS, text=text, severity=Severity.WASTE)

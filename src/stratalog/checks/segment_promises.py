@@ -1,7 +1,7 @@
-"""The promises about segments as predicates. Pure, as those of `promises.py`.
+"""The promises about segments as predicates. Pure, like `promises.py`.
 
-Whether the segments of a partition make one chain is in `segment_walk.py`, because a chain is
-read piece by piece.
+The check that the segments of a partition make one chain is in `segment_chain.py`, because a chain
+is read page by page.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from stratalog.objects.store import ObjectInfo
 from stratalog.segment.epoch_checkpoint import epochs_between
 from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.log_batches import is_dense
-from stratalog.segment.manifest import IndexPlace, Manifest
+from stratalog.segment.manifest import IndexRange, Manifest
 from stratalog.segment.model import IndexKind
 
 
@@ -25,21 +25,21 @@ def name_of(segment: Segment) -> str:
 
 def migration_holds(state: PartitionState) -> list[Problem]:
     """Promise 4: the offsets fit one of the migration states."""
-    return [Problem(promise=Promise.BOUNDARIES, what=what) for what in check_state(state)]
+    return [Problem(promise=Promise.BOUNDARIES, text=text) for text in check_state(state)]
 
 
 def sizes_add_up(state: PartitionState, segment_bytes: int, row_bytes: int) -> list[Problem]:
-    """Promise 4: a partition is as large as its segments and the rows that are served together.
+    """Promise 4: a partition's size is the size of its segments and of the rows that are served.
 
-    Retention by size goes by it.
+    Retention by size uses that number.
     """
     if state.size_bytes == segment_bytes + row_bytes:
         return []
-    what = (
+    text = (
         f"its size is {state.size_bytes} bytes, but its segments have {segment_bytes} and its "
         f"rows {row_bytes}"
     )
-    return [Problem(promise=Promise.BOUNDARIES, what=what)]
+    return [Problem(promise=Promise.BOUNDARIES, text=text)]
 
 
 def epochs_rise(
@@ -55,29 +55,29 @@ def epochs_rise(
     if not epochs or not before.leader_epoch <= epochs[-1].epoch <= after.leader_epoch:
         last = epochs[-1].epoch if epochs else "none"
         problems.append(f"its last epoch is {last}, its leader's is {after.leader_epoch}")
-    return [Problem(promise=Promise.BOUNDARIES, what=what) for what in problems]
+    return [Problem(promise=Promise.BOUNDARIES, text=text) for text in problems]
 
 
 def epochs_agree(segment: Segment, epochs: Sequence[EpochStart], whose: str) -> list[Problem]:
-    """Promise 2: the segment's records have the epochs that others say they have.
+    """Promise 2: the epochs of the segment's records agree with another list of epochs.
 
-    A lineage that was cut at its start, as Kafka's are, is not asked about what is below.
+    Kafka cuts the start of its lineages off. Offsets below the start of a list are not compared.
     """
     if not epochs or not segment.leader_epochs:
         both = [*epochs, *segment.leader_epochs]
         missing = whose if segment.leader_epochs else name_of(segment)
-        what = f"{name_of(segment)}: {missing} has no epochs, the other has {_told(both)}"
-        return [Problem(promise=Promise.ONE_VALUE, what=what)]
+        text = f"{name_of(segment)}: {missing} has no epochs, the other has {_listed(both)}"
+        return [Problem(promise=Promise.ONE_VALUE, text=text)]
     first = max(segment.base_offset, epochs[0].start_offset)
     theirs = epochs_between(epochs, first, segment.last_offset)
     own = epochs_between(segment.leader_epochs, first, segment.last_offset)
     if own == theirs and own:
         return []
-    what = f"{name_of(segment)} has epochs {_told(own)}, {whose} {_told(theirs)}"
-    return [Problem(promise=Promise.ONE_VALUE, what=what)]
+    text = f"{name_of(segment)} has epochs {_listed(own)}, {whose} {_listed(theirs)}"
+    return [Problem(promise=Promise.ONE_VALUE, text=text)]
 
 
-def _told(epochs: Sequence[EpochStart]) -> str:
+def _listed(epochs: Sequence[EpochStart]) -> str:
     return ", ".join(f"{epoch} from {start}" for epoch, start in epochs) or "none"
 
 
@@ -85,8 +85,8 @@ def segment_is_legal(segment: Segment) -> list[Problem]:
     """Promise 4: a chained segment was finished, and its row makes sense."""
     where = name_of(segment)
     return [
-        Problem(promise=Promise.BOUNDARIES, what=f"{where}: {what}")
-        for what in _row_breaches(segment)
+        Problem(promise=Promise.BOUNDARIES, text=f"{where}: {text}")
+        for text in _row_breaches(segment)
     ]
 
 
@@ -102,7 +102,7 @@ def _row_breaches(segment: Segment) -> Iterator[str]:
 
 
 def manifest_fits_row(segment: Segment, manifest: Manifest) -> list[Problem]:
-    """Promise 5: the manifest in the row speaks of the segment of that row."""
+    """Promise 5: the manifest in the row describes the segment of that row."""
     uploaded = segment.uploaded
     assert uploaded is not None, "a manifest comes from a row that has one"
     problems: list[str] = []
@@ -111,12 +111,12 @@ def manifest_fits_row(segment: Segment, manifest: Manifest) -> list[Problem]:
         problems.append(
             f"its manifest speaks of {original_bytes} bytes, its row of {segment.size_bytes}"
         )
-    # The plugin may note an index that is empty.
-    transactions = manifest.indexes.get(IndexKind.TRANSACTION, IndexPlace(0, 0))
+    # Kafka's plugin may name an index that is empty.
+    transactions = manifest.indexes.get(IndexKind.TRANSACTION, IndexRange(0, 0))
     if uploaded.has_aborted != (transactions.size_bytes > 0):
         problems.append("its manifest and its row do not agree about aborted transactions")
     return [
-        Problem(promise=Promise.OBJECTS, what=f"{name_of(segment)}: {what}") for what in problems
+        Problem(promise=Promise.OBJECTS, text=f"{name_of(segment)}: {text}") for text in problems
     ]
 
 
@@ -133,19 +133,19 @@ def objects_fit_manifest(
         elif info.size_bytes < least or (most is not None and info.size_bytes > most):
             problems.append(f"its object {key} has {info.size_bytes} bytes, not {least}")
     return [
-        Problem(promise=Promise.OBJECTS, what=f"{name_of(segment)}: {what}") for what in problems
+        Problem(promise=Promise.OBJECTS, text=f"{name_of(segment)}: {text}") for text in problems
     ]
 
 
 def _expected_sizes(segment: Segment, manifest: Manifest) -> Iterator[tuple[str, int, int | None]]:
-    """Suffix, least and greatest size of each object. No greatest, if nobody can know it."""
+    """Yield suffix, least and greatest size of each object. None if there is no greatest size."""
     uploaded = segment.uploaded
     assert uploaded is not None, "a manifest comes from a row that has one"
     log_bytes, indexes_bytes = manifest.chunks.stored_bytes, manifest.indexes_bytes
     manifest_bytes = len(uploaded.manifest.encode())
-    # Others may have written the same manifest in other words, and counted in other ways.
+    # Another writer may have formatted the same manifest differently, and counted differently.
     if is_dense(segment):
-        # With the seek table, which stands in no manifest.
+        # The size includes the seek table, which is not in the manifest.
         log_bytes = max(log_bytes, uploaded.stored_bytes - indexes_bytes - manifest_bytes)
     may_have_table = manifest.compressed and manifest.encryption is None
     exact_log = is_dense(segment) or not may_have_table

@@ -1,21 +1,20 @@
-"""Rebuild the indexes of damaged segments from their logs.
+"""The repair of segments: damaged indexes are rebuilt from the log.
 
-The log tells the offset and the time index, and with the producer snapshot of the segment before it
-also its own snapshot and its transactions; the control plane tells the epochs. Indexes with which
-nothing is wrong are kept as they are. Of a segment before which nothing is left, the snapshot
-forgets producers that did not write since; nobody can ask for what they wrote. If there is one
-whose snapshot cannot be read, a new snapshot or transaction index would be a guess, and none is
-made.
+The log gives the offset index and the time index. With the producer snapshot of the segment before
+it, the log also gives its own snapshot and its transaction index. The control plane gives the
+epochs. Indexes without problems are kept. If no segment is left before this one, the snapshot
+forgets producers that did not write since; their earlier records are gone, too. If there is a
+segment before, but its snapshot cannot be read, then a new snapshot or transaction index would be a
+guess, and none is made.
 
-1. Put the `.indexes` object. A crash leaves it beside a manifest that may not fit to it: also
-   reads that did not need what was damaged may fail now, until the next repair, which begins
-   anew.
-2. Put the manifest. A crash leaves a row that speaks of the old one, likewise.
-3. Replace what the row says. If the segment's deletion has begun meanwhile, this fails; what was
-   put here has no row then, and is the sweeper's.
+1. Put the `.indexes` object. A crash leaves it beside a manifest that may not fit. Then even reads
+   that did not need the damaged index may fail, until the next repair, which begins again.
+2. Put the manifest. A crash leaves a row with the old manifest, with the same effect.
+3. Replace the manifest in the row. This fails if the deletion of the segment has begun meanwhile.
+   Then the new objects have no row, and the sweeper takes them.
 
-Between 1 and 3 a broker may find that indexes and row do not fit. It resolves the read once more,
-and if 3 is still to come says so to its client. A log is never written to.
+Between 1 and 3 a broker may find that indexes and row do not fit. It looks the read up once more,
+and if step 3 is still to come, its client gets the error. A log is never written to.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -23,8 +22,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from stratalog.batch.frames import iter_batches
-from stratalog.checks.producers_before import segment_before, tail_before, tail_between
-from stratalog.checks.remote import RemoteTier
+from stratalog.checks.producer_tail import segment_before, tail_before, tail_between
+from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.report import Problem, Progress
 from stratalog.checks.segment_audit import Audited, audit_segment, open_whole, whole_batches
 from stratalog.checks.segment_check import chained_segments
@@ -39,9 +38,9 @@ from stratalog.opening.marker import MARKER_KEY, check_marker, read_marker
 from stratalog.segment.build import BuiltLog, SegmentBuilder
 from stratalog.segment.epoch_checkpoint import encode_checkpoint, epochs_between
 from stratalog.segment.model import IndexKind, SegmentIndexes, SourceRun
-from stratalog.segment.offload import offload
 from stratalog.segment.open_segment import OpenSegment
 from stratalog.segment.producer_state import PartitionTail, advance
+from stratalog.segment.thread_offload import offload
 from stratalog.segment.txn_index import encode_aborted
 from stratalog.segment.upload import UploadedLog, upload_indexes
 
@@ -49,7 +48,7 @@ _EVENT_TIME = "eventTimestampMs"
 
 
 class NotRepairedError(DamagedError):
-    """The indexes of this segment cannot be made anew. The message says why."""
+    """The indexes of this segment cannot be rebuilt. The message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,26 +59,26 @@ class Repair:
     segment: Segment
     damage: Sequence[Problem]
     failure: str | None = None
-    """Why its indexes are not made anew."""
+    """The reason why the indexes were not rebuilt, if they were not."""
 
     def as_dict(self) -> dict[str, object]:
         return {
             "where": self.where,
             "segment": self.segment.key_base,
-            "damage": [problem.what for problem in self.damage],
+            "damage": [problem.text for problem in self.damage],
             "rebuilt": self.failure is None,
             "failure": self.failure,
         }
 
     def __str__(self) -> str:
-        what = f"{self.where}: {name_of(self.segment)}"
-        return f"{what}: {self.failure}" if self.failure else what
+        text = f"{self.where}: {name_of(self.segment)}"
+        return f"{text}: {self.failure}" if self.failure else text
 
 
 async def rebuild_indexes(
     control: ControlPlane, tier: RemoteTier, progress: Progress | None = None
 ) -> list[Repair]:
-    """Read all segments that are ours, and make the indexes of those that need it anew."""
+    """Read all segments of this cluster, and rebuild damaged indexes."""
     await _check_claim(control, tier)
     repairs: list[Repair] = []
     done = 0
@@ -107,7 +106,7 @@ async def _check_claim(control: ControlPlane, tier: RemoteTier) -> None:
 
 
 class _Rebuilding:
-    """Goes along one partition's segments: each one's producers continue those before it."""
+    """Repairs one partition's segments in order: the producers of one continue in the next."""
 
     def __init__(
         self, control: ControlPlane, tier: RemoteTier, topic: Topic, partition: TopicPartition
@@ -122,12 +121,12 @@ class _Rebuilding:
         async for page in chained_segments(self._control.segments, self._partition):
             for segment in page:
                 if segment.uploaded is not None:
-                    repair = await self._visit(segment)
+                    repair = await self._repair(segment)
                     if repair is not None:
                         yield repair
 
-    async def _visit(self, segment: Segment) -> Repair | None:
-        # The one before was visited before, so that what can be repaired of it is repaired.
+    async def _repair(self, segment: Segment) -> Repair | None:
+        # The segment before this one is repaired already, as far as it can be.
         before = await tail_before(self._control.segments, segment, self._tier)
         audited = await audit_segment(segment, self._tier, before)
         self.read += 1
@@ -147,11 +146,10 @@ class _Rebuilding:
         return repair
 
     async def _rebuild(self, segment: Segment, audited: Audited) -> None:
-        """Put the indexes anew."""
         if not segment.owned:
-            raise NotRepairedError("it belongs to somebody else")
+            raise NotRepairedError("it belongs to another cluster")
         if audited.log:
-            raise NotRepairedError(f"its log is damaged, too: {audited.log[0].what}")
+            raise NotRepairedError(f"its log is damaged, too: {audited.log[0].text}")
         opened = await open_whole(segment, self._tier)
         indexes = await self._make(opened, audited)
         uploaded = await self._upload(opened, indexes)
@@ -160,7 +158,7 @@ class _Rebuilding:
     async def _make(self, opened: OpenSegment, audited: Audited) -> SegmentIndexes:
         segment, good = opened.segment, dict(audited.good)
         if not {IndexKind.OFFSET, IndexKind.TIMESTAMP} <= good.keys():
-            # They note the same batches.
+            # Both have entries for the same batches, so both are rebuilt.
             good.pop(IndexKind.OFFSET, None)
             good.pop(IndexKind.TIMESTAMP, None)
         built = await _build(opened)
@@ -178,7 +176,7 @@ class _Rebuilding:
     async def _producers(
         self, segment: Segment, good: Mapping[IndexKind, bytes], built: BuiltLog
     ) -> tuple[bytes, bytes]:
-        """The producer snapshot and the transaction index."""
+        """Return the producer snapshot and the transaction index."""
         snapshot = good.get(IndexKind.PRODUCER_SNAPSHOT)
         transactions = good.get(IndexKind.TRANSACTION)
         if snapshot and transactions is not None:
@@ -207,8 +205,8 @@ class _Rebuilding:
             encryption=manifest.encryption,
             stored_bytes=(await opened.store.head(opened.log_key)).size_bytes,
         )
-        told_ms = (manifest.segment or {}).get(_EVENT_TIME)
-        last_ms = told_ms if isinstance(told_ms, int) else segment.changed_ms
+        event_ms = (manifest.segment or {}).get(_EVENT_TIME)
+        last_ms = event_ms if isinstance(event_ms, int) else segment.changed_ms
         uploaded = await upload_indexes(
             opened.store,
             segment.key_base,
@@ -217,7 +215,8 @@ class _Rebuilding:
             segment,
             self._topic.name,
             self._tier.keys,
-            # Another manifest than before: by that, brokers notice that what they hold is old.
+            # The manifest must differ from the old one: so brokers notice that their cached
+            # manifest is old.
             event_ms=last_ms + 1,
         )
         assert segment.uploaded is not None
@@ -234,7 +233,7 @@ async def _build(opened: OpenSegment) -> BuiltLog:
 
 
 def _epoch_runs(segment: Segment) -> list[SourceRun]:
-    """The segment's records as one run for each epoch."""
+    """Return one run of the segment's records for each epoch."""
     epochs = epochs_between(segment.leader_epochs, segment.base_offset, segment.last_offset)
     ends = [*(start for _, start in epochs[1:]), segment.end_offset]
     return [
@@ -244,7 +243,7 @@ def _epoch_runs(segment: Segment) -> list[SourceRun]:
 
 
 def _split(buffer: memoryview, runs: Sequence[SourceRun]) -> Iterator[tuple[SourceRun, memoryview]]:
-    """Whole batches by the run that they belong to."""
+    """Yield the batches of the buffer that belong to each run."""
     cuts: list[tuple[int, SourceRun]] = []
     for position, header in iter_batches(buffer):
         run = next(one for one in reversed(runs) if one.base_offset <= header.base_offset)

@@ -1,7 +1,7 @@
-"""Compare the time index of a segment with its log. Pure: fed batch by batch.
+"""The comparison of a segment's time index with its log. Pure: fed batch by batch.
 
-Of a segment that we wrote, it must be, byte by byte, the one that building it again would give.
-Of one that Kafka wrote, what its entries say must be true.
+The index of a segment that Stratalog wrote must equal, byte by byte, the index that a new build
+would give. In a segment that Kafka wrote, every entry must be true.
 """
 
 import struct
@@ -49,11 +49,7 @@ class TimeAudit:
             stored = [*_ENTRY.iter_unpack(self._data)]
             made = [*_ENTRY.iter_unpack(self._rebuilt.to_bytes())]
             number = next(
-                (
-                    place
-                    for place, pair in enumerate(zip(stored, made, strict=False))
-                    if len({*pair}) > 1
-                ),
+                (at for at, pair in enumerate(zip(stored, made, strict=False)) if len({*pair}) > 1),
                 min(len(stored), len(made)),
             )
             yield f"entry {number} is not the one that its log makes"

@@ -1,10 +1,10 @@
-"""Compare the transaction index of a segment with its log. Fed batch by batch.
+"""The comparison of a segment's transaction index with its log. Fed batch by batch.
 
-Each entry must have its marker in the log, begin where its transaction does, and say how far the
-partition was stable then. Each abort marker must have an entry if its transaction has records. What
-was open before the segment, the log alone does not tell: if the state before it is not known,
-offsets below the segment are taken as they are, and a transaction without records in the segment
-may have an entry or none.
+Each entry must have its marker in the log, the first offset of its transaction, and the last stable
+offset at that time. Each abort marker must have an entry if its transaction has records. The log
+alone does not show the transactions that were open before the segment. If the state before the
+segment is not known, offsets below the segment are accepted, and a transaction without records in
+the segment may have an entry or none.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class _Abort(NamedTuple):
     """An abort marker, as the log has it."""
 
     first_offset: Offset | None
-    """None if nothing is known to be aborted by it."""
+    """None if no record is known that the marker aborts."""
     last_stable: Offset
 
 
@@ -80,8 +80,8 @@ class TransactionAudit:
             yield _not_so(name, last)
         elif not self._fits(entry.first_offset, abort.first_offset):
             yield (
-                f"it says that what producer {name} aborted at offset {last} began at"
-                f" {entry.first_offset}, which is not so"
+                f"it says that the transaction that producer {name} aborted at offset {last} began"
+                f" at {entry.first_offset}, which is not so"
             )
         if not self._fits(entry.last_stable, abort.last_stable):
             yield (
@@ -89,8 +89,8 @@ class TransactionAudit:
                 f" {name} aborted at {last}, which is not so"
             )
 
-    def _fits(self, told: Offset, known: Offset | None) -> bool:
-        return told == known or (self._before is None and told < self._base)
+    def _fits(self, offset: Offset, known: Offset | None) -> bool:
+        return offset == known or (self._before is None and offset < self._base)
 
 
 def _open_in(tail: PartitionTail) -> dict[ProducerId, Offset]:

@@ -87,7 +87,7 @@ async def _check(
 ) -> "tuple[Report, Sequence[Repair]]":
     # Imported late: --help should not wait for databases and object stores.
     from stratalog.checks.fsck import run_fsck
-    from stratalog.checks.remote import RemoteTier
+    from stratalog.checks.remote_tier import RemoteTier
     from stratalog.checks.segment_repair import rebuild_indexes
     from stratalog.opening.cluster import Rights, opened_cluster
 
@@ -113,7 +113,7 @@ async def _check(
 def _print_repairs(repairs: "Sequence[Repair]") -> None:
     for repair in repairs:
         for problem in repair.damage:
-            say(f"[yellow]damaged[/] {escape(f'{repair.where}: {problem.what}')}")
+            say(f"[yellow]damaged[/] {escape(f'{repair.where}: {problem.text}')}")
         outcome = "[red]not rebuilt[/]" if repair.failure else "[green]rebuilt[/]"
         say(f"{outcome} {escape(str(repair))}")
     if not repairs:

@@ -158,7 +158,7 @@ def run(
     if dry_run:
         asyncio.run(_show_plan(settings, kinds, topics, json=json))
         return
-    from stratalog.pipeline.hosting.termination import run_until_terminated
+    from stratalog.pipeline.hosting.signals import run_until_terminated
 
     choices = RunChoices(until_idle=until_idle, clean=clean, gently=gently)
     report = run_until_terminated(run_pipeline(settings, options, kinds, topics, choices))
@@ -213,7 +213,7 @@ async def run_pipeline(
     require_spark("`stratalog pipeline run`")
     # Imported late: --help should not wait for databases and object stores.
     from stratalog.cli.pipeline_bars import Bars
-    from stratalog.pipeline.hosting.lazy_spark import SparkJobs
+    from stratalog.pipeline.hosting.spark_jobs import SparkJobs
     from stratalog.pipeline.open import opened_driver, workplace_of
 
     collect_garbage_rarely()
@@ -239,8 +239,8 @@ async def run_pipeline(
 async def _show_plan(
     settings: Settings, kinds: "Sequence[UnitKind]", topics: Sequence[str] | None, *, json: bool
 ) -> None:
-    from stratalog.pipeline.hosting.lazy_spark import SparkJobs
     from stratalog.pipeline.hosting.spark_conf import SparkOptions
+    from stratalog.pipeline.hosting.spark_jobs import SparkJobs
     from stratalog.pipeline.open import opened_driver, workplace_of
     from stratalog.pipeline.plan.cost import cost_of
 
@@ -252,7 +252,7 @@ async def _show_plan(
     )
     async with opened_driver(settings, spark.open) as driver:
         plan = await driver.plan(kinds, topics)
-    cost = cost_of(plan.tasks, plan.rewrites)
+    cost = cost_of(plan.tasks)
     waiting = {reason.value: len(found) for reason, found in plan.selection.waiting.items()}
     if json:
         print_json({**cost.to_json(), "waiting": waiting})
@@ -292,7 +292,7 @@ def status(
 async def _statuses(settings: Settings, topic: str | None) -> list[dict[str, object]]:
     from stratalog.cli.pipeline_status import status_json
     from stratalog.opening.cluster import opened_control
-    from stratalog.pipeline.driver import facts_of, topic_facts
+    from stratalog.pipeline.topic_facts import facts_of, topic_facts
 
     async with opened_control(settings) as control:
         if topic is None:

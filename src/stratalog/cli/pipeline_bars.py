@@ -17,9 +17,8 @@ from rich.progress import (
 from rich.text import Text
 
 from stratalog.cli.output import stderr
-from stratalog.pipeline.execution import Jobs, OpenJobs
 from stratalog.pipeline.hosting.job_progress import TaskCounts
-from stratalog.pipeline.jobs import Begin, Bin, BinOutcome
+from stratalog.pipeline.jobs import Begin, Bin, BinOutcome, Jobs, OpenJobs
 
 
 class Bars:

@@ -247,7 +247,7 @@ async def _import(
     progress: Callable[[str, int, int], None],
 ) -> "AdoptionPlan":
     from stratalog.segment.key_ring import KeyRing
-    from stratalog.topic.foreign_objects import ForeignObjects, own_realms
+    from stratalog.topic.adopted_objects import AdoptedObjects, own_realms
 
     remote = settings.remote
     keys = KeyRing.load(remote.public_keys, remote.private_keys, remote.encryption_key)
@@ -258,7 +258,7 @@ async def _import(
         await admin.segments.check_adoptable(ANONYMOUS, found.topic)
         store = open_foreign(settings, objects)
         try:
-            foreign = ForeignObjects(
+            foreign = AdoptedObjects(
                 store, key_prefix=key_prefix, keys=keys, realms=own_realms(settings)
             )
             return await admin.segments.adopt(ANONYMOUS, found.topic, foreign, consent, progress)

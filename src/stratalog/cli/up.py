@@ -50,8 +50,8 @@ def up(
 ) -> None:
     """Start a broker and keep it running until Ctrl-C.
 
-    Without options it listens on localhost:9092 and keeps its data in ./stratalog-data. What was
-    acknowledged is stored: a broker can be stopped, or killed, at any time.
+    Without options it listens on localhost:9092 and keeps its data in ./stratalog-data. Records
+    that were acknowledged are stored, so that a broker can be stopped, or killed, at any time.
     """
     flags = [f"broker.listen={listen}"] if listen is not None else []
     if partitions is not None:
@@ -70,13 +70,12 @@ def up(
 
 
 async def _serve(settings: Settings) -> None:
-    # Imported late, because the broker pulls in all the rooms below it.
+    # Imported late, because a broker needs nearly all rooms, and other commands do not.
     from stratalog.node.broker import Broker
-    from stratalog.pipeline.service import PipelineService
 
     stop = asyncio.Event()
     stop_on_signals(stop)
-    starting = asyncio.create_task(Broker.start(settings))
+    starting = asyncio.create_task(Broker.start(settings, with_pipeline=True))
     giving_up = asyncio.create_task(_cancel_on(stop, starting))
     try:
         broker = await starting
@@ -89,23 +88,21 @@ async def _serve(settings: Settings) -> None:
         return
     finally:
         giving_up.cancel()
-    service = PipelineService(settings)
-    service.start()
     _greet(broker.address, broker.broker_id, settings)
     await stop.wait()
-    say("Stopping: writing out what was accepted. Ctrl-C again stops at once.")
-    await asyncio.gather(broker.stop(), service.stop())
+    say("Stopping: writing out all accepted records. Ctrl-C again stops at once.")
+    await broker.stop()
     say("Stopped.")
 
 
 async def _cancel_on(stop: asyncio.Event, starting: "asyncio.Task[Broker]") -> None:
-    """A broker that waits for its database or its store may be stopped before it is up."""
+    """Stop a broker that is still starting, perhaps because it waits for its database or store."""
     await stop.wait()
     starting.cancel()
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """The first signal asks for a clean stop, the next one ends the process where it is."""
+    """Set `stop` at the first signal. The second signal ends the process at once."""
 
     def on_signal() -> None:
         if stop.is_set():
@@ -142,7 +139,8 @@ def _greet(address: tuple[str, int], broker_id: int, settings: Settings) -> None
 
 
 def _command() -> str:
-    """How to call us from here: after `make up`, only the environment's own folder has us."""
+    """Return a command that works in another terminal. After `make up`, only the environment's own
+    folder has it."""
     beside = Path(sys.executable).with_name("stratalog")
     if shutil.which("stratalog") or not beside.exists():
         return "stratalog"
@@ -150,7 +148,8 @@ def _command() -> str:
 
 
 def without_password(url: str) -> str:
-    """An address for people. PostgreSQL takes passwords in the query too, so that goes as well."""
+    """Return an address that may be shown. Its query is removed, too, because PostgreSQL also takes
+    passwords there."""
     parts = urlsplit(url)
     if parts.password is None:
         return url.partition("?")[0]

@@ -11,7 +11,7 @@ class ControlUnavailableError(RetriableError):
 
 
 class CommitInDoubtError(OutcomeUnknownError):
-    """The connection was lost while the database committed: the change may be there or not."""
+    """The connection was lost while the database committed: the outcome is unknown."""
 
 
 class ControlAccessError(CallError):
@@ -19,8 +19,12 @@ class ControlAccessError(CallError):
 
 
 class NoControlPlaneError(CallError):
-    """There is nothing at the address, and nobody asked for a new control plane."""
+    """There is no control plane at the address, and the caller may not create one."""
 
 
 class ControlDamagedError(DamagedError):
-    """The database file is not one, or is broken."""
+    """The file is not a database, or is broken."""
+
+
+class PlanOutdatedError(Exception):
+    """The control plane is no longer as the plan found it. Nothing was changed; plan again."""

@@ -1,11 +1,11 @@
-"""What the control plane's operations have in common."""
+"""The base of the ledgers."""
 
 from stratalog.control.sql.database import Database
 from stratalog.ids import Entropy
 
 
 class Ledger:
-    """Base of the parts of `ControlPlane`, which are cut by noun."""
+    """Operations on one noun of the control plane, over its database."""
 
     def __init__(self, database: Database, entropy: Entropy) -> None:
         self._database = database

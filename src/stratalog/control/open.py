@@ -29,11 +29,11 @@ async def open_control_plane(
 
 
 async def open_existing(url: str) -> ControlPlane:
-    """Open one that a broker has made, for those who read and write without one.
+    """Open a control plane that a broker has made, for programs other than brokers.
 
-    Where there is none, none is made: nobody would look for it where a mistyped address leads. An
-    older schema is brought up to date, because that only adds and a job may be newer than all
-    brokers; otherwise nothing is changed, and no right to change a schema is needed.
+    A missing one is not created: a mistyped address would lead to a new, empty cluster. An older
+    schema is brought up to date, because that only adds and a job may be newer than all brokers;
+    otherwise nothing is changed, and no right to change a schema is needed.
     """
     if _is_missing_file(url):
         raise _no_control_plane(url.removeprefix("sqlite:"))
@@ -50,7 +50,7 @@ async def open_existing(url: str) -> ControlPlane:
 
 
 def _is_missing_file(url: str) -> bool:
-    """Opening it would make one, or a database of an empty one."""
+    """Return True if opening would make a file, or turn an empty file into a database."""
     scheme, _, path = url.partition(":")
     return scheme == "sqlite" and (not Path(path).exists() or Path(path).stat().st_size == 0)
 

@@ -1,6 +1,6 @@
-"""What group members can be told. Each error has a Kafka error code of the same name."""
+"""Errors that members of groups get. Most have a Kafka error code of the same name."""
 
-from stratalog.errors import CallError, RetriableError, StaleError
+from stratalog.errors import CallError, DamagedError, RetriableError, StaleError
 
 
 class InvalidGroupIdError(CallError):
@@ -8,7 +8,7 @@ class InvalidGroupIdError(CallError):
 
 
 class UnknownMemberError(StaleError):
-    """No member has this id (any more): join anew without one."""
+    """No member has this id (any more): join again without an id."""
 
 
 class IllegalGenerationError(StaleError):
@@ -56,4 +56,8 @@ class MetadataTooLargeError(CallError):
 
 
 class NotLoadedError(RetriableError):
-    """What is known of the group could not be read: ask again."""
+    """The saved state of the group could not be loaded: ask again."""
+
+
+class GroupStateDamagedError(DamagedError):
+    """The saved state of a group cannot be decoded."""

@@ -1,8 +1,8 @@
-"""What the coordinator needs of a group, whichever kind it is.
+"""The interface of a group to its coordinator, the same for both kinds.
 
 A group is a state machine without I/O: its methods are called with the time, change it at once and
-never wait. What changed is saved by the coordinator, which compares `revision`; what is to be
-answered later comes out of `take_answers`, and is given to the clients after the save.
+never wait. The coordinator compares `revision` to see whether the group must be saved. Answers to
+requests that had to wait come out of `take_answers`, and go to the clients after the save.
 """
 
 from collections.abc import Sequence
@@ -12,25 +12,28 @@ from typing import NamedTuple, Protocol
 from stratalog.control.groups.model import GroupKind
 
 EMPTY = "Empty"
-"""The state's name of a group without members, of either kind."""
+"""The name of the state of a group without members, of either kind."""
+CONSUMER = "consumer"
+"""The protocol type of groups whose members consume topics."""
 
 
 class Answer(NamedTuple):
-    """An answer to a request that the group was given under this ticket."""
+    """The answer to the request that came with this ticket."""
 
     ticket: int
     value: object
 
 
 class Committer(NamedTuple):
-    """Who commits or fetches offsets, as the request says."""
+    """The client that commits or fetches offsets, as the request describes it."""
 
     member_id: str
     instance_id: str | None
     epoch: int
-    """A classic group's generation. Negative: no member, such as an administrator."""
+    """The member's epoch, or the generation of a classic group. Negative if the client is no
+    member, such as an administrator."""
     knows_member_epochs: bool = True
-    """Whether the request's version knows that the number may be a member's epoch."""
+    """False if the version of the request is older than member epochs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,48 +61,49 @@ class Group(Protocol):
 
     @property
     def state_name(self) -> str:
-        """As Kafka tells it; `EMPTY` of a group without members."""
+        """The name that Kafka gives to the state; `EMPTY` for a group without members."""
 
     @property
     def protocol_type(self) -> str: ...
 
     @property
     def epoch(self) -> int:
-        """The generation or group epoch. It never goes back, also when a group changes its kind:
-        the successor of a group starts from its epoch."""
+        """The generation or group epoch. It never goes back, not even when a group changes its
+        kind: the successor continues the epoch of the earlier group."""
 
     @property
     def is_empty(self) -> bool:
-        """Without members, and without any on their way: it may be deleted or change its kind."""
+        """True if the group has no members, and none that is about to join. Such a group may be
+        deleted or change its kind."""
 
     @property
     def revision(self) -> int:
-        """Grows with every change that must be saved before anybody is told of it."""
+        """A number that grows with every change that must be saved before clients hear of it."""
 
     def to_state(self) -> bytes:
-        """What another broker needs to go on with the group."""
+        """Return the state that another broker needs to continue the group."""
 
     def describe(self) -> GroupDescription:
-        """For DescribeGroups, which tells of classic groups."""
+        """Return the description for DescribeGroups, which has fields of classic groups only."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic, so that its offsets must stay."""
+        """Return whether a member reads the topic, so that its offsets must stay."""
 
     def validate_commit(self, committer: Committer, now_s: float) -> None:
-        """Raise what forbids a commit. A member's commit counts as a sign of life."""
+        """Raise if the client may not commit. A commit of a member counts as a sign of life."""
 
     def validate_fetch(self, committer: Committer) -> None:
-        """Raise what forbids a fetch of the committed offsets."""
+        """Raise if the client may not fetch the committed offsets."""
 
     @property
     def deadline_s(self) -> float | None:
-        """When `tick` has something to do, by the monotonic clock; None if never."""
+        """The next time, by the monotonic clock, at which `tick` must be called. None if never."""
 
     def tick(self, now_s: float) -> None:
-        """Do what is due."""
+        """Apply all deadlines that have passed."""
 
     def take_answers(self) -> list[Answer]:
-        """The answers since the last call."""
+        """Return the answers since the last call."""
 
     def unsaved(self, error: Exception, now_s: float) -> None:
-        """The last changes could not be saved: nobody may rely on them."""
+        """Take back the last changes, which could not be saved: no client may rely on them."""

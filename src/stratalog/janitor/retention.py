@@ -1,4 +1,4 @@
-"""Retention: removing what is too old or too much, topic by topic, in bounded transactions."""
+"""Retention: removes the oldest records of topics, by age or size, in bounded transactions."""
 
 import logging
 from collections.abc import Callable
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long and how much a topic keeps. None is for ever."""
+    """The age and the size that a topic keeps. None means no limit."""
 
     ms: int | None
     bytes: int | None
@@ -32,13 +32,13 @@ RetentionOf = Callable[[Topic], Retention]
 async def enforce_retention(
     control: ControlPlane, retention_of: RetentionOf, *, chunk_rows: int
 ) -> int:
-    """Remove the rows that no topic wants to keep; return how many."""
+    """Remove the rows beyond the retention of their topics; return how many."""
     removed = 0
     for topic in await control.topics.all():
         try:
             retention = retention_of(topic)
         except CallError as error:
-            # A topic with a config that cannot be read keeps its data and holds nobody up.
+            # A topic whose config cannot be read keeps its data, and does not delay other topics.
             log.warning("Topic %s keeps everything until it is fixed: %s", topic.name, error)
             continue
         removed += await _enforce_topic(control, topic, retention, chunk_rows)
@@ -56,16 +56,16 @@ async def _enforce_topic(
                     control, state.topic_partition, retention, chunk_rows
                 )
     except UnknownTopicError:
-        # Deleted meanwhile, which removes its rows in another way.
+        # The topic was deleted meanwhile, and the purge of topics removes its rows.
         log.debug("Topic %s was deleted while its retention was enforced.", topic.name)
     return removed
 
 
 def _may_hold_rows(state: PartitionState, retention: Retention) -> bool:
-    """Whether there can be anything to remove.
+    """Return whether the partition may have rows to remove.
 
-    Also in a topic that keeps everything, and in an empty partition, a raised start may have left
-    rows below it: deleting records moves the boundary first and removes in chunks.
+    DeleteRecords moves the boundary first and removes the rows below it in chunks. So there may be
+    rows even in a topic that keeps everything, and in a partition without records.
     """
     if retention.keeps_everything:
         return state.block_start > 0

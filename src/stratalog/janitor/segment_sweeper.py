@@ -1,20 +1,21 @@
-"""The sweeper of the remote tier: takes the objects of segments that nobody knows.
+"""The sweeper of the remote tier: deletes the objects of segments without a row.
 
-They come from uploads whose segment was given up, and from the pipeline: its workers upload a log
-before the segment is added, and die, or finish when nobody waits for them any more.
+Such objects come from uploads whose segment was abandoned, and from the pipeline. Its workers
+upload a log before the segment is added, and may die in between, or finish after their run ended.
 
 1. Renew the claim on the store, as the sweeper of blocks does and for the same reasons.
-2. List all that lies below the prefix of the cluster's own segments. Names that are not exactly
-   those of segments are left alone, and so is what is young by the store's time. So are topics
-   that Kafka may have put segments of, because they were exported to it.
-3. Bar the segments, a page at a time. In one transaction the control plane leaves out those that
-   it knows, in whatever state, and puts tombstones under the others: whoever is about to add one
-   of them is refused. A tombstone is a segment whose deletion has begun, so that a crash from
-   here on leaves the rest to `delete_doomed`.
-4. Check the claim once more, because the listing may have taken long, and delete what was barred.
+2. List all objects below the prefix of the cluster's own segments. Three kinds are left alone:
+   objects whose names are not exactly names of segments, objects that are young by the store's
+   time, and objects of topics that were exported to Kafka, which may have stored segments here.
+3. Bar the segments, a page at a time. In one transaction the control plane leaves out the segments
+   that it knows, in whatever state, and puts tombstones under the others. A program that is about
+   to add one of these segments is then refused. A tombstone is a segment whose deletion has begun,
+   so that a crash from here on leaves the rest to `delete_doomed`.
+4. Check the claim once more, because the listing may have taken long, and delete the objects of the
+   barred segments.
 
-With their objects gone, tombstones are forgotten like any other segment. Whoever adds one even
-later finds, on a second look, that its log is gone.
+When its objects are gone, a tombstone is forgotten like any other segment. A program that adds the
+segment even later finds, when it looks a second time, that the log is gone.
 """
 
 import logging
@@ -24,8 +25,8 @@ from stratalog.block.keys import BLOCKS_PREFIX, SPLITS_PREFIX
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import SegmentToBar
-from stratalog.errors import CallError
 from stratalog.ids import SegmentId
+from stratalog.janitor.errors import SegmentPrefixError
 from stratalog.janitor.sweeper import Swept
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import check_claim, renew_claim
@@ -36,21 +37,17 @@ log = logging.getLogger(__name__)
 _PAGE = 1000
 """Objects asked about and deleted at once. S3 deletes a thousand in one request."""
 _EVERY = 60
-"""One sweep in so many does something. The keys of segments tell no time, so that only a complete
-listing finds anything, at a request for every thousand objects."""
-
-
-class SegmentPrefixError(CallError):
-    """The prefix of segments reaches into what belongs to blocks."""
+"""The sweeper works on every 60th call only. Keys of segments tell no time, so that it takes a
+complete listing to find orphans, at a request for every thousand objects."""
 
 
 def check_segment_prefix(prefix: str) -> None:
     """Raise if a store that also holds blocks cannot have its segments below this prefix."""
-    for taken, what in ((BLOCKS_PREFIX, "blocks"), (SPLITS_PREFIX, "split files")):
+    for taken, objects in ((BLOCKS_PREFIX, "blocks"), (SPLITS_PREFIX, "split files")):
         if prefix.startswith(taken) or taken.startswith(prefix):
             raise SegmentPrefixError(
                 f"remote.prefix {prefix!r} overlaps with {taken!r}, where the same store has its "
-                f"{what}: choose another, or give segments a store of their own (remote.objects)"
+                f"{objects}: choose another, or give segments a store of their own (remote.objects)"
             )
 
 
@@ -74,7 +71,7 @@ class SegmentSweeper:
         self._calls = 0
 
     async def sweep(self) -> Swept:
-        """Take all orphans, now and then; else do nothing."""
+        """Delete all orphans on the first call and every `_EVERY` calls. Other calls do nothing."""
         swept = Swept(examined=0, deleted=0, foreign=0)
         if self._calls % _EVERY == 0:
             swept = await self._sweep()
@@ -93,8 +90,8 @@ class SegmentSweeper:
                 foreign += 1
                 continue
             examined += 1
-            # The objects of one segment follow each other, and must come into the same page: once
-            # it is barred it is known.
+            # The objects of one segment follow each other, and must come into the same page: a
+            # segment that was barred with an earlier page counts as known.
             if len(page) >= _PAGE and named.segment_id != last:
                 deleted += await self._take(page)
             if info.modified_ms <= horizon_ms:
@@ -102,11 +99,11 @@ class SegmentSweeper:
                 last = named.segment_id
         deleted += await self._take(page)
         if deleted:
-            log.info("Deleted %d objects of segments that nobody knows.", deleted)
+            log.info("Deleted %d objects of segments without a row.", deleted)
         return Swept(examined=examined, deleted=deleted, foreign=foreign)
 
     async def _take(self, page: dict[str, SegmentKey]) -> int:
-        """Empty the page, and delete those of its objects whose segments have no row."""
+        """Empty the page, and delete its objects whose segments have no row."""
         candidates = await self._own(page)
         page.clear()
         ids = {named.segment_id for named in candidates.values()}
@@ -119,7 +116,8 @@ class SegmentSweeper:
         return len(orphans)
 
     async def _own(self, page: Mapping[str, SegmentKey]) -> dict[str, SegmentKey]:
-        # Asked after the listing: Kafka puts nothing here before the mark is made.
+        # The control plane is asked after the listing: it notes that a topic is shared before
+        # Kafka stores anything here, so that every segment of Kafka in the page is recognised.
         topics = sorted({named.topic_id for named in page.values()})
         shared = await self._control.segments.shared_topics(topics) if topics else set()
         return {key: named for key, named in page.items() if named.topic_id not in shared}

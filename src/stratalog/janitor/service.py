@@ -1,24 +1,22 @@
-"""The janitor: runs retention, deletion and the sweeps, again and again.
+"""The janitor: runs retention, deletion, sweeps and expiry again and again.
 
-Every broker has one. They need no leader: each step is a transaction or can be done twice. One
-that fails is logged with what that means, and the others go on.
+Every broker has a janitor, and the janitors need no leader. A step that fails is logged with the
+consequences of the failure, and the other steps go on.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from stratalog.checks.remote import SEGMENT_PREFIX, beside_blocks
+from stratalog.checks.remote_tier import SEGMENT_PREFIX, beside_blocks
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 from stratalog.ids import Entropy, system_entropy
-from stratalog.janitor.deletion import delete_marked, purge_topics
-from stratalog.janitor.retention import RetentionOf, enforce_retention
+from stratalog.janitor.retention import RetentionOf
 from stratalog.janitor.segment_sweeper import SegmentSweeper, check_segment_prefix
-from stratalog.janitor.segments import clear_unfinished, delete_doomed
+from stratalog.janitor.steps import STEPS, Premises, Step
 from stratalog.janitor.sweeper import Sweeper
 from stratalog.metrics import JANITOR_FAILURES, JANITOR_REMOVED, Metrics
 from stratalog.objects.store import ObjectStore
@@ -28,18 +26,7 @@ from stratalog.settings import JanitorSettings
 log = logging.getLogger(__name__)
 
 _JITTER = 0.2
-"""Brokers that started together drift apart by up to this part of the interval."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    name: str
-    run: Callable[[], Awaitable[int]]
-    failure_means: str
-    takes_objects: bool = False
-    """Whether what it removes are objects and segments of the store, not rows."""
-    brokers_only: bool = False
-    """Whether it forgets what only brokers ask for, and is left to them."""
+"""The largest part of the interval by which a pause varies, so that brokers drift apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,25 +53,29 @@ class Janitor:
         metrics: Metrics | None = None,
         entropy: Entropy = system_entropy,
     ) -> None:
-        self._control = control
-        self._store = store
-        self._retention_of = retention_of
         self._settings = settings
-        self._offsets_retention_ms = offsets_retention_ms
         self._clock = clock
         self._entropy = entropy
-        self._segments = segments or beside_blocks(store)
-        if self._segments.own.url == store.url:
+        segment_stores = segments or beside_blocks(store)
+        if segment_stores.own.url == store.url:
             check_segment_prefix(segment_prefix)
-        self._sweeper = Sweeper(control, store, clock=clock, orphan_age_ms=settings.orphan_age_ms)
-        self._segment_sweeper = SegmentSweeper(
-            control,
-            self._segments.own,
-            prefix=segment_prefix,
-            clock=clock,
-            orphan_age_ms=settings.orphan_age_ms,
+        orphan_age_ms = settings.orphan_age_ms
+        self._premises = Premises(
+            control=control,
+            store=store,
+            segments=segment_stores,
+            sweeper=Sweeper(control, store, clock=clock, orphan_age_ms=orphan_age_ms),
+            segment_sweeper=SegmentSweeper(
+                control,
+                segment_stores.own,
+                prefix=segment_prefix,
+                clock=clock,
+                orphan_age_ms=orphan_age_ms,
+            ),
+            retention_of=retention_of,
+            settings=settings,
+            offsets_retention_ms=offsets_retention_ms,
         )
-        self._steps = self._make_steps()
         self._task: asyncio.Task[None] | None = None
         registered = metrics or Metrics()
         self._removed = registered.counter(JANITOR_REMOVED)
@@ -96,7 +87,7 @@ class Janitor:
             self._task = asyncio.create_task(self._run_forever(), name="janitor")
 
     async def stop(self) -> None:
-        """Stop at once: every step can be cut off anywhere."""
+        """Stop at once. A step that is running is cut off."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -104,13 +95,13 @@ class Janitor:
             self._task = None
 
     async def run_once(self) -> list[StepOutcome]:
-        """Run every step, in order, whatever becomes of the others."""
-        return [await self._run_step(step) for step in self._steps]
+        """Run every step, in order. A step that fails does not keep the next ones from running."""
+        return [await self._run_step(step) for step in STEPS]
 
     async def free_store(self) -> int:
-        """Run the steps that are due without brokers, too; return how many objects and segments
-        they took."""
-        steps = [step for step in self._steps if not step.brokers_only]
+        """Run the steps that a cluster without brokers needs, too. Return the number of objects and
+        segments that they removed."""
+        steps = [step for step in STEPS if not step.brokers_only]
         outcomes = [await self._run_step(step) for step in steps]
         return sum(outcome.done for outcome in outcomes if outcome.took_objects)
 
@@ -123,9 +114,9 @@ class Janitor:
         spread = int.from_bytes(self._entropy(2)) / 0xFFFF * 2 - 1
         return self._settings.interval_ms / 1000 * (1 + _JITTER * spread)
 
-    async def _run_step(self, step: _Step) -> StepOutcome:
+    async def _run_step(self, step: Step) -> StepOutcome:
         try:
-            done = await step.run()
+            done = await step.run(self._premises)
             self._removed.labels(step.name).inc(done)
         except Exception as error:
             self._failures.labels(step.name).inc()
@@ -139,126 +130,3 @@ class Janitor:
             )
             return StepOutcome(name=step.name, done=0, error=error)
         return StepOutcome(name=step.name, done=done, took_objects=step.takes_objects)
-
-    def _make_steps(self) -> list[_Step]:
-        return [
-            _Step(
-                name="retention",
-                run=self._enforce_retention,
-                failure_means="expired records stay readable and keep their space",
-            ),
-            _Step(
-                name="topic purge",
-                run=self._purge_topics,
-                failure_means="deleted topics keep their space",
-            ),
-            _Step(
-                name="deletion",
-                run=self._delete_marked,
-                failure_means="objects that nobody needs keep their space",
-                takes_objects=True,
-            ),
-            _Step(
-                name="unfinished segments",
-                run=self._clear_unfinished,
-                failure_means="segments that were never finished keep their space",
-            ),
-            _Step(
-                name="segment deletion",
-                run=self._delete_segments,
-                failure_means="segments that nobody needs keep their space",
-                takes_objects=True,
-            ),
-            _Step(
-                name="sweep",
-                run=self._sweep,
-                failure_means="objects that were never committed keep their space",
-                takes_objects=True,
-            ),
-            _Step(
-                name="segment sweep",
-                run=self._sweep_segments,
-                failure_means="objects of segments that were given up keep their space",
-                takes_objects=True,
-            ),
-            _Step(
-                name="answer expiry",
-                run=self._forget_answers,
-                # The rows of deleted objects stay with their answers, so that a pipeline that runs
-                # alone would add a row per file that it ever wrote.
-                failure_means="the control plane keeps answers that nobody asks for, and the rows"
-                " of deleted objects",
-            ),
-            _Step(
-                name="producer expiry",
-                run=self._expire_producers,
-                failure_means="the control plane keeps the sequences of idle producers",
-                brokers_only=True,
-            ),
-            _Step(
-                name="offset expiry",
-                run=self._expire_offsets,
-                failure_means="groups that are long gone keep their offsets",
-                brokers_only=True,
-            ),
-        ]
-
-    async def _enforce_retention(self) -> int:
-        return await enforce_retention(
-            self._control, self._retention_of, chunk_rows=self._settings.chunk_rows
-        )
-
-    async def _purge_topics(self) -> int:
-        return await purge_topics(self._control, chunk_rows=self._settings.chunk_rows)
-
-    async def _delete_marked(self) -> int:
-        return await delete_marked(
-            self._control,
-            self._store,
-            grace_ms=self._settings.grace_ms,
-            chunk_rows=self._settings.chunk_rows,
-        )
-
-    async def _clear_unfinished(self) -> int:
-        return await clear_unfinished(
-            self._control,
-            older_than_ms=self._settings.unfinished_age_ms,
-            chunk_rows=self._settings.chunk_rows,
-        )
-
-    async def _delete_segments(self) -> int:
-        return await delete_doomed(
-            self._control.segments,
-            self._segments,
-            grace_ms=self._settings.grace_ms,
-            chunk_rows=self._settings.chunk_rows,
-        )
-
-    async def _sweep(self) -> int:
-        return (await self._sweeper.sweep()).deleted
-
-    async def _sweep_segments(self) -> int:
-        return (await self._segment_sweeper.sweep()).deleted
-
-    async def _forget_answers(self) -> int:
-        return await self._control.log.forget_answers(older_than_ms=self._settings.answers_ms)
-
-    async def _expire_producers(self) -> int:
-        removed = 0
-        while True:
-            chunk = await self._control.log.expire_producers(
-                idle_ms=self._settings.producer_expiry_ms, max_rows=self._settings.chunk_rows
-            )
-            removed += chunk
-            if chunk < self._settings.chunk_rows:
-                return removed
-
-    async def _expire_offsets(self) -> int:
-        removed = 0
-        while True:
-            chunk = await self._control.groups.expire_offsets(
-                retention_ms=self._offsets_retention_ms, max_rows=self._settings.chunk_rows
-            )
-            removed += chunk
-            if chunk < self._settings.chunk_rows:
-                return removed

@@ -1,25 +1,25 @@
-"""The sweeper: takes the objects that no row has ever referred to.
+"""The sweeper: deletes blocks and split files without a row, which are called orphans.
 
-They are blocks and split files whose commit never happened: a broker, a writer on Spark or a run of
-the pipeline died, or gave the commit up. A writer on Spark may need hours from its first upload to
-its commit. It holds a lease all the while, and what was created since the oldest live lease began
-is left alone. Order of the steps, and what a crash after each of them leaves:
+The commit of an orphan never happened: a broker, a writer on Spark or a run of the pipeline died,
+or gave the commit up. A writer on Spark may need hours from its first upload to its commit. It
+holds a lease all the while, and objects created since the oldest live lease began are left alone.
+The sweep has these steps, and a crash after each of them leaves:
 
 1. Renew the claim on the store. It stops the sweep if the store is another cluster's, or if the
-   control plane was restored from a backup and does not know what is newer. A crash leaves a
+   control plane was restored from a backup and does not know the newer objects. A crash leaves a
    higher generation, which means nothing.
 2. List the blocks in key order and go through the control plane's rows beside them, in id order;
-   then the split files likewise. What has no row and is old, by the id's time and by the store's,
-   is a candidate. Leases are looked up once, before: whoever takes one later uploads later, too,
-   and what it uploads is young.
-3. Bar the candidates. In one transaction the control plane leaves out those that were committed
-   meanwhile and puts tombstones under the others, so that a commit that is still on its way fails
-   instead of pointing at nothing. A crash leaves barred objects; the next sweep finds them again,
-   is told again that they are barred, and goes on.
-4. Check the claim once more, because step 2 may have taken long, and delete what was barred. A
-   crash leaves the rest of the barred objects, as after step 3.
+   then the split files likewise. An object without a row that is old, by the time in its id and by
+   the store's time, is a candidate. Leases are looked up once, before the listing: a writer that
+   takes its lease later uploads later, too, and its objects are young.
+3. Bar the candidates. In one transaction the control plane leaves out candidates that were
+   committed meanwhile and puts tombstones under the others, so that a commit that is still on its
+   way fails instead of pointing at nothing. A crash leaves barred objects. The next sweep finds
+   them again, hears again that they are barred, and goes on.
+4. Check the claim once more, because step 2 may have taken long, and delete the barred objects. A
+   crash leaves the rest of them, as after step 3.
 
-A put that arrives even later makes a barred object; a complete sweep takes it in its time.
+A put that arrives even later makes a barred object, which a later complete sweep deletes.
 """
 
 import logging
@@ -47,17 +47,17 @@ log = logging.getLogger(__name__)
 _PAGE = 1000
 """Rows read, and objects barred and deleted, at once. S3 deletes a thousand in one request."""
 _COMPLETE_EVERY = 60
-"""One sweep in so many lists everything, the others only what grew old since the last. Listing
-costs money: a million blocks are a thousand requests."""
+"""Every 60th sweep lists all objects, the others only objects that grew old since the last sweep.
+Listing costs money: a million blocks are a thousand requests."""
 LEASE_MARGIN_MS = 15 * MINUTE_MS
-"""What was created this long before the oldest lease may still belong to it. A lease begins by the
-database's clock, an object by the clocks of its writer and the store, and they need not agree. S3
-refuses writers whose clock is off by more than 15 minutes, so that nobody who works is further off.
-All it costs is that orphans of these minutes stay until the lease ends."""
+"""Objects created this long before the oldest lease may still belong to its holder. A lease begins
+by the database's clock, an object by the clocks of its writer and the store, and they need not
+agree. S3 refuses writers whose clock is off by more than 15 minutes, so that no working writer is
+further off. The price is that orphans of these minutes stay until the lease ends."""
 
 
 class _Kind(NamedTuple):
-    """Objects of one kind, by their keys."""
+    """A kind of objects that a sweep goes through: blocks or split files."""
 
     prefix: str
     key_of: Callable[[ObjectId], str]
@@ -75,7 +75,7 @@ class Swept:
     examined: int
     deleted: int
     foreign: int
-    """Objects below the prefix whose names are not ours. They are left alone."""
+    """Objects below the prefix whose keys are none of ours. They are left alone."""
 
 
 class Sweeper:
@@ -90,7 +90,7 @@ class Sweeper:
         self._swept_until_ms = 0
 
     async def sweep(self) -> Swept:
-        """Take the orphans that grew old since the last sweep; now and then, all of them."""
+        """Delete the orphans that grew old since the last sweep; every so often, all orphans."""
         await renew_claim(self._control, self._store)
         horizon_ms = await self._horizon_ms()
         complete = self._sweeps % _COMPLETE_EVERY == 0
@@ -101,13 +101,13 @@ class Sweeper:
         self._sweeps += 1
         self._swept_until_ms = horizon_ms
         if swept.deleted:
-            log.info("Deleted %d objects that no commit refers to.", swept.deleted)
+            log.info("Deleted %d objects that were never committed.", swept.deleted)
         return swept
 
     async def _horizon_ms(self) -> int:
-        """What was created later is left alone."""
-        # The time comes first, or a lease that begins in between would count neither as a lease
-        # nor, without an orphan age, by the youth of its objects.
+        """Return the time after which objects are too young to be orphans."""
+        # The clock is read before the leases. Otherwise, with an orphan age of 0, objects of a
+        # lease that begins between the two would be spared neither by the lease nor by their age.
         old_ms = self._clock.now_ms() - self._orphan_age_ms
         lease_ms = await self._control.scans.oldest_lease_ms()
         return old_ms if lease_ms is None else min(old_ms, lease_ms - LEASE_MARGIN_MS - 1)
@@ -160,7 +160,7 @@ class _Sweep:
             await self._take()
 
     async def _take(self) -> None:
-        """Bar the candidates, then delete those that are barred."""
+        """Bar the candidates, then delete the ones that were barred."""
         if not self._candidates:
             return
         barred = await self._control.objects.bar(self._candidates)
@@ -173,7 +173,7 @@ class _Sweep:
 
 
 class _RowIds:
-    """The ids that have a row, asked for in ascending order and read a page at a time."""
+    """The ids of all rows, read a page at a time. They must be asked for in ascending order."""
 
     def __init__(self, control: ControlPlane, after: ObjectId | None) -> None:
         self._control = control

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from threading import local
 
-from stratalog.objects.durable import write_views
+from stratalog.objects.durable_files import write_views
 from stratalog.objects.memory import IN_PLACE_BYTES, PAGE_BYTES, lies_for
 from stratalog.objects.store import Buffer
 

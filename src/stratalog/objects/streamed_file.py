@@ -12,7 +12,7 @@ from stratalog.objects.direct_write import (
     wants_direct,
     write_aligned,
 )
-from stratalog.objects.durable import write_parts
+from stratalog.objects.durable_files import write_parts
 from stratalog.objects.store import Buffer
 
 _MOST_AHEAD_BYTES = 256 * 1024 * 1024

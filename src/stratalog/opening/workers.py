@@ -28,7 +28,7 @@ from stratalog.opening.stores import (
     store_addresses,
     unwrapped,
 )
-from stratalog.segment.transform import Encoding
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.settings import RemoteSettings, Settings
 
 _checked: set[tuple[str, UUID]] = set()

@@ -1,15 +1,15 @@
-"""One run of the pipeline: plan, claim, execute, commit unit by unit, clean.
+"""One run of the pipeline: select, claim, plan, execute, commit unit by unit, clean.
 
-The driver alone talks to the control plane; executors touch the object store alone. A run may end
-anywhere. Its claims expire, what its executors have written and nobody committed is swept, and the
-next run finds the partitions as they are.
+The driver alone uses the control plane; executors use only the object store. A run may end
+anywhere. Its claims expire, the sweeper removes the objects that its executors have written and
+that were not committed, and the next run finds the partitions as they are.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from stratalog.clock import Clock
@@ -25,47 +25,37 @@ from stratalog.control.pipeline.model import (
 )
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.errors import UnknownTopicError
-from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.ids import TopicId, TopicPartition, new_uuid
 from stratalog.objects.store import ObjectStore
-from stratalog.pipeline.execution import OpenJobs, Work
-from stratalog.pipeline.held_claims import Unit
-from stratalog.pipeline.kinds.rewrite_search import (
-    LOOK_FAILED,
-    Rewrites,
-    converted_now,
-    converted_soon,
-    find_rewrites,
-    left_bytes,
-    objects_given_up,
-    rewrite_wishes,
-)
+from stratalog.pipeline.execution import DriverServices, Execution
+from stratalog.pipeline.jobs import OpenJobs
+from stratalog.pipeline.kinds.kind import ClaimedWork, Kind, SearchKind, SearchScope
+from stratalog.pipeline.kinds.registry import AGED_KINDS, kind_named, search_kinds
 from stratalog.pipeline.kinds.segment_finisher import SegmentFinisher
 from stratalog.pipeline.kinds.unchained_segments import chain_finished
-from stratalog.pipeline.plan.merge_plan import ClaimedRows, plan_merges
-from stratalog.pipeline.plan.selection import Reason, Selection, TopicFacts, select, with_triggers
-from stratalog.pipeline.plan.split_plan import plan_rewrites, plan_splits
-from stratalog.pipeline.plan.tasks import Effort, SplitTask, Task, row_lists
+from stratalog.pipeline.plan.claimed_rows import ClaimedRows
+from stratalog.pipeline.plan.selection import Reason, Selection, select
+from stratalog.pipeline.plan.tasks import Effort, Task
 from stratalog.pipeline.report import Report
 from stratalog.pipeline.report_saver import saved_meanwhile
 from stratalog.pipeline.row_loader import load_rows
+from stratalog.pipeline.topic_facts import TopicFacts, facts_of, with_triggers
+from stratalog.pipeline.units import Unit
 from stratalog.settings import Settings
-from stratalog.topic.configs import effective
-from stratalog.topic_configs import TopicConfigError
 
 log = logging.getLogger(__name__)
 
 BOTH = tuple(UnitKind)
 _MOST_VAIN_RUNS = 3
-"""In a row, of runs that did nothing, and another may. What seems to be that may last."""
+"""Stop `run_until_idle` after this many runs in a row that did nothing although another might. The
+condition that makes a run look so may last."""
 
 
 class Plan(NamedTuple):
     selection: Selection
     tasks: Sequence[Task]
-    rewrites: Sequence[SplitTask]
-    """Out of objects that are mostly dead."""
+    """The tasks of all kinds."""
 
 
 class Driver:
@@ -83,12 +73,17 @@ class Driver:
         clean: Callable[[], Awaitable[int]] | None = None,
         effort: Callable[[], Effort] = Effort,
     ) -> None:
-        """`check_store` raises if the store is not this cluster's; `clean` deletes what nobody
-        needs any more and answers how many objects that were; `effort` tells what the driver itself
-        has asked of the store so far."""
+        """`check_store` raises if the store is not this cluster's. `clean` deletes objects that are
+        not needed any more and returns their number. `effort` returns the driver's own use of the
+        store so far."""
         self._control = control
-        self._objects = objects
-        self._finisher = finisher
+        self._services = DriverServices(
+            control=control,
+            objects=objects,
+            finisher=finisher,
+            settings=settings.tiering,
+            clock=clock,
+        )
         self._open_jobs = open_jobs
         self._settings = settings
         self._tiering = settings.tiering
@@ -101,9 +96,48 @@ class Driver:
     async def run(
         self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None
     ) -> Report:
-        """Convert what has aged, within a run's budget."""
+        """Convert aged partitions, within the budget of one run."""
         await self._check_topics(topics)
         return await self._run(kinds, topics)
+
+    async def run_until_idle(
+        self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None
+    ) -> Report:
+        """Run again and again, until a run has found nothing to do."""
+        last = total = await self.run(kinds, topics)
+        vain = 0
+        while not last.did_nothing or (_was_in_vain(last) and vain < _MOST_VAIN_RUNS):
+            vain = vain + 1 if last.did_nothing else 0
+            # Without the check of topic names: a topic may be deleted meanwhile.
+            last = await self._run(kinds, topics)
+            total.include(last)
+        return total
+
+    async def select(
+        self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None
+    ) -> Selection:
+        """Return the selection that a run would make now. Only the control plane is read."""
+        facts = await self._facts(topics)
+        return await self._select(facts, self._clock.now_ms(), kinds)
+
+    async def plan(
+        self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None
+    ) -> Plan:
+        """Return the plan that a run would execute now. Claims nothing and changes nothing."""
+        await self._check_topics(topics)
+        facts = await self._facts(topics)
+        now_ms = self._clock.now_ms()
+        selection = await self._select(facts, now_ms, kinds)
+        claims = [_pretended(wish) for wish in _wishes(selection)]
+        tasks = self._plan_aged(await self._load(claims), selection, facts, now_ms)
+        spared = selection.postponed | {one.topic_partition for one in selection.selected}
+        converted = [row for task in tasks for rows in task.row_lists for row in rows]
+        scope = self._scope(selection, facts, spared, converted)
+        for kind in search_kinds(kinds):
+            found = await kind.search(scope)
+            if found is not None:
+                tasks += found.plan([_pretended(wish) for wish in found.wishes])
+        return Plan(selection, tasks)
 
     async def _run(self, kinds: Sequence[UnitKind], topics: Sequence[str] | None) -> Report:
         await self._check_store()
@@ -124,54 +158,6 @@ class Driver:
                 )
         return report
 
-    async def run_until_idle(
-        self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None
-    ) -> Report:
-        """Run again and again, until a run has found nothing to do."""
-        last = total = await self.run(kinds, topics)
-        vain = 0
-        while not last.did_nothing or (_was_in_vain(last) and vain < _MOST_VAIN_RUNS):
-            vain = vain + 1 if last.did_nothing else 0
-            # A topic that was deleted meanwhile is nobody's mistake.
-            last = await self._run(kinds, topics)
-            total.include(last)
-        return total
-
-    async def select(
-        self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None
-    ) -> Selection:
-        """What a run would work on now: a look at the control plane, and nothing else."""
-        facts = await self._facts(topics)
-        return await self._select(facts, self._clock.now_ms(), kinds)
-
-    async def plan(
-        self, kinds: Sequence[UnitKind] = BOTH, topics: Sequence[str] | None = None
-    ) -> Plan:
-        """What a run would do now. Claims nothing and changes nothing."""
-        await self._check_topics(topics)
-        facts = await self._facts(topics)
-        now_ms = self._clock.now_ms()
-        selection = await self._select(facts, now_ms, kinds)
-        claims = [_pretended(wish) for wish in _wishes(selection)]
-        known = with_triggers(facts, selection.merges)
-        tasks = self._tasks(await self._load(claims), known, now_ms)
-        return Plan(selection, tasks, await self._plan_rewrites(selection, tasks, kinds, facts))
-
-    async def _plan_rewrites(
-        self,
-        selection: Selection,
-        tasks: Sequence[Task],
-        kinds: Sequence[UnitKind],
-        facts: Mapping[TopicId, TopicFacts],
-    ) -> list[SplitTask]:
-        if UnitKind.SPLIT not in kinds:
-            return []
-        spared = converted_soon(selection) | converted_now(selection)
-        converted = [row for task in tasks for rows in row_lists(task) for row in rows]
-        rewrites = await self._find_rewrites(selection, facts, spared, converted)
-        claims = [_pretended(wish) for wish in rewrite_wishes(rewrites)]
-        return plan_rewrites(_with_rows(claims, rewrites), facts, self._tiering)
-
     async def _work(
         self,
         run: Run,
@@ -182,15 +168,15 @@ class Driver:
         selection, claims = await self._select_and_claim(run, kinds, facts, report)
         report.waiting = {reason.value: len(found) for reason, found in selection.waiting.items()}
         await self._convert(run, selection, claims, facts, report)
-        if UnitKind.SPLIT in kinds:
-            await self._rewrite_dead(run, selection, facts, report)
+        for kind in search_kinds(kinds):
+            await self._search(kind, run, selection, facts, report)
         if self._clean is not None:
             report.objects_deleted = await self._clean()
 
     # Planning.
 
     async def _check_topics(self, names: Sequence[str] | None) -> None:
-        """A mistyped name must not look like a topic that has nothing to be done."""
+        """Refuse a mistyped name, which would look like a topic without work."""
         if names is None:
             return
         known = {topic.name for topic in await self._control.topics.all()}
@@ -212,7 +198,7 @@ class Driver:
     ) -> Selection:
         ages = {topic_id: one.age_ms for topic_id, one in facts.items()}
         aged = await self._control.pipeline.aged_partitions(ages)
-        return select(aged, facts, self._tiering, now_ms, kinds)
+        return select(aged, facts, self._tiering, now_ms, AGED_KINDS, kinds)
 
     async def _select_and_claim(
         self,
@@ -221,8 +207,11 @@ class Driver:
         facts: Mapping[TopicId, TopicFacts],
         report: Report,
     ) -> tuple[Selection, list[Claim]]:
-        """Look again if segments were found that only had to be chained; and if others were faster
-        and took all that was selected: there may be more, which they have left for the next run."""
+        """Select and claim, and select again in two cases.
+
+        Finished segments that only had to be chained change the partitions. And if other runs
+        claimed everything that was selected, they may have left more for the next run.
+        """
         before: list[ClaimWish] = []
         while True:
             selection = await self._select(facts, run.started_ms, kinds)
@@ -243,15 +232,38 @@ class Driver:
             max_bytes=self._tiering.max_bytes_per_run,
         )
 
-    def _tasks(
-        self, claimed: Sequence[ClaimedRows], facts: Mapping[TopicId, TopicFacts], now_ms: int
+    def _plan_aged(
+        self,
+        claimed: Sequence[ClaimedRows],
+        selection: Selection,
+        facts: Mapping[TopicId, TopicFacts],
+        now_ms: int,
     ) -> list[Task]:
-        merges = [one for one in claimed if one.claim.kind is UnitKind.MERGE]
-        splits = [one for one in claimed if one.claim.kind is UnitKind.SPLIT]
-        return [
-            *plan_merges(merges, facts, self._tiering, now_ms),
-            *plan_splits(splits, facts, self._tiering),
-        ]
+        kind_of = _kinds_by_partition(selection)
+        known = with_triggers(facts, selection.selected)
+        tasks: list[Task] = []
+        for kind in AGED_KINDS:
+            of_kind = [one for one in claimed if kind_of[one.claim.partition] is kind]
+            tasks += kind.plan(
+                ClaimedWork(claimed=of_kind, topics=known, settings=self._tiering, now_ms=now_ms)
+            )
+        return tasks
+
+    def _scope(
+        self,
+        selection: Selection,
+        facts: Mapping[TopicId, TopicFacts],
+        spared: set[TopicPartition],
+        converted: Sequence[Coordinates] = (),
+    ) -> SearchScope:
+        return SearchScope(
+            control=self._control,
+            topics=facts,
+            settings=self._tiering,
+            selection=selection,
+            spared=spared,
+            converted=converted,
+        )
 
     # Working.
 
@@ -263,66 +275,49 @@ class Driver:
         facts: Mapping[TopicId, TopicFacts],
         report: Report,
     ) -> None:
+        """Do the work of all aged kinds together, so that their jobs share Spark."""
         if not claims:
             return
-        work = self._work_on(run, claims, facts, report)
-        async with work.claims_kept():
-            claimed = await work.sound(await self._load(claims))
-            known = with_triggers(facts, selection.merges)
-            await work.execute(self._tasks(claimed, known, run.started_ms), self._open_jobs)
+        kind_of = _kinds_by_partition(selection)
+        units = [_unit(claim, kind_of[claim.partition], facts) for claim in claims]
+        execution = Execution(self._services, run, units, report)
+        async with execution.claims_kept():
+            claimed = await execution.sound(await self._load(claims))
+            tasks = self._plan_aged(claimed, selection, facts, run.started_ms)
+            await execution.execute(tasks, self._open_jobs)
 
-    async def _rewrite_dead(
+    async def _search(
         self,
+        kind: SearchKind[Any],
         run: Run,
         selection: Selection,
         facts: Mapping[TopicId, TopicFacts],
         report: Report,
     ) -> None:
-        """Move the last rows out of objects that are mostly dead, whoever keeps them there.
+        """Let a kind search for work, and do it.
 
-        Spared are those that are converted soon, or have just failed. What was converted is no
-        less so, and what can be deleted is deleted, if such objects cannot be looked for.
+        Partitions that are converted soon, or have just failed, are spared. If the search fails,
+        the run goes on: the conversions are done all the same, and cleaning must not wait.
         """
         failed = {
             one.topic_partition
-            for one in (*selection.merges, *selection.splits)
+            for one in selection.selected
             if _name(one.topic_partition, facts) in report.failed
         }
-        spared = converted_soon(selection) | failed
         try:
-            rewrites = await self._find_rewrites(selection, facts, spared)
+            scope = self._scope(selection, facts, selection.postponed | failed)
+            found = await kind.search(scope)
         except StratalogError as error:
-            log.warning(LOOK_FAILED, error)
+            log.warning(kind.search_failed, error)
             return
-        if not rewrites:
+        if found is None:
             return
-        claims = await self._claim(run, rewrite_wishes(rewrites), also_parked=True)
-        work = self._work_on(run, claims, facts, report, rewrites=True)
-        async with work.claims_kept():
-            claimed = _with_rows(claims, rewrites)
-            await work.execute(plan_rewrites(claimed, facts, self._tiering), self._open_jobs)
-        granted = {claim.partition for claim in claims}
-        stuck = work.stuck | objects_given_up(rewrites, granted, selection)
-        if stuck:
-            # What is not noted is found out again by the next run.
-            with suppress(StratalogError):
-                await self._control.pipeline.note_stuck(sorted(stuck))
-
-    async def _find_rewrites(
-        self,
-        selection: Selection,
-        facts: Mapping[TopicId, TopicFacts],
-        spared: set[TopicPartition],
-        converted: Sequence[Coordinates] = (),
-    ) -> Rewrites:
-        return await find_rewrites(
-            self._control,
-            facts,
-            self._tiering,
-            left_bytes=left_bytes(selection, self._tiering),
-            spared=spared,
-            converted=converted,
-        )
+        claims = await self._claim(run, found.wishes, also_parked=kind.claims_parked)
+        units = [_unit(claim, kind, facts) for claim in claims]
+        execution = Execution(self._services, run, units, report)
+        async with execution.claims_kept():
+            await execution.execute(found.plan(claims), self._open_jobs)
+        await found.conclude(claims, execution.stuck)
 
     async def _claim(
         self, run: Run, wishes: Sequence[ClaimWish], *, also_parked: bool = False
@@ -335,60 +330,28 @@ class Driver:
             also_parked=also_parked,
         )
 
-    def _work_on(
-        self,
-        run: Run,
-        claims: Sequence[Claim],
-        facts: Mapping[TopicId, TopicFacts],
-        report: Report,
-        *,
-        rewrites: bool = False,
-    ) -> Work:
-        return Work(
-            control=self._control,
-            objects=self._objects,
-            finisher=self._finisher,
-            settings=self._tiering,
-            clock=self._clock,
-            run=run,
-            units=[Unit(claim=claim, name=_name(claim.partition, facts)) for claim in claims],
-            report=report,
-            rewrites=rewrites,
-        )
-
 
 def _was_in_vain(report: Report) -> bool:
-    """Others were faster, or what came first has failed, and the next run begins with others."""
+    """Tell whether another run may do something, although this one did nothing.
+
+    Other runs were faster, or the first partitions failed and the next run begins with others.
+    """
     return bool(report.overtaken or (report.failed and Reason.BUDGET.value in report.waiting))
 
 
-def facts_of(topics: Iterable[Topic], settings: Settings) -> dict[TopicId, TopicFacts]:
-    """Of all topics whose configs can be read. The others hold nobody up."""
-    found = {}
-    for topic in topics:
-        try:
-            found[topic.id] = topic_facts(topic, settings)
-        except TopicConfigError as error:
-            log.warning("Topic %s is not converted until it is fixed: %s", topic.name, error)
-    return found
-
-
-def topic_facts(topic: Topic, settings: Settings) -> TopicFacts:
-    config = effective(settings.topic, topic.configs)
-    age_ms = config.local_retention_ms
-    return TopicFacts(
-        name=topic.name,
-        segment_bytes=config.segment_bytes,
-        segment_ms=config.segment_ms,
-        index_interval_bytes=config.index_interval_bytes,
-        age_ms=settings.tiering.age_ms if age_ms is None else age_ms,
-    )
+def _kinds_by_partition(selection: Selection) -> dict[TopicPartition, Kind[Any]]:
+    return {
+        partition.topic_partition: kind_named(name)
+        for name, partitions in selection.by_kind.items()
+        for partition in partitions
+    }
 
 
 def _wishes(selection: Selection) -> list[ClaimWish]:
     return [
-        *(_wish(partition, UnitKind.MERGE) for partition in selection.merges),
-        *(_wish(partition, UnitKind.SPLIT) for partition in selection.splits),
+        _wish(partition, kind_named(name).unit_kind)
+        for name, partitions in selection.by_kind.items()
+        for partition in partitions
     ]
 
 
@@ -401,15 +364,17 @@ def _wish(partition: AgedPartition, kind: UnitKind) -> ClaimWish:
     )
 
 
-def _with_rows(claims: Sequence[Claim], rewrites: Rewrites) -> list[ClaimedRows]:
-    return [
-        ClaimedRows(claim=claim, rows=rewrites[claim.partition], end_offset=claim.end_offset)
-        for claim in claims
-    ]
+def _unit(claim: Claim, kind: Kind[Any], facts: Mapping[TopicId, TopicFacts]) -> Unit:
+    return Unit(
+        claim=claim,
+        name=_name(claim.partition, facts),
+        kind=kind.name,
+        counts_attempts=kind.counts_attempts,
+    )
 
 
 def _pretended(wish: ClaimWish) -> Claim:
-    """A claim that nobody made, for a plan that nobody executes."""
+    """Make up a claim, for a plan that is not executed."""
     return Claim(
         token=ClaimToken(new_uuid()),
         run_id=RunId(UUID(int=0)),

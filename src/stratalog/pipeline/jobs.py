@@ -1,16 +1,20 @@
-"""Bins of tasks. Each is one Spark job: what is done and committed together, or fails together."""
+"""Bins of tasks. Each bin is one Spark job: its tasks are done together, or fail together."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from stratalog.pipeline.hosting.job_errors import JobFailedError
+from stratalog.pipeline.errors import JobFailedError
 from stratalog.pipeline.plan.tasks import Task, TaskDone
+
+_BIN_TASKS = 2
+"""Enough that Spark's price for a job is small, few enough that units settle early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bin:
-    """Bins are told apart by identity: two with the same tasks are two pieces of work."""
+    """Bins are compared by identity: two bins with the same tasks are different work."""
 
     name: str
     """For people, in errors, progress and Spark's pages: `merge 3 of 17`."""
@@ -26,7 +30,7 @@ class BinDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinFailed:
-    """Nothing came back. What its tasks have written is unknown, and left to the sweeper."""
+    """Nothing came back. The objects that its tasks wrote are unknown, and left to the sweeper."""
 
     work: Bin
     error: JobFailedError
@@ -35,16 +39,41 @@ class BinFailed:
 BinOutcome: TypeAlias = BinDone | BinFailed
 
 Begin: TypeAlias = Callable[[Bin], Awaitable[Bin | None]]
-"""Called in the event loop just before a bin is handed to Spark, which waits for it. Answers what
-is to be done of it: as many tasks, of which some may have become smaller; None if nothing is. The
-outcome is the whole bin's all the same."""
+"""Called in the event loop just before a bin is handed to Spark, which waits for the call. Answers
+the bin to run: as many tasks, of which some may have become smaller; None if nothing is needed any
+more. The outcome names the original bin all the same."""
+
+
+class Jobs(Protocol):
+    def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]: ...
+
+    def distrust(self) -> None:
+        """Take Spark for broken: the next jobs need another session."""
+
+
+OpenJobs: TypeAlias = Callable[[], AbstractAsyncContextManager[Jobs]]
+"""Starts Spark. Called only when there is work."""
 
 
 async def unnoticed(work: Bin) -> Bin:
-    """For bins whose beginning nobody wants to know of."""
+    """Begin a bin without noting it."""
     return work
 
 
 def nothing_to_do(work: Bin) -> BinDone:
-    """The outcome of a bin that is not needed any more."""
+    """Return the outcome of a bin that is not needed any more."""
     return BinDone(work=work, answers=[TaskDone() for _ in work.tasks])
+
+
+def make_bins(tasks: Iterable[Task], kinds: Sequence[str]) -> list[Bin]:
+    """Put tasks of the same kind together, in the order of the kinds."""
+    by_kind: dict[str, list[Task]] = {kind: [] for kind in kinds}
+    for task in tasks:
+        by_kind[task.kind].append(task)
+    return [work for kind, found in by_kind.items() for work in _bins_of(kind, found)]
+
+
+def _bins_of(kind: str, tasks: Sequence[Task]) -> Iterable[Bin]:
+    groups = [tasks[at : at + _BIN_TASKS] for at in range(0, len(tasks), _BIN_TASKS)]
+    for number, group in enumerate(groups, 1):
+        yield Bin(name=f"{kind} {number} of {len(groups)}", tasks=group)

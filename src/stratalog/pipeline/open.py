@@ -1,4 +1,4 @@
-"""From settings to a driver. Needs the control plane and the object store, and no broker."""
+"""Opening a driver from settings, with the control plane and the object store, without a broker."""
 
 import os
 import socket
@@ -12,16 +12,15 @@ from uuid import UUID
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.open import open_existing
 from stratalog.control.plane import ControlPlane
-from stratalog.errors import CallError
 from stratalog.objects.open import absolute_url, open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import check_segments, check_store
 from stratalog.pipeline.driver import Driver
-from stratalog.pipeline.execution import Jobs
+from stratalog.pipeline.errors import PrivateStoreError
+from stratalog.pipeline.jobs import Jobs
 from stratalog.pipeline.kinds.segment_finisher import SegmentFinisher
-from stratalog.pipeline.kinds.task_stores import OpenWorkplace, Wrap, opened, unwrapped
-from stratalog.pipeline.plan.tasks import Workplace
-from stratalog.pipeline.store_cleaner import Cleaner
+from stratalog.pipeline.store_cleaner import StoreCleaner
+from stratalog.pipeline.workplace import OpenWorkplace, Workplace, Wrap, opened, unwrapped
 from stratalog.segment.errors import KeyFileError, KeyMissingError
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
@@ -29,15 +28,11 @@ from stratalog.segment.stores import SegmentStores
 from stratalog.settings import RemoteSettings, Settings
 
 OpenJobsFor: TypeAlias = Callable[[UUID | None], AbstractAsyncContextManager[Jobs]]
-"""Starts Spark for this cluster: its workers look whether the stores that they see are its own."""
-
-
-class PrivateStoreError(CallError):
-    """The object store cannot be shared with other processes."""
+"""Starts Spark for this cluster: its workers check that the stores they see belong to it."""
 
 
 def workplace_of(settings: Settings, *, gently: bool = False) -> Workplace:
-    """What executors must know, with the text of the key that they encrypt for."""
+    """Return the settings for executors, with the text of the key that they encrypt for."""
     storage, remote = settings.storage, settings.remote
     return Workplace(
         objects_url=absolute_url(storage.objects),
@@ -63,14 +58,13 @@ async def opened_driver(
     clean: bool = False,
     wrap: Wrap = unwrapped,
 ) -> AsyncIterator[Driver]:
-    """A driver, ready to run. A control plane that is given is used instead of opened; `clean`
-    is for those beside whom no broker's janitor runs."""
+    """Open a driver that is ready to run.
+
+    A control plane that is given is used instead of opening one. `clean` is for a pipeline that
+    runs without a broker's janitor.
+    """
     clock = clock or SYSTEM_CLOCK
-    if settings.storage.objects.startswith("memory:"):
-        raise PrivateStoreError(
-            "storage.objects is in the memory of one process, where the pipeline's workers cannot"
-            " reach it: use a folder or a bucket"
-        )
+    _check_shared(settings)
     async with AsyncExitStack() as closing:
         if control is None:
             control = await open_existing(settings.storage.control)
@@ -83,21 +77,13 @@ async def opened_driver(
         keys = _key_ring(settings.remote)
         reader = SegmentReader(stores=stores, keys=keys, settings=settings.remote)
         closing.push_async_callback(reader.close)
-        cleaner = Cleaner(
+        cleaner = StoreCleaner(
             control=control, store=place.objects, segments=stores, settings=settings, clock=clock
         )
         yield Driver(
             control=control,
             objects=place.objects,
-            finisher=SegmentFinisher(
-                control=control,
-                metadata=control.segments,
-                stores=stores,
-                reader=reader,
-                keys=keys,
-                clock=clock,
-                producer_expiry_ms=settings.janitor.producer_expiry_ms,
-            ),
+            finisher=_finisher(control, stores, reader, keys, clock, settings),
             open_jobs=partial(_opened_jobs, open_jobs, control),
             settings=settings,
             clock=clock,
@@ -105,6 +91,33 @@ async def opened_driver(
             check_store=partial(_check_stores, control, place),
             clean=cleaner.clean if clean else None,
             effort=lambda: place.effort(0),
+        )
+
+
+def _finisher(
+    control: ControlPlane,
+    stores: SegmentStores,
+    reader: SegmentReader,
+    keys: KeyRing,
+    clock: Clock,
+    settings: Settings,
+) -> SegmentFinisher:
+    return SegmentFinisher(
+        control=control,
+        metadata=control.segments,
+        stores=stores,
+        reader=reader,
+        keys=keys,
+        clock=clock,
+        producer_expiry_ms=settings.janitor.producer_expiry_ms,
+    )
+
+
+def _check_shared(settings: Settings) -> None:
+    if settings.storage.objects.startswith("memory:"):
+        raise PrivateStoreError(
+            "storage.objects is in the memory of one process, where the pipeline's workers cannot"
+            " reach it: use a folder or a bucket"
         )
 
 
@@ -121,7 +134,7 @@ async def _opened_jobs(open_jobs: OpenJobsFor, control: ControlPlane) -> AsyncIt
 
 
 def here() -> str:
-    """Host and process, for people."""
+    """Name the host and the process, for people."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 

@@ -1,4 +1,4 @@
-"""What a run of the pipeline did, for people and for the history."""
+"""The report of a run of the pipeline, for people and for the history."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -7,10 +7,10 @@ from itertools import islice
 from stratalog.pipeline.plan.tasks import Effort
 
 _SHOWN_ERRORS = 3
-TOLD_ERRORS = 100
-"""In the history, which keeps thousands of reports, and in the log. Where more fail, they mostly
-fail for one reason, and the first tell it."""
-TOLD_ERROR_CHARS = 300
+KEPT_ERRORS = 100
+"""Errors in the history, which keeps thousands of reports, and in the log. Where more partitions
+fail, they mostly fail for one reason, and the first errors name it."""
+KEPT_ERROR_CHARS = 300
 _SUMS = (
     "merged_partitions",
     "segments",
@@ -26,6 +26,7 @@ _SUMS = (
     "elsewhere",
     "overtaken",
     "objects_deleted",
+    "commits",
 )
 
 
@@ -50,11 +51,13 @@ class Report:
     overtaken: int = 0
     """Partitions whose rows were deleted, or taken over, while they were converted."""
     failed: dict[str, str] = field(default_factory=dict)
-    """What went wrong, by partition."""
+    """The error of each partition that failed, by its name."""
     parked: list[str] = field(default_factory=list)
     objects_deleted: int = 0
     done: set[str] = field(default_factory=set)
-    """Partitions with which nothing went wrong. For `include` only, they may be very many."""
+    """Partitions with which nothing went wrong. For `include` only: they may be very many."""
+    commits: int = 0
+    """Commits of all kinds. For `did_nothing` only."""
 
     def add(self, effort: Effort) -> None:
         self.bytes_read += effort.bytes_read
@@ -62,8 +65,11 @@ class Report:
         self.requests += effort.requests
 
     def include(self, later: "Report") -> None:
-        """Add what a later run did. What waits is what waited then, and what it could do is no
-        failure any more."""
+        """Add the report of a later run.
+
+        Only the partitions that the later run left are waiting now, and a partition that it could
+        convert is no failure any more.
+        """
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(later, name))
         self.waiting = later.waiting
@@ -74,21 +80,25 @@ class Report:
         self.parked += later.parked
 
     def to_json(self) -> dict[str, object]:
-        """Everything, of failures the first and their number."""
-        figures = replace(
-            self, failed=_first(self.failed), parked=self.parked[:TOLD_ERRORS], done=set()
+        """Return all figures, and of the failures the first ones and their number."""
+        shortened = replace(
+            self, failed=_first(self.failed), parked=self.parked[:KEPT_ERRORS], done=set()
         )
-        told = asdict(figures)
-        del told["done"]
-        return told | {"failed_partitions": len(self.failed), "parked_partitions": len(self.parked)}
+        figures = asdict(shortened)
+        del figures["done"], figures["commits"]
+        return {
+            **figures,
+            "failed_partitions": len(self.failed),
+            "parked_partitions": len(self.parked),
+        }
 
     @property
     def did_nothing(self) -> bool:
-        """Whether another run, now, would only do the same again."""
-        return not (self.segments or self.split_files)
+        """True if nothing was committed: another run would most likely do the same."""
+        return not self.commits
 
     def lines(self) -> list[str]:
-        """Five lines at the most, plus one for each of the first failures."""
+        """Return five lines at the most, plus one for each of the first failures."""
         speed = (self.merged_bytes + self.split_bytes) / 1e6 / self.seconds if self.seconds else 0
         lines = [
             f"merged  {_partitions(self.merged_partitions)} into"
@@ -117,11 +127,11 @@ class Report:
 
 
 def _first(failed: Mapping[str, str]) -> dict[str, str]:
-    return {name: _cut(error) for name, error in islice(failed.items(), TOLD_ERRORS)}
+    return {name: _cut(error) for name, error in islice(failed.items(), KEPT_ERRORS)}
 
 
 def _cut(error: str) -> str:
-    return error if len(error) <= TOLD_ERROR_CHARS else error[: TOLD_ERROR_CHARS - 1] + "…"
+    return error if len(error) <= KEPT_ERROR_CHARS else error[: KEPT_ERROR_CHARS - 1] + "…"
 
 
 def _partitions(count: int) -> str:

@@ -1,4 +1,4 @@
-"""The report of a run while it goes on: a driver that is killed leaves what it told last."""
+"""The report of a run, saved while the run goes on: a driver that is killed leaves the last one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -12,14 +12,14 @@ from stratalog.errors import StratalogError
 from stratalog.pipeline.report import Report
 
 SAVE_SECONDS = 10.0
-"""One small write in so long, and only if something was done, costs the control plane nothing."""
+"""One small write at this interval, and only after progress, costs the control plane nothing."""
 
 
 @asynccontextmanager
 async def saved_meanwhile(
     control: ControlPlane, run_id: RunId, report: Report, clock: Clock
 ) -> AsyncIterator[None]:
-    """Save the report now and then. Nothing is under way any more when the block is left."""
+    """Save the report now and then. No save is under way any more when the block is left."""
     saver = _Saver(control, run_id, report, clock)
     saving = asyncio.create_task(saver.save_forever(), name="saving the report")
     try:
@@ -39,7 +39,7 @@ class _Saver:
         self._started_s = clock.monotonic()
         self._saved: Mapping[str, object] = report.to_json()
         self.at_work = asyncio.Lock()
-        """Held while a report is on its way, so that none arrives after the last."""
+        """Held while a report is being saved, so that none arrives after the last."""
 
     async def save_forever(self) -> None:
         while True:
@@ -49,9 +49,9 @@ class _Saver:
                     await self._save()
 
     async def _save(self) -> None:
-        told = self._report.to_json()
-        if told != self._saved:
+        current = self._report.to_json()
+        if current != self._saved:
             seconds = self._clock.monotonic() - self._started_s
             so_far = replace(self._report, seconds=seconds).to_json()
             await self._control.pipeline.save_run(self._run_id, so_far, finished=False)
-            self._saved = told
+            self._saved = current

@@ -7,18 +7,18 @@ from stratalog.control.log.model import Coordinates, Span
 from stratalog.control.pipeline.model import Claim
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import Offset
-from stratalog.pipeline.plan.merge_plan import ClaimedRows
+from stratalog.pipeline.plan.claimed_rows import ClaimedRows
 
 _ALL_BYTES = 1 << 62
 _SPANS_AT_ONCE = 100
-"""Each may be answered with two thousand rows."""
+"""Spans of one query. Each may be answered with two thousand rows."""
 
 
 @dataclass(slots=True)
 class _Loading:
     claim: Claim
     offset: Offset
-    """The next one to ask for."""
+    """The next offset to ask for."""
     end_offset: Offset
     rows: list[Coordinates] = field(default_factory=list)
     size_bytes: int = 0
@@ -31,7 +31,7 @@ class _Loading:
         )
 
     def add(self, found: Sequence[Coordinates], *, max_rows: int, max_bytes: int) -> bool:
-        """Take what is in the range, and return whether there may be more of it."""
+        """Take the rows in the range, and return whether there may be more of them."""
         for row in found:
             if row.last_offset >= self.claim.end_offset or len(self.rows) >= max_rows:
                 self.end_offset = min(self.claim.end_offset, row.base_offset)
@@ -48,12 +48,12 @@ class _Loading:
 async def load_rows(
     control: ControlPlane, claims: Sequence[Claim], *, max_rows: int, max_bytes: int
 ) -> list[ClaimedRows]:
-    """The rows of each claim, not more than so many."""
+    """Load the rows of each claim, up to `max_rows` and about `max_bytes`."""
     states = await control.log.partitions([claim.partition for claim in claims])
     loading = [
         _Loading(
             claim,
-            # A read below the start is refused, also where the first row begins below it.
+            # A read below the log start is refused, also if the first row begins below it.
             max(claim.first_offset, states[claim.partition].log_start),
             claim.end_offset,
         )
@@ -78,7 +78,7 @@ def _claimed(claim: Claim, loaded: _Loading | None) -> ClaimedRows:
 
 
 async def has_moved(control: ControlPlane, claimed: ClaimedRows) -> bool:
-    """Whether somebody deleted or converted what the claim was made for."""
+    """Tell whether the rows of the claim were deleted or converted since the claim was made."""
     claim = claimed.claim
     state = (await control.log.partitions([claim.partition])).get(claim.partition)
     if state is None or state.block_start > claim.first_offset:
@@ -87,5 +87,5 @@ async def has_moved(control: ControlPlane, claimed: ClaimedRows) -> bool:
 
 
 async def has_changed(control: ControlPlane, row: Coordinates | None) -> bool:
-    """Whether somebody deleted, converted or moved what the row stands for."""
+    """Tell whether the batches of the row were deleted, converted or moved."""
     return row is None or row not in await control.pipeline.coordinates_in([row.object_id])

@@ -1,8 +1,8 @@
-"""The pipeline beside a broker: looks for work on its intervals, and has a child do it.
+"""The pipeline beside a broker: looks for work at its intervals, and has a child process do it.
 
 A look is a question to the control plane. Only if there is work is the child started, and with it
-Spark; it is kept for the next work, and goes when none has come for long. Whatever fails here is
-logged with what it means, tried again after the next look, and never the broker's concern.
+Spark. The child is kept for the next work, and ended when none has come for long. A failure here is
+logged with its consequence, and tried again after the next look. It never concerns the broker.
 """
 
 import asyncio
@@ -19,17 +19,13 @@ from stratalog.control.pipeline.model import UnitKind
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 from stratalog.extras import INSTALL_SPARK, has_spark
-from stratalog.ids import Entropy, TopicId, system_entropy
-from stratalog.pipeline.driver import facts_of
+from stratalog.ids import Entropy, system_entropy
 from stratalog.pipeline.hosting.child_process import WORKER, Child
-from stratalog.pipeline.kinds.rewrite_search import (
-    LOOK_FAILED,
-    RewriteLook,
-    converted_now,
-    converted_soon,
-)
-from stratalog.pipeline.plan.selection import Selection, TopicFacts, select
-from stratalog.settings import Settings, TieringSettings
+from stratalog.pipeline.kinds.kind import SearchKind, SearchScope, Watch
+from stratalog.pipeline.kinds.registry import AGED_KINDS, SEARCH_KINDS, kind_named
+from stratalog.pipeline.plan.selection import select
+from stratalog.pipeline.topic_facts import facts_of
+from stratalog.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -42,40 +38,51 @@ _FAILURE_MEANS = (
 Look = Callable[[ControlPlane, Settings], Awaitable[Sequence[UnitKind]]]
 
 
+Watches = Sequence[tuple[SearchKind[Any], Watch]]
+"""The kinds that search for their work, each with its watch."""
+
+
+def new_watches() -> Watches:
+    return [(kind, kind.watch()) for kind in SEARCH_KINDS]
+
+
 async def kinds_of_work(
-    control: ControlPlane, settings: Settings, rewrites: RewriteLook | None = None
+    control: ControlPlane, settings: Settings, watches: Watches | None = None
 ) -> Sequence[UnitKind]:
-    """What a run would find to do now. Whoever asks again keeps `rewrites` for it."""
+    """Return the kinds for which a run would find work now.
+
+    A caller that asks again and again keeps its `watches`, which remember how far they looked.
+    """
     facts = facts_of(await control.topics.all(), settings)
     aged = await control.pipeline.aged_partitions(
         {topic: each.age_ms for topic, each in facts.items()}
     )
-    selection = select(aged, facts, settings.tiering, SYSTEM_CLOCK.now_ms())
-    kinds = [UnitKind.MERGE] if selection.merges else []
-    look = rewrites or RewriteLook()
-    if selection.splits or await _has_rewrites(look, control, selection, facts, settings.tiering):
-        kinds.append(UnitKind.SPLIT)
-    return kinds
+    selection = select(aged, facts, settings.tiering, SYSTEM_CLOCK.now_ms(), AGED_KINDS)
+    found = {kind_named(name).unit_kind for name, chosen in selection.by_kind.items() if chosen}
+    scope = SearchScope(
+        control=control,
+        topics=facts,
+        settings=settings.tiering,
+        selection=selection,
+        spared=selection.postponed | {one.topic_partition for one in selection.selected},
+    )
+    for kind, watch in watches or new_watches():
+        if kind.unit_kind not in found and await _finds_any(kind, watch, scope):
+            found.add(kind.unit_kind)
+    return [kind for kind in UnitKind if kind in found]
 
 
-async def _has_rewrites(
-    look: RewriteLook,
-    control: ControlPlane,
-    selection: Selection,
-    facts: Mapping[TopicId, TopicFacts],
-    settings: TieringSettings,
-) -> bool:
-    spared = converted_soon(selection) | converted_now(selection)
+async def _finds_any(kind: SearchKind[Any], watch: Watch, scope: SearchScope) -> bool:
     try:
-        return await look.finds_any(control, facts, settings, spared)
+        return await watch.finds_any(scope)
     except StratalogError as error:
-        log.warning(LOOK_FAILED, error)
+        log.warning(kind.search_failed, error)
         return False
 
 
 @dataclass(slots=True)
 class _Due:
-    """When each kind of work is looked for next, by the monotonic clock."""
+    """The time of the next look for each kind of work, by the monotonic clock."""
 
     at_s: dict[UnitKind, float]
 
@@ -99,7 +106,7 @@ class PipelineService:
         self._settings = settings
         self._clock = clock or SYSTEM_CLOCK
         self._entropy = entropy
-        self._look = look or partial(kinds_of_work, rewrites=RewriteLook())
+        self._look = look or partial(kinds_of_work, watches=new_watches())
         self._command = command
         self._child: Child | None = None
         self._used_s = 0.0
@@ -117,8 +124,8 @@ class PipelineService:
     def start(self) -> None:
         """Look for work in the background from now on.
 
-        Nothing is started if tiering is off, if the store is this process's memory, which no child
-        can read, or if Spark is not installed. Only the last is a surprise, and is logged.
+        Nothing is started if tiering is off, if the store is the memory of this process, which no
+        child can read, or if Spark is not installed. Only the last is a surprise, and is logged.
         """
         in_memory = self._settings.storage.objects.startswith("memory:")
         if not self._settings.tiering.enabled or in_memory or self._task is not None:
@@ -132,7 +139,7 @@ class PipelineService:
         self._task = asyncio.create_task(self._run_forever(), name="pipeline")
 
     async def stop(self) -> None:
-        """Stop at once. What the child was at is left to the next run."""
+        """Stop at once. The child's unfinished work is left to the next run."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

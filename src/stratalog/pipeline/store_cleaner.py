@@ -1,9 +1,9 @@
-"""The last step of a run: what nobody needs any more goes, by the janitor's own steps.
+"""The last step of a run: deleting objects that are not needed any more, by the janitor's steps.
 
-A pipeline that runs alone has to do what a broker's janitor does, or topics that were deleted and
-records that have expired keep their space. Only what a topic's own configs say expires here. What
-follows from defaults is for brokers: a run elsewhere need not have their settings, and what is
-deleted by the wrong ones is lost.
+A pipeline that runs alone has to do the work of a broker's janitor, or deleted topics and expired
+records keep their space. Records expire here only by the configs of their own topic. Expiry by
+default configs is for brokers: a run elsewhere need not have their settings, and records that are
+deleted by wrong settings are lost.
 """
 
 from stratalog.clock import Clock
@@ -17,7 +17,7 @@ from stratalog.topic.retention import retention_by
 _UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
-class Cleaner:
+class StoreCleaner:
     def __init__(
         self,
         *,
@@ -39,8 +39,8 @@ class Cleaner:
         )
 
     async def clean(self) -> int:
-        """Delete what may go by now; return how many objects and segments that were.
+        """Delete objects and segments whose grace is over, and return their number.
 
-        A step that fails is logged, and done by whoever cleans next.
+        A step that fails is logged, and left to the next cleaning.
         """
         return await self._janitor.free_store()

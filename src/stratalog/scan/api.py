@@ -1,4 +1,4 @@
-"""`stratalog.read`: topics as Arrow batches, for pandas, polars, DuckDB and whoever takes Arrow."""
+"""`stratalog.read`: topics as Arrow batches, for pandas, polars, DuckDB and other readers."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -15,16 +15,16 @@ from stratalog.ids import Offset, PartitionIndex
 from stratalog.opening.location import ClusterLocation
 from stratalog.scan.conditions import parse_conditions
 from stratalog.scan.errors import ScanRefusedError
-from stratalog.scan.in_process import open_reading
+from stratalog.scan.leased_scan import open_leased_scan
 from stratalog.scan.model import AtTime, Position, Positions, RowFilter, ScanColumn, ScanRequest
 from stratalog.scan.schema import arrow_schema
 from stratalog.settings import MINUTE_MS, Settings
 
 Where: TypeAlias = Literal["earliest", "latest"] | int | datetime
-"""A place in a partition: one of its ends, an offset, or the first record that is not older."""
+"""A position in a partition: one of its ends, an offset, or the first record at or after a time."""
 
 _LEASE_MS = 10 * MINUTE_MS
-"""It is renewed while somebody reads. A reader that dies leaves it behind, so it is short."""
+"""The lease is renewed while the scan is read. It is short, because a dead reader leaves it."""
 _EVERYTHING_BYTES = 1 << 62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -54,42 +54,55 @@ def read(
         polars.from_arrow(stratalog.read("orders", columns=["key", "value"]))
         stratalog.read("orders", start=datetime(2026, 5, 1, tzinfo=UTC), end={0: 17, 1: 4711})
 
-    Records come in order of topic, partition and offset, up to those that were there when this was
-    called; what is deleted meanwhile is read all the same. A time stands for the first record of
-    each partition that is not older, or for its end. A mapping gives places by partition; those
-    that it leaves out are read whole. `end` itself is not read. Every topic that is named must have
-    all `partitions`; of a pattern's topics, those are read that have them.
+    Records come in the order of topic, partition and offset, up to the last record at the time of
+    the call. Records that are deleted meanwhile are read nevertheless. A time stands for the first
+    record of each partition that is not older, or for the partition's end. A mapping gives
+    positions by partition; partitions that it leaves out are read whole. `end` itself is not read.
+    A topic that is named must have all `partitions`; a pattern's topics may have fewer.
 
-    `where` leaves out records by partition, offset and timestamp, and what holds none of the others
-    is not read: `"timestamp >= '2026-06-01T00:00:00Z' AND timestamp < '2026-06-02T00:00:00Z'"`.
+    `where` leaves out records by partition, offset and timestamp, and bytes without a matching
+    record are not read: `"offset < 9 AND timestamp >= '2026-06-01T00:00:00Z'"`.
 
-    What is not asked for in `columns` is not decoded. `threads` decode at the same time; not set,
-    as many as there are processors. `data`, `objects`, `control` and `config` say where the
-    cluster is, as the flags of these names do on the command line. None of them given, the settings
+    Columns that `columns` does not name are not decoded. So many `threads` decode at the same time,
+    by default as many as there are processors. `data`, `objects`, `control` and `config` say where
+    the cluster is, as the flags of these names do on the command line. Without them, the settings
     file is $STRATALOG_CONFIG, else ./stratalog.toml.
     """
     location = ClusterLocation(data=data, objects=objects, control=control, config=config)
     names = [topics] if isinstance(topics, str) else list(topics)
     wanted = tuple(ScanColumn) if columns is None else _columns(columns)
     _check_threads(threads)
+    request = replace(
+        _request(names, pattern, partitions, where, start, end),
+        columns=wanted,
+        committed=committed,
+        fail_on_data_loss=fail_on_data_loss,
+    )
+    batches = open_leased_scan(_settings(location, settings), request, threads)
+    return pa.RecordBatchReader.from_batches(arrow_schema(wanted), batches)
+
+
+def _request(
+    names: Sequence[str],
+    pattern: str | None,
+    partitions: Collection[int] | None,
+    where: str | None,
+    start: Where | Mapping[int, Where],
+    end: Where | Mapping[int, Where],
+) -> ScanRequest:
     numbers = None if partitions is None else frozenset(partitions)
     assigned = {} if numbers is None else _assigned(names, numbers)
-    request = ScanRequest(
+    return ScanRequest(
         topics=() if assigned else names,
         pattern=pattern,
         assign=assigned,
         starting=_positions(start, names, EARLIEST),
         ending=_positions(end, names, LATEST),
         rows=_rows(where, numbers),
-        columns=wanted,
-        committed=committed,
-        fail_on_data_loss=fail_on_data_loss,
         split_bytes=_EVERYTHING_BYTES,
         lease_ms=_LEASE_MS,
         holder="stratalog.read",
     )
-    batches = open_reading(_settings(location, settings), request, threads)
-    return pa.RecordBatchReader.from_batches(arrow_schema(wanted), batches)
 
 
 def _rows(where: str | None, partitions: frozenset[int] | None) -> RowFilter:
@@ -115,7 +128,7 @@ def _settings(location: ClusterLocation, settings: Settings | None) -> Settings:
 def _assigned(
     names: Sequence[str], partitions: Collection[int]
 ) -> Mapping[str, Sequence[PartitionIndex]]:
-    """A filter of rows would find nothing in a partition that does not exist, and not say so."""
+    """Assign the partitions by name: a row filter would silently find nothing in a missing one."""
     return {name: [PartitionIndex(number) for number in partitions] for name in names}
 
 
@@ -151,7 +164,7 @@ def _positions(
     if not isinstance(where, Mapping):
         return Positions(default=_position(where))
     if not topics:
-        raise ScanRefusedError("places by partition need the topics by name, not by a pattern")
+        raise ScanRefusedError("positions by partition need the topics by name, not by a pattern")
     return Positions(
         default=default,
         by_partition={
@@ -168,7 +181,7 @@ def _position(where: Where) -> Position:
             raise ScanRefusedError(
                 f"{where!r} says no time zone: add one, such as tzinfo=datetime.UTC"
             )
-        # Records have whole milliseconds: the first one that is not older is the next whole one.
+        # Records have times in whole milliseconds, so a time between two of them is rounded up.
         return AtTime(-((_EPOCH - where) // _MILLISECOND))
     if where == "earliest":
         return EARLIEST
@@ -176,6 +189,6 @@ def _position(where: Where) -> Position:
         return LATEST
     if isinstance(where, bool) or not isinstance(where, int) or where < 0:
         raise ScanRefusedError(
-            f"{where!r} is no place: give 'earliest', 'latest', an offset or a datetime"
+            f"{where!r} is no position: give 'earliest', 'latest', an offset or a datetime"
         )
     return Offset(where)

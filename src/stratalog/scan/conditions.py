@@ -1,10 +1,10 @@
-"""Conditions on records, written as in SQL, as ranges that a scan skips by. Pure.
+"""Conditions on records, written as in SQL, parsed to ranges that let a scan skip bytes. Pure.
 
     partition IN (0, 3) AND offset >= 100 AND timestamp < '2026-06-01T00:00:00Z'
 
-Comparisons of `partition`, `offset` and `timestamp` with values, all of which must hold. They are
-kept to exactly; what else a query asks for is for the query. A time is a text with its zone, or a
-number of milliseconds since 1970.
+A condition compares `partition`, `offset` and `timestamp` with values, and all comparisons must
+hold. A scan gives exactly the matching records; other conditions belong into the query. A time is a
+text with its zone, or a number of milliseconds since 1970.
 """
 
 import re
@@ -35,7 +35,7 @@ class _Condition(NamedTuple):
 
 
 def parse_conditions(text: str) -> RowFilter:
-    """The rows for which all of it is true."""
+    """Return a filter for the rows that meet all conditions."""
     rows = RowFilter()
     for condition in _Parser(text).conditions():
         rows = _narrowed(rows, condition, text)
@@ -141,7 +141,7 @@ def _narrow_offset(rows: RowFilter, condition: _Condition) -> RowFilter:
 
 def _narrow_timestamp(rows: RowFilter, condition: _Condition) -> RowFilter:
     first_us, end_us = _bounds(condition.sign, _one(condition, _microseconds))
-    # Times are whole milliseconds: the first one inside, or beyond, is the next whole one.
+    # Records have times in whole milliseconds, so a bound between two of them is rounded up.
     return replace(
         rows,
         first_timestamp_ms=_later(rows.first_timestamp_ms, _whole_ms(first_us)),
@@ -190,7 +190,7 @@ def _microseconds(condition: _Condition, value: str) -> int:
 
 
 def _bounds(sign: str, value: int) -> tuple[int | None, int | None]:
-    """The first value inside, and the first one beyond. None is no bound."""
+    """Return the first value inside and the first one beyond. None means no bound."""
     match sign:
         case ">":
             return value + 1, None

@@ -1,4 +1,4 @@
-"""From whole batches to Arrow, in batches of a size that suits whoever takes them."""
+"""Decoding of whole batches to Arrow, in Arrow batches of a size that suits their consumer."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -6,32 +6,33 @@ import pyarrow as pa
 
 from stratalog.batch.columns import RecordColumn, RecordFilter, RunTooLargeError, decode_run
 from stratalog.batch.errors import BatchDamagedError
-from stratalog.scan.chunks import Chunk, halves
+from stratalog.scan.batch_groups import BatchGroup, halves
 from stratalog.scan.errors import ScanDamagedError
 from stratalog.scan.fetch import Source
-from stratalog.scan.model import RowFilter, RowPiece, ScanColumn, ScanSplit, Tier
+from stratalog.scan.model import RowFilter, ScanColumn, ScanSplit
 from stratalog.scan.schema import arrow_schema
 
 LEAST_ROWS = 16 * 1024
 LEAST_BYTES = 2 * 1024 * 1024
-"""Smaller batches are joined until they have so much: each costs its taker some fixed work."""
+"""Smaller Arrow batches are joined until they reach either bound: each costs its consumer fixed
+work."""
 MOST_ROWS = 64 * 1024
 MOST_BYTES = 5 * 1024 * 1024
-"""Larger ones are cut: a JVM holds a batch twice, and is slower with large ones."""
+"""Larger Arrow batches are cut: a JVM holds a batch twice, and is slower with large ones."""
 
 _MOST_CONSTANTS = 64
-"""Columns of one value that are kept. Partitions are read one after the other."""
+"""The most constant columns that are kept. Few are enough: partitions are read one by one."""
 _IN_RECORDS = {column.value for column in RecordColumn}
 
 
 class Decoder:
-    """Any thread may decode any chunk."""
+    """Decodes groups of batches. Any thread may decode any group."""
 
     def __init__(self, columns: Sequence[ScanColumn], rows: RowFilter) -> None:
         self._rows = rows
         self._schema = arrow_schema(columns)
         wanted = [RecordColumn(column.value) for column in columns if column.value in _IN_RECORDS]
-        # Without any column, nobody could tell how many rows there are.
+        # Without any column, the number of rows would be lost.
         self._wanted = wanted or [RecordColumn.OFFSET]
         self._constants: dict[str | int, pa.Array] = {}
 
@@ -43,24 +44,23 @@ class Decoder:
     def schema(self) -> pa.Schema:
         return self._schema
 
-    def decode(self, chunk: Chunk) -> list[pa.RecordBatch]:
-        """The records of the chunk that are wanted. Usually that is one batch of them."""
+    def decode(self, group: BatchGroup) -> list[pa.RecordBatch]:
+        """Return the wanted records of the group, usually in one Arrow batch."""
         try:
-            decoded = decode_run(chunk.data, chunk.run, self._wanted, self._filter(chunk.source))
+            decoded = decode_run(group.data, group.run, self._wanted, self._filter(group.source))
         except BatchDamagedError as error:
-            raise _damaged(chunk, str(error)) from error
+            raise _damaged(group, str(error)) from error
         except RunTooLargeError:
-            return [batch for half in halves(chunk) for batch in self.decode(half)]
-        if decoded.next_offset != chunk.next_offset:
+            return [batch for half in halves(group) for batch in self.decode(half)]
+        if decoded.next_offset != group.next_offset:
             reason = f"the batches end before offset {decoded.next_offset}"
-            raise _damaged(chunk, f"{reason}, not {chunk.next_offset}")
-        return [self._complete(decoded.columns, chunk.source)]
+            raise _damaged(group, f"{reason}, not {group.next_offset}")
+        return [self._complete(decoded.columns, group.source)]
 
     def _filter(self, source: Source) -> RecordFilter:
-        stretch, piece, rows = source.stretch, source.piece, self._rows
-        first, end = int(stretch.first_offset), int(stretch.end_offset)
-        if not isinstance(piece, RowPiece):
-            first = max(first, piece.first_offset)
+        stretch, rows = source.stretch, self._rows
+        first = max(int(stretch.first_offset), int(source.extent.first_offset))
+        end = int(stretch.end_offset)
         return RecordFilter(
             first_offset=first if rows.first_offset is None else max(first, rows.first_offset),
             end_offset=end if rows.end_offset is None else min(end, rows.end_offset),
@@ -70,13 +70,12 @@ class Decoder:
         )
 
     def _complete(self, records: pa.RecordBatch, source: Source) -> pa.RecordBatch:
-        """With the columns that are the same for all records of a partition."""
+        """Add the columns that have the same value for all records of an extent."""
         stretch = source.stretch
-        tier = Tier.BLOCK if isinstance(source.piece, RowPiece) else Tier.REMOTE
         constants: dict[str, str | int] = {
             ScanColumn.TOPIC: stretch.topic,
             ScanColumn.PARTITION: int(stretch.partition),
-            ScanColumn.TIER: tier.value,
+            ScanColumn.TIER: source.extent.tier.value,
         }
         arrays = [
             self._repeated(constants[field.name], field.type, records.num_rows)
@@ -96,9 +95,9 @@ class Decoder:
 
 
 def sized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that are neither small nor huge; none is empty.
+    """Yield the same rows in Arrow batches that are neither small nor huge. None is empty.
 
-    One that is large enough already is not copied to be joined with a small one before it.
+    A batch that is large enough already is not copied to be joined with a small one before it.
     """
     held: list[pa.RecordBatch] = []
     rows = size_bytes = 0
@@ -129,7 +128,7 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _capped(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """In equal parts. Where few rows hold most of the bytes, some are cut again."""
+    """Cut into equal numbers of rows. Where few rows hold most of the bytes, cut these again."""
     rows, size_bytes = batch.num_rows, batch.nbytes
     parts = min(rows, max(-(-rows // MOST_ROWS), -(-size_bytes // MOST_BYTES)))
     if parts <= 1:
@@ -140,10 +139,10 @@ def _capped(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from _capped(batch.slice(start, step))
 
 
-def _damaged(chunk: Chunk, reason: str) -> ScanDamagedError:
-    source = chunk.source
+def _damaged(group: BatchGroup, reason: str) -> ScanDamagedError:
+    source = group.source
     return ScanDamagedError(
-        f"object {source.object_key}, from byte {chunk.position}, of"
-        f" {source.stretch.topic}-{source.stretch.partition}, offset {chunk.run.base_offset}:"
+        f"object {source.object_key}, from byte {group.position}, of"
+        f" {source.stretch.topic}-{source.stretch.partition}, offset {group.run.base_offset}:"
         f" {reason}; `stratalog fsck` tells more"
     )

@@ -1,4 +1,4 @@
-"""Why a scan cannot be planned, or not be read to its end."""
+"""Errors of scans: of a request, of planning, and of reading."""
 
 from stratalog.errors import CallError, DamagedError, StaleError
 
@@ -8,15 +8,15 @@ class ScanRefusedError(CallError):
 
 
 class TopicNotFoundError(CallError):
-    """A topic that shall be read does not exist."""
+    """A topic that the request names does not exist."""
 
 
 class TopicReplacedError(TopicNotFoundError):
-    """The topic that shall be read does not exist any more, and another one has its name."""
+    """The topic was deleted since the request was made, and another topic has its name."""
 
 
 class PartitionNotFoundError(CallError):
-    """A partition that shall be read does not exist."""
+    """A partition that the request names does not exist."""
 
 
 class RecordsLostError(CallError):
@@ -24,7 +24,7 @@ class RecordsLostError(CallError):
 
 
 class BeyondEndError(CallError):
-    """The range ends, or begins, after the last record that there is."""
+    """The range ends, or begins, after the last record."""
 
 
 class NoSuchTimeError(CallError):
@@ -36,4 +36,5 @@ class SnapshotGoneError(StaleError):
 
 
 class ScanDamagedError(DamagedError):
-    """What was read is not the range that the control plane speaks of. The message names it."""
+    """The bytes that were read are not the batches that the control plane names. The message says
+    which."""

@@ -1,8 +1,8 @@
-"""The bytes of a split, in order, fetched ahead of whoever decodes them.
+"""The bytes of a split, in order, fetched ahead of the decoder.
 
-The consumer asks for more whenever it takes something, so that a bounded number of bytes is on its
-way or waiting, however slow it is. Rows that lie in one object are read together, also those of
-different partitions: thin partitions would otherwise cost a request each.
+New requests are sent only when the decoder takes bytes. So the bytes that are on their way or wait
+are bounded, however slow the decoder is. Rows that lie in one object are read together, even rows
+of different partitions: thin partitions would otherwise cost a request each.
 """
 
 import asyncio
@@ -16,42 +16,40 @@ from stratalog.ids import Offset
 from stratalog.objects.mapped import worth_mapping
 from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore, Range
 from stratalog.scan.errors import SnapshotGoneError
-from stratalog.scan.model import RowPiece, ScanSplit, SegmentPiece, Stretch
-from stratalog.scan.opened_place import (
+from stratalog.scan.extents import Extent, RowExtent, SegmentExtent
+from stratalog.scan.model import ScanSplit, Stretch
+from stratalog.scan.scan_stores import (
     FETCH_BYTES,
     MAPPED_FETCH_BYTES,
-    OpenPlace,
+    ScanStores,
     reads_files,
 )
-from stratalog.segment.chunks import chunks_between
-from stratalog.segment.keys import LOG_SUFFIX
-from stratalog.segment.offload import offload
+from stratalog.segment.chunk_index import chunks_between
 from stratalog.segment.offset_index import OffsetIndex
 from stratalog.segment.open_segment import OpenSegment
+from stratalog.segment.thread_offload import offload
 
 AHEAD_BYTES = 64 * 1024 * 1024
 _LEAST_AHEAD = 2
-"""Fetches, however large: one to be decoded, and the next."""
+"""The least number of fetches in progress, however large: one to be decoded next, and one more."""
 _LOOK_AHEAD = 8
-"""Segments that are opened, and whose indexes are read, before their turn."""
+"""The number of segments that are opened, and whose indexes are read, before their turn."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A piece, and the stretch that it is of."""
+    """An extent, and the stretch that it belongs to."""
 
     stretch: Stretch
-    piece: RowPiece | SegmentPiece
+    extent: Extent
 
     @property
     def object_key(self) -> str:
-        if isinstance(self.piece, RowPiece):
-            return self.piece.object_key
-        return self.piece.segment.key_base + LOG_SUFFIX
+        return self.extent.object_key
 
 
 class _ChunkRun(NamedTuple):
-    """Chunks that must be decoded, and which bytes of the log are wanted of them."""
+    """Consecutive chunks of a segment that must be decoded, and the wanted bytes of the log."""
 
     log: OpenSegment
     chunks: range
@@ -59,19 +57,19 @@ class _ChunkRun(NamedTuple):
     end: int
 
 
-class Part(NamedTuple):
-    """Bytes that come with one request, or with one range of it."""
+class FetchRange(NamedTuple):
+    """Bytes of an extent that are fetched with one request, or with one range of it."""
 
     source: Source
     store: ObjectStore
     key: str
     stored: Range
     position: int
-    """Of the object or, of a segment, of its log, at which the bytes begin."""
+    """The position of the first byte in the object or, for a segment, in its log."""
     is_last: bool
-    """Of its piece."""
+    """True for the last range of the extent."""
     fetch_bytes: int
-    """How much like it is fetched together."""
+    """The most bytes of such ranges that are fetched together."""
     run: _ChunkRun | None = None
 
     @property
@@ -80,21 +78,24 @@ class Part(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """Once it is fetched, and decoded if it must be."""
+        """The bytes in memory once the range is fetched and, if it must be, decoded."""
         return self.size_bytes if self.run is None else self.run.end - self.run.start
 
 
-def fetched(split: ScanSplit, place: OpenPlace) -> Generator[tuple[Part, memoryview]]:
-    """The parts of all pieces, in order. Whatever is under way is given up when this is closed."""
-    groups = _grouped(_parts(split, place))
-    waiting: deque[tuple[Sequence[Part], Future[list[memoryview]]]] = deque()
+def fetched(split: ScanSplit, stores: ScanStores) -> Generator[tuple[FetchRange, memoryview]]:
+    """Yield the ranges of all extents with their bytes, in order.
+
+    Closing the generator cancels the requests that are in progress.
+    """
+    groups = _grouped(_ranges_of(split, stores))
+    waiting: deque[tuple[Sequence[FetchRange], Future[list[memoryview]]]] = deque()
     held_bytes = 0
     try:
         while True:
             while (held_bytes < AHEAD_BYTES or len(waiting) < _LEAST_AHEAD) and (
                 more := next(groups, None)
             ):
-                waiting.append((more, place.background.submit(_fetch(more, place))))
+                waiting.append((more, stores.background.submit(_fetch(more, stores))))
                 held_bytes += _held_bytes(more)
             if not waiting:
                 return
@@ -107,45 +108,48 @@ def fetched(split: ScanSplit, place: OpenPlace) -> Generator[tuple[Part, memoryv
         groups.close()
 
 
-def _held_bytes(group: Sequence[Part]) -> int:
-    return sum(part.held_bytes for part in group)
+def _held_bytes(group: Sequence[FetchRange]) -> int:
+    return sum(one.held_bytes for one in group)
 
 
-def _grouped(parts: Iterator[Part]) -> Generator[list[Part]]:
-    group: list[Part] = []
+def _grouped(ranges: Iterator[FetchRange]) -> Generator[list[FetchRange]]:
+    group: list[FetchRange] = []
     share = 0.0
-    for part in parts:
-        part_share = part.held_bytes / part.fetch_bytes
-        if group and share + part_share > 1:
+    for one in ranges:
+        own_share = one.held_bytes / one.fetch_bytes
+        if group and share + own_share > 1:
             yield group
             group, share = [], 0.0
-        group.append(part)
-        share += part_share
+        group.append(one)
+        share += own_share
     if group:
         yield group
 
 
-def _parts(split: ScanSplit, place: OpenPlace) -> Iterator[Part]:
-    sources = (Source(stretch, piece) for stretch in split.stretches for piece in stretch.pieces)
-    for source, opening in _opened_ahead(sources, place):
-        if opening is None:
-            yield from _row_parts(source, place)
+def _ranges_of(split: ScanSplit, stores: ScanStores) -> Iterator[FetchRange]:
+    sources = (Source(stretch, extent) for stretch in split.stretches for extent in stretch.extents)
+    for source, opening in _opened_ahead(sources, stores):
+        if opening is not None:
+            yield from _log_ranges(source, *opening.result())
         else:
-            yield from _log_parts(source, *opening.result())
+            assert isinstance(source.extent, RowExtent), "only segments need to be opened"
+            yield from _row_ranges(source, source.extent, stores)
 
 
 _Opening: TypeAlias = Future[tuple[OpenSegment, int, int]] | None
 
 
-def _opened_ahead(sources: Iterator[Source], place: OpenPlace) -> Iterator[tuple[Source, _Opening]]:
-    """Sources in order, some of the segments behind them being opened meanwhile."""
+def _opened_ahead(
+    sources: Iterator[Source], stores: ScanStores
+) -> Iterator[tuple[Source, _Opening]]:
+    """Yield the sources in order, while some of the segments after them are being opened."""
     ahead: deque[tuple[Source, _Opening]] = deque()
     try:
         for source in sources:
-            piece = source.piece
+            extent = source.extent
             opening: _Opening = None
-            if isinstance(piece, SegmentPiece):
-                opening = place.background.submit(_open(piece, place))
+            if isinstance(extent, SegmentExtent):
+                opening = stores.background.submit(_open(extent, stores))
             ahead.append((source, opening))
             if len(ahead) > _LOOK_AHEAD:
                 yield ahead.popleft()
@@ -157,27 +161,27 @@ def _opened_ahead(sources: Iterator[Source], place: OpenPlace) -> Iterator[tuple
                 opening.cancel()
 
 
-async def _open(piece: SegmentPiece, place: OpenPlace) -> tuple[OpenSegment, int, int]:
-    """The segment, and where in its log the piece begins and ends."""
-    log = await place.segments.open(piece.segment)
-    if piece.exact and piece.end_offset is None:
-        return log, piece.start, piece.end
+async def _open(extent: SegmentExtent, stores: ScanStores) -> tuple[OpenSegment, int, int]:
+    """Return the segment, and the positions in its log at which the extent begins and ends."""
+    log = await stores.segments.open(extent.segment)
+    if extent.exact and extent.cut_end is None:
+        return log, extent.start, extent.end
     try:
-        async with place.requests:
-            index = await place.indexes.offset_index(piece.segment)
+        async with stores.requests:
+            index = await stores.indexes.offset_index(extent.segment)
     except ObjectNotFoundError as error:
         raise _gone(log.store, log.indexes_key) from error
-    if piece.end_offset is not None:
-        return log, *_bytes_between(piece, index, piece.end_offset)
-    size_bytes = piece.segment.size_bytes
-    start = index.entry_from(piece.start, size_bytes)
-    return log, start, index.entry_from(piece.end, size_bytes)
+    if extent.cut_end is not None:
+        return log, *_bytes_between(extent, index, extent.cut_end)
+    size_bytes = extent.segment.size_bytes
+    start = index.entry_from(extent.start, size_bytes)
+    return log, start, index.entry_from(extent.end, size_bytes)
 
 
-def _bytes_between(piece: SegmentPiece, index: OffsetIndex, end: Offset) -> tuple[int, int]:
-    start_byte = max(piece.start, index.lookup(piece.first_offset))
+def _bytes_between(extent: SegmentExtent, index: OffsetIndex, end: Offset) -> tuple[int, int]:
+    start_byte = max(extent.start, index.lookup(extent.first_offset))
     end_byte = index.span(Offset(end - 1))[1]
-    return start_byte, piece.end if end_byte is None else min(piece.end, end_byte)
+    return start_byte, extent.end if end_byte is None else min(extent.end, end_byte)
 
 
 def _fetch_bytes(store: ObjectStore, size_bytes: int) -> int:
@@ -186,30 +190,32 @@ def _fetch_bytes(store: ObjectStore, size_bytes: int) -> int:
 
 
 def _ranges(start: int, end: int, fetch_bytes: int) -> Iterator[Range]:
-    """As many as there are whole fetches, the same for all: a small rest costs a request, and
-    everything that is done once for each."""
+    """Yield equal ranges, as many as there are whole fetches.
+
+    A small rest would cost a request of its own, and the fixed work of each range.
+    """
     if start < end:
         step = -(-(end - start) // max(1, (end - start) // fetch_bytes))
         for position in range(start, end, step):
             yield Range(position, min(position + step, end))
 
 
-def _row_parts(source: Source, place: OpenPlace) -> Iterator[Part]:
-    piece = source.piece
-    assert isinstance(piece, RowPiece)
-    store, key, start = place.objects, piece.object_key, piece.byte_offset
-    end = start + piece.byte_size
-    fetch_bytes = _fetch_bytes(store, piece.byte_size)
+def _row_ranges(source: Source, extent: RowExtent, stores: ScanStores) -> Iterator[FetchRange]:
+    store, key, start = stores.objects, extent.object_key, extent.byte_offset
+    end = start + extent.byte_size
+    fetch_bytes = _fetch_bytes(store, extent.byte_size)
     for stored in _ranges(start, end, fetch_bytes):
-        yield Part(source, store, key, stored, stored.start, stored.end == end, fetch_bytes)
+        yield FetchRange(source, store, key, stored, stored.start, stored.end == end, fetch_bytes)
 
 
-def _log_parts(source: Source, log: OpenSegment, start: int, end: int) -> Iterator[Part]:
+def _log_ranges(source: Source, log: OpenSegment, start: int, end: int) -> Iterator[FetchRange]:
     if log.is_plain:
         store, key = log.store, log.log_key
         fetch_bytes = _fetch_bytes(store, end - start)
         for stored in _ranges(start, end, fetch_bytes):
-            yield Part(source, store, key, stored, stored.start, stored.end == end, fetch_bytes)
+            yield FetchRange(
+                source, store, key, stored, stored.start, stored.end == end, fetch_bytes
+            )
         return
     chunks = chunks_between(log.chunks, start, end)
     step = max(1, FETCH_BYTES // log.chunks.chunk_bytes)
@@ -220,19 +226,19 @@ def _log_parts(source: Source, log: OpenSegment, start: int, end: int) -> Iterat
         stored = Range(log.chunks.stored_range(run[0]).start, log.chunks.stored_range(run[-1]).end)
         is_last = run.stop == chunks.stop
         key, at = log.log_key, wanted.start
-        yield Part(source, log.store, key, stored, at, is_last, FETCH_BYTES, wanted)
+        yield FetchRange(source, log.store, key, stored, at, is_last, FETCH_BYTES, wanted)
 
 
-async def _fetch(group: Sequence[Part], place: OpenPlace) -> list[memoryview]:
-    """The bytes of each part. Those in one object are asked for together."""
+async def _fetch(group: Sequence[FetchRange], stores: ScanStores) -> list[memoryview]:
+    """Return the bytes of each range. Ranges of one object are requested together."""
     by_object: dict[tuple[int, str], list[int]] = defaultdict(list)
-    for number, part in enumerate(group):
-        by_object[id(part.store), part.key].append(number)
+    for number, one in enumerate(group):
+        by_object[id(one.store), one.key].append(number)
     answers = [memoryview(b"")] * len(group)
 
     async def read(numbers: Sequence[int]) -> None:
         first = group[numbers[0]]
-        async with place.requests:
+        async with stores.requests:
             ranges = [group[number].stored for number in numbers]
             buffers = await _get_ranges(first.store, first.key, ranges)
         for number, buffer in zip(numbers, buffers, strict=True):
@@ -254,7 +260,7 @@ def _gone(store: ObjectStore, key: str) -> SnapshotGoneError:
     return SnapshotGoneError(
         f"object {key} is not in {store.url}: most likely the snapshot's lease has ended, which"
         " kept it, or storage.objects in the settings (for segments, remote.objects) is not this"
-        " cluster's store. Plan the scan anew: a DataFrame keeps the snapshot of its first action,"
+        " cluster's store. Plan the scan again: a DataFrame keeps the snapshot of its first action,"
         " so call load() again, or create the view again. If a scan takes that long, give it more"
         " time with scan.lease_ms in the settings (leaseMs as an option of Spark)"
     )
@@ -269,8 +275,8 @@ def _decode_chunks(run: _ChunkRun, stored: memoryview) -> Buffer:
     began = chunks.stored_range(run.chunks[0]).start
     parts: list[Buffer] = []
     for chunk in run.chunks:
-        place, held = chunks.stored_range(chunk), chunks.original_range(chunk)
-        data = run.log.decode(chunk, stored[place.start - began : place.end - began])
+        bytes_range, held = chunks.stored_range(chunk), chunks.original_range(chunk)
+        data = run.log.decode(chunk, stored[bytes_range.start - began : bytes_range.end - began])
         start, end = max(run.start - held.start, 0), run.end - held.start
         parts.append(memoryview(data)[start:end])
     return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,4 +1,4 @@
-"""One event loop per process, on a thread of its own, for callers that have none or a busy one."""
+"""One event loop per process, on its own thread, for callers without a loop or with a busy one."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for the work. What is interrupted while it waits gives the work up."""
+        """Wait for the work. A caller that is interrupted while it waits cancels the work."""
         future = self.submit(work)
         try:
             return future.result()
@@ -33,7 +33,7 @@ class LoopThread:
 
     @property
     def is_here(self) -> bool:
-        """Whether the caller is on the loop's own thread, which must not wait for itself."""
+        """True on the loop's own thread, which must not wait for itself."""
         return threading.current_thread() is self._thread
 
     def _run(self) -> None:
@@ -46,7 +46,7 @@ _shared: LoopThread | None = None
 
 
 def shared_loop_thread() -> LoopThread:
-    """The process's own, started when it is first asked for."""
+    """Return the thread of this process. The first call starts it."""
     global _shared
     with _lock:
         if _shared is None:
@@ -55,7 +55,7 @@ def shared_loop_thread() -> LoopThread:
 
 
 def _after_fork() -> None:
-    """Threads do not survive a fork: Spark's workers are forked from a daemon."""
+    """Forget the thread: threads do not survive a fork, and Spark's workers are forked."""
     global _shared, _lock
     _shared, _lock = None, threading.Lock()
 

@@ -1,6 +1,6 @@
-"""The nouns of a scan: what is asked for, and the pieces of work that answer it.
+"""The nouns of a scan: the request, and the plan with its splits.
 
-Splits travel to executors. They say where bytes lie and never how to get in: stores and keys
+Splits travel to executors. They name objects and byte ranges and never give access: stores and keys
 come with `WorkerAccess`, which is no part of any plan that is shown or written down.
 """
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from stratalog.batch.columns import AbortedRecords, BatchRun
+from stratalog.batch.columns import AbortedRecords
 from stratalog.control.scans.model import EARLIEST, LATEST, Lease
-from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset, PartitionIndex, TopicId
+from stratalog.scan.extents import Extent
 
 
 class ScanColumn(StrEnum):
@@ -30,21 +30,16 @@ class ScanColumn(StrEnum):
     TIER = "tier"
 
 
-class Tier(StrEnum):
-    BLOCK = "block"
-    REMOTE = "remote"
-
-
 class AtTime(NamedTuple):
-    """The first offset whose record is not older, as Kafka's offsets for times."""
+    """The first offset whose record is not older than a time, as in Kafka's offsets for times."""
 
     timestamp_ms: int
     or_latest: bool = True
-    """What a partition without such a record gives: its end, or an error."""
+    """A partition without such a record gives its end if this is true, and an error otherwise."""
 
 
 Position: TypeAlias = Offset | AtTime
-"""An offset (`EARLIEST` and `LATEST` among them), or one that a time stands for."""
+"""An offset, which may be `EARLIEST` or `LATEST`, or the offset that a time stands for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,21 +50,21 @@ class Positions:
 
 
 class ResolvedPositions(NamedTuple):
-    """What positions stand for at one moment."""
+    """The offsets that positions stand for at one moment."""
 
     offsets: Sequence[dict[tuple[str, int], Offset]]
-    """Of each of the positions, by topic name and partition."""
+    """The offsets of each position, by topic name and partition."""
     topic_ids: Mapping[str, TopicId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFilter:
-    """Rows outside are not wanted: every row that a split gives is inside.
+    """Bounds on the rows of a scan: every row that a split gives lies inside.
 
-    What lies before `first_timestamp_ms` is not even read, as far as segments, rows and indexes
-    tell. Of what lies behind `end_timestamp_ms` that can only be said where times are the broker's,
-    of rows and of segments whose least time is known: producers' own need not grow with the
-    offsets. Whoever knows that they do ends a scan `AtTime`.
+    Records before `first_timestamp_ms` are not even read, as far as segments, rows and indexes
+    show their times. Records behind `end_timestamp_ms` can be skipped only in rows with the
+    broker's times and in segments whose least time is known, because producers' times need not
+    grow with the offsets. A caller who knows that times do grow ends the scan `AtTime`.
     """
 
     partitions: frozenset[int] | None = None
@@ -82,7 +77,7 @@ class RowFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row can be inside."""
+        """True if no row can lie inside."""
         bounds = (
             (self.first_partition, self.end_partition),
             (self.first_offset, self.end_offset),
@@ -101,97 +96,57 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest:
-    """What to read. Exactly one of `topics`, `pattern` and `assign` is given."""
+    """A request to read topics. Exactly one of `topics`, `pattern` and `assign` is given."""
 
     topics: Sequence[str] = ()
     pattern: str | None = None
     """A regular expression that matches whole names."""
     assign: Mapping[str, Sequence[PartitionIndex]] = field(default_factory=dict)
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
-    """Topics that are meant by their ids: a later one of the same name is another topic."""
+    """Ids of the topics that are meant: a later topic of the same name is another topic."""
     starting: Positions = Positions(default=EARLIEST)
     ending: Positions = Positions(default=LATEST)
     rows: RowFilter = RowFilter()
     columns: Sequence[ScanColumn] = tuple(ScanColumn)
-    """In the order in which they are wanted."""
+    """The wanted columns, in the order in which the answer has them."""
     committed: bool = True
-    """Leave out what was rolled back, and all that lies beyond the last stable offset."""
+    """Leave out records of aborted transactions, and all beyond the last stable offset."""
     fail_on_data_loss: bool = True
-    """Whether a start below what retention has left is an error; otherwise it is lifted."""
+    """A start that retention has deleted is an error. If false, the scan begins at `log_start`."""
     split_bytes: int | None = None
-    """None is the settings'."""
+    """None means the value of the settings."""
     min_splits: int = 1
-    """Make splits smaller until there are so many, if there are so many offsets."""
+    """Make at least so many splits, if there are so many offsets."""
     max_split_offsets: int | None = None
-    """Let no split have more offsets."""
+    """Give no split more offsets than this."""
     lease_ms: int | None = None
     holder: str = "scan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowPiece:
-    """Bytes of a block or a split file: one row of the control plane, or neighbours joined."""
-
-    object_key: str
-    byte_offset: int
-    byte_size: int
-    run: BatchRun
-    last_offset: Offset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentPiece:
-    """Bytes of a segment's log, from the batch that belongs to `start` to the one of `end`.
-
-    A batch begins at either if the piece is exact. Otherwise both mean the first entry of the
-    offset index that lies there or later, or the end of the log: for the executor to look up,
-    because a planner that read the indexes of all segments would not scale. Two pieces that meet
-    look up the same entry, so every batch is in one of them.
-    """
-
-    segment: Segment
-    start: int
-    end: int
-    exact: bool
-    first_offset: Offset
-    """What comes before it is left out: it is in the segment before, where adopted ones overlap."""
-    end_offset: Offset | None = None
-    """If the piece was cut by offsets: then the executor also looks up, between `start` and `end`,
-    where the batches from `first_offset` to before this one lie."""
-
-    @property
-    def byte_size(self) -> int:
-        """What is read, or more of it if it was cut by offsets."""
-        return self.end - self.start
-
-
-Piece: TypeAlias = RowPiece | SegmentPiece
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Consecutive pieces of one partition."""
+    """Consecutive extents of one partition."""
 
     topic: str
     partition: PartitionIndex
     first_offset: Offset
-    """Pieces may hold earlier records, and later ones than wanted."""
+    """Extents may hold earlier records than wanted, and later ones."""
     end_offset: Offset
-    pieces: Sequence[Piece]
+    extents: Sequence[Extent]
     aborted: Sequence[AbortedRecords] = ()
-    """Ranges of producers' records that were rolled back."""
+    """Ranges of producers' records whose transactions were aborted."""
 
     @property
     def size_bytes(self) -> int:
-        return sum(piece.byte_size for piece in self.pieces)
+        return sum(extent.byte_size for extent in self.extents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanSplit:
-    """The work of one task: a piece of a thick partition, or many thin ones."""
+    """The work of one task: part of a thick partition, or many thin partitions."""
 
     stretches: Sequence[Stretch]
-    """By topic, partition and offset. The next split goes on from here."""
+    """In the order of topic, partition and offset. The next split continues after the last one."""
     columns: Sequence[ScanColumn]
     rows: RowFilter
 
@@ -202,7 +157,7 @@ class ScanSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedRange:
-    """What of one partition a scan reads."""
+    """The range of one partition that a scan reads."""
 
     topic: str
     partition: PartitionIndex
@@ -216,9 +171,9 @@ class ScanPlan:
     splits: Sequence[ScanSplit]
     ranges: Sequence[ScannedRange]
     lease: Lease
-    """What the splits point at stays readable until it ends."""
+    """The objects that the splits name stay readable until this lease ends."""
 
     @property
     def lease_expires_ms(self) -> int:
-        """By the database's clock."""
+        """The time at which the lease ends, by the database's clock."""
         return self.lease.expires_ms

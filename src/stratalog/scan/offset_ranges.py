@@ -1,4 +1,4 @@
-"""From positions to ranges of offsets, checked against what is there. Pure."""
+"""Ranges of offsets: positions of a request, checked against the offsets that exist. Pure."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ class Bound(NamedTuple):
     offset: Offset
     """May be `EARLIEST` or `LATEST`."""
     given: bool
-    """Whether somebody named this very offset, and must be told if it does not exist."""
+    """True if the request names this very offset, so that it is an error if it does not exist."""
 
 
 class Bounds(NamedTuple):
@@ -27,50 +27,50 @@ class Bounds(NamedTuple):
     end: Bound
 
 
-def wish_of(chosen: SelectedPartition, bounds: Bounds, rows: RowFilter) -> ScanWish:
-    """What to ask the control plane for: nothing that the filter leaves out anyway."""
+def wish_of(selected: SelectedPartition, bounds: Bounds, rows: RowFilter) -> ScanWish:
+    """Return the range to ask the control plane for, without offsets that the filter leaves out."""
     start, end = bounds.start.offset, bounds.end.offset
     if rows.first_offset is not None and start != LATEST:
         start = Offset(max(start, rows.first_offset, 0))
     if rows.end_offset is not None and end != EARLIEST:
         last = max(rows.end_offset, 0)
         end = Offset(last if end == LATEST else min(end, last))
-    return ScanWish(chosen.key, start, end)
+    return ScanWish(selected.key, start, end)
 
 
 def range_of(
-    chosen: SelectedPartition, state: PartitionState, bounds: Bounds, request: ScanRequest
+    selected: SelectedPartition, state: PartitionState, bounds: Bounds, request: ScanRequest
 ) -> ScannedRange:
-    """The offsets to be read, of which there may be none."""
+    """Return the offsets to read. The range may be empty."""
     stop = state.last_stable if request.committed else state.high_watermark
     named = {EARLIEST: state.log_start, LATEST: stop}
     start = named.get(bounds.start.offset, bounds.start.offset)
     end = named.get(bounds.end.offset, bounds.end.offset)
     if request.fail_on_data_loss:
-        _check(chosen, state, bounds)
+        _check(selected, state, bounds)
     rows = request.rows
     start = max(start, state.log_start, Offset(rows.first_offset or 0))
     end = min(end, stop, end if rows.end_offset is None else Offset(rows.end_offset))
     start = min(start, stop)
     return ScannedRange(
-        topic=chosen.topic,
-        partition=chosen.partition,
+        topic=selected.topic,
+        partition=selected.partition,
         start=start,
         end=max(start, end),
         high_watermark=state.high_watermark,
     )
 
 
-def _check(chosen: SelectedPartition, state: PartitionState, bounds: Bounds) -> None:
+def _check(selected: SelectedPartition, state: PartitionState, bounds: Bounds) -> None:
     start, end = bounds
     if start.given and start.offset < state.log_start:
         raise RecordsLostError(
-            f"{chosen} shall be read from offset {start.offset}, but begins at"
-            f" {state.log_start}: what came before was deleted; {_LIFTS}"
+            f"{selected} is to be read from offset {start.offset}, but begins at"
+            f" {state.log_start}: earlier records were deleted; {_LIFTS}"
         )
     for bound, verb in ((start, "read from"), (end, "read up to")):
         if bound.given and bound.offset > state.high_watermark:
             raise BeyondEndError(
-                f"{chosen} shall be {verb} offset {bound.offset}, but ends at"
+                f"{selected} is to be {verb} offset {bound.offset}, but ends at"
                 f" {state.high_watermark}; {_LIFTS}"
             )

@@ -1,4 +1,4 @@
-"""From settings to a scanner. Needs the control plane and the object store, and no broker."""
+"""Opening of a scanner from settings. It needs control plane and object store, no broker."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,9 +24,9 @@ async def opened_scanner(
     control: ControlPlane | None = None,
     metrics: Metrics | None = None,
 ) -> AsyncIterator[Scanner]:
-    """Open a scanner, ready to plan. A control plane that is given is used instead of opened.
+    """Open a scanner, ready to plan. A given control plane is used; otherwise one is opened.
 
-    Metrics count the requests of planning to `storage.objects`.
+    Metrics count the requests that planning makes to `storage.objects`.
     """
     opening = opened_cluster(settings, Rights.READ, clock=clock, control=control, metrics=metrics)
     async with opening as cluster:

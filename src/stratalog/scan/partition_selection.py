@@ -1,4 +1,4 @@
-"""Which partitions a request means."""
+"""Selection of the partitions that a request means."""
 
 import re
 from collections.abc import Sequence
@@ -34,25 +34,25 @@ class SelectedPartition(NamedTuple):
         return positions.by_partition.get((self.topic, self.partition), positions.default)
 
 
-async def choose(control: ControlPlane, request: ScanRequest) -> list[SelectedPartition]:
-    """The partitions to be read, by topic and number."""
+async def select_partitions(control: ControlPlane, request: ScanRequest) -> list[SelectedPartition]:
+    """Return the partitions to read, in the order of topic and number."""
     _check(request)
     topics = sorted(await _topics(control, request), key=lambda topic: topic.name)
     _check_ids(topics, request)
-    chosen = [
+    selected = [
         SelectedPartition(topic.name, TopicPartition(topic.id, partition))
         for topic in topics
         for partition in _partitions(topic, request)
     ]
     _check_positions(topics, request)
-    return [one for one in chosen if request.rows.has_partition(one.partition)]
+    return [one for one in selected if request.rows.has_partition(one.partition)]
 
 
 def _check(request: ScanRequest) -> None:
     given = [bool(request.topics), request.pattern is not None, bool(request.assign)]
     if sum(given) != 1:
         raise ScanRefusedError(
-            "name what to read in one way: topics, a pattern, or partitions to assign"
+            "name the topics in one way: topics, a pattern, or partitions to assign"
         )
     if not request.columns:
         raise ScanRefusedError("a scan needs at least one column")
@@ -88,14 +88,14 @@ async def _not_found(control: ControlPlane, missing: Sequence[str]) -> TopicNotF
     )
     names = ", ".join(repr(name) for name in missing)
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else f" in {control.url}"
-    what = "there is no topic" if len(missing) == 1 else "there are no topics"
-    return TopicNotFoundError(f"{what} {names}{hint}")
+    missing_text = "there is no topic" if len(missing) == 1 else "there are no topics"
+    return TopicNotFoundError(f"{missing_text} {names}{hint}")
 
 
 def _check_ids(topics: Sequence[Topic], request: ScanRequest) -> None:
     for topic in topics:
         if request.topic_ids.get(topic.name, topic.id) != topic.id:
-            raise TopicReplacedError(f"topic {topic.name!r} was deleted and created anew")
+            raise TopicReplacedError(f"topic {topic.name!r} was deleted and created again")
 
 
 def _partitions(topic: Topic, request: ScanRequest) -> Sequence[PartitionIndex]:
@@ -108,7 +108,7 @@ def _partitions(topic: Topic, request: ScanRequest) -> Sequence[PartitionIndex]:
 
 
 def _check_positions(topics: Sequence[Topic], request: ScanRequest) -> None:
-    """A position that belongs to nothing is a mistake, most likely in the name."""
+    """Refuse a position of a partition that is not read: most likely its name is wrong."""
     known = {topic.name: topic for topic in topics}
     for positions in (request.starting, request.ending):
         for name, partition in positions.by_partition:

@@ -1,4 +1,4 @@
-"""From a request to a plan: one snapshot of all that is asked for, as byte ranges in splits."""
+"""The planner of scans: from a request to one snapshot of its topics, as extents in splits."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -13,6 +13,7 @@ from stratalog.control.scans.model import EARLIEST, LATEST, Lease, ScannedPartit
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset, TopicPartition
 from stratalog.scan.errors import NoSuchTimeError, TopicNotFoundError
+from stratalog.scan.extent_planner import extents_of
 from stratalog.scan.model import (
     AtTime,
     Position,
@@ -24,15 +25,14 @@ from stratalog.scan.model import (
     Stretch,
 )
 from stratalog.scan.offset_ranges import Bound, Bounds, range_of, wish_of
-from stratalog.scan.partition_selection import SelectedPartition, choose
-from stratalog.scan.slices import pieces_of
-from stratalog.scan.splits import cut_into_splits
+from stratalog.scan.partition_selection import SelectedPartition, select_partitions
+from stratalog.scan.scan_splits import cut_into_splits
 from stratalog.scan.times import TimeSearch
 from stratalog.segment.reader import SegmentReader
 from stratalog.settings import ScanSettings
 
 _PARTITIONS_AT_ONCE = 32
-"""Whose indexes are read, or that are searched by time, at the same time."""
+"""The number of partitions whose indexes are read, or searched by time, at the same time."""
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -55,18 +55,18 @@ class Scanner:
         self._settings = settings
 
     async def plan(self, request: ScanRequest) -> ScanPlan:
-        """Where everything lies now. It stays readable until the plan's lease ends."""
-        chosen = await choose(self._control, request)
-        starts = await self._bounds(chosen, request.starting)
-        ends = await self._bounds(chosen, request.ending)
+        """Plan a scan of the topics as they are now. It is readable until the plan's lease ends."""
+        selected = await select_partitions(self._control, request)
+        starts = await self._bounds(selected, request.starting)
+        ends = await self._bounds(selected, request.ending)
         bounds = [Bounds(*both) for both in zip(starts, ends, strict=True)]
         snapshot = await self._control.scans.take_snapshot(
-            [wish_of(one, both, request.rows) for one, both in zip(chosen, bounds, strict=True)],
+            [wish_of(one, both, request.rows) for one, both in zip(selected, bounds, strict=True)],
             holder=request.holder,
             duration_ms=request.lease_ms or self._settings.lease_ms,
         )
         try:
-            return await self._plan(request, chosen, bounds, snapshot)
+            return await self._plan(request, selected, bounds, snapshot)
         except BaseException:
             with suppress(StratalogError):
                 await self._control.scans.release_lease(snapshot.lease.lease_id)
@@ -75,20 +75,20 @@ class Scanner:
     async def resolve(
         self, request: ScanRequest, positions: Sequence[Positions]
     ) -> ResolvedPositions:
-        """The offsets that positions stand for now, of every partition of the request."""
-        chosen = await choose(self._control, request)
-        bounds = [await self._bounds(chosen, wanted) for wanted in positions]
-        states = await self._control.log.partitions([one.key for one in chosen])
-        gone = _gone(chosen, states, request)
+        """Return the offsets that positions stand for now, for all partitions of the request."""
+        selected = await select_partitions(self._control, request)
+        bounds = [await self._bounds(selected, wanted) for wanted in positions]
+        states = await self._control.log.partitions([one.key for one in selected])
+        gone = _gone(selected, states, request)
 
         def named(bounds: Sequence[Bound]) -> dict[tuple[str, int], Offset]:
             return {
                 (one.topic, int(one.partition)): _named(bound.offset, states[one.key], request)
-                for one, bound in zip(chosen, bounds, strict=True)
+                for one, bound in zip(selected, bounds, strict=True)
                 if one.topic not in gone
             }
 
-        ids = {one.topic: one.key.topic_id for one in chosen if one.topic not in gone}
+        ids = {one.topic: one.key.topic_id for one in selected if one.topic not in gone}
         return ResolvedPositions([named(each) for each in bounds], ids)
 
     async def renew(self, lease: Lease, duration_ms: int) -> Lease:
@@ -96,22 +96,23 @@ class Scanner:
         return await self._control.scans.renew_lease(lease.lease_id, duration_ms=duration_ms)
 
     async def release(self, lease: Lease) -> None:
-        """A plan will not be read (any more)."""
+        """End the lease of a plan that will not be read any more."""
         await self._control.scans.release_lease(lease.lease_id)
 
     async def _plan(
         self,
         request: ScanRequest,
-        chosen: Sequence[SelectedPartition],
+        selected: Sequence[SelectedPartition],
         bounds: Sequence[Bounds],
         snapshot: ScanSnapshot,
     ) -> ScanPlan:
         found = [
-            _exists(one, scanned) for one, scanned in zip(chosen, snapshot.partitions, strict=True)
+            _exists(one, scanned)
+            for one, scanned in zip(selected, snapshot.partitions, strict=True)
         ]
         ranges = [
             range_of(one, scanned.state, both, request)
-            for one, scanned, both in zip(chosen, found, bounds, strict=True)
+            for one, scanned, both in zip(selected, found, bounds, strict=True)
         ]
 
         async def stretch(pair: tuple[ScannedPartition, ScannedRange]) -> Stretch:
@@ -128,14 +129,14 @@ class Scanner:
     async def _stretch(
         self, scanned: ScannedPartition, wanted: ScannedRange, request: ScanRequest
     ) -> Stretch:
-        pieces = await pieces_of(self._reader, self._index, scanned, wanted, request.rows)
-        aborted = await self._aborted(scanned, wanted) if pieces and request.committed else []
+        extents = await extents_of(self._reader, self._index, scanned, wanted, request.rows)
+        aborted = await self._aborted(scanned, wanted) if extents and request.committed else []
         return Stretch(
             topic=wanted.topic,
             partition=wanted.partition,
             first_offset=wanted.start,
             end_offset=wanted.end,
-            pieces=pieces,
+            extents=extents,
             aborted=aborted,
         )
 
@@ -145,19 +146,19 @@ class Scanner:
         if not scanned.noted:
             return []
         found = await self._reader.aborted(scanned.noted, wanted.start, wanted.end)
-        # Adopted segments may overlap, and note the same transaction twice.
+        # Adopted segments may overlap, and then both note the same transaction.
         return sorted(
             {AbortedRecords(one.producer_id, one.first_offset, one.last_offset) for one in found},
             key=lambda one: one.first_offset,
         )
 
     async def _bounds(
-        self, chosen: Sequence[SelectedPartition], positions: Positions
+        self, selected: Sequence[SelectedPartition], positions: Positions
     ) -> list[Bound]:
         async def bound(one: SelectedPartition) -> Bound:
             return await self._bound(one, one.position(positions))
 
-        return await _each(bound, chosen)
+        return await _each(bound, selected)
 
     async def _bound(self, one: SelectedPartition, position: Position) -> Bound:
         if not isinstance(position, AtTime):
@@ -177,12 +178,15 @@ class Scanner:
 
 
 def _gone(
-    chosen: Sequence[SelectedPartition],
+    selected: Sequence[SelectedPartition],
     states: Mapping[TopicPartition, PartitionState],
     request: ScanRequest,
 ) -> set[str]:
-    """Topics that were deleted since they were chosen. Only those that were named are missed."""
-    missing = [one for one in chosen if one.key not in states]
+    """Return the topics that were deleted since they were selected.
+
+    That is an error only if the request names them: a pattern's topics may come and go.
+    """
+    missing = [one for one in selected if one.key not in states]
     if missing and request.pattern is None:
         raise _deleted(missing[0])
     return {one.topic for one in missing}
@@ -207,7 +211,7 @@ def _named(offset: Offset, state: PartitionState, request: ScanRequest) -> Offse
 
 
 async def _each(work: Callable[[_T], Awaitable[_R]], items: Iterable[_T]) -> list[_R]:
-    """The results in order, a bounded number of them being worked for at a time."""
+    """Return the results in order. A bounded number of items is in progress at a time."""
     turns = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
 
     async def one(item: _T) -> _R:
@@ -218,6 +222,6 @@ async def _each(work: Callable[[_T], Awaitable[_R]], items: Iterable[_T]) -> lis
     try:
         return await asyncio.gather(*tasks)
     finally:
-        # Of several failures one is told; the others have nobody left to work for.
+        # The first failure is raised. Then no caller waits for the other results.
         for task in tasks:
             task.cancel()

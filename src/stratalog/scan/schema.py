@@ -1,4 +1,4 @@
-"""The columns of a scan as Arrow has them: what Spark demands of a Python source, to the letter."""
+"""The columns of a scan as Arrow types, exactly as Spark demands them of a Python source."""
 
 from collections.abc import Sequence
 
@@ -25,5 +25,5 @@ _TYPES: dict[ScanColumn, pa.DataType] = {
 
 
 def arrow_schema(columns: Sequence[ScanColumn]) -> pa.Schema:
-    """Their types, in their order."""
+    """Return a schema of these columns, in this order."""
     return pa.schema([pa.field(column.value, _TYPES[column]) for column in columns])

@@ -1,35 +1,35 @@
-"""What a task does: reads the bytes of its split and gives its records as Arrow batches."""
+"""Reading of one split: the work of a task, from bytes to Arrow batches."""
 
 from collections.abc import Generator, Iterator
 
 import pyarrow as pa
 
 from stratalog.opening.workers import WorkerAccess
-from stratalog.scan.chunks import Chunk, Frames
+from stratalog.scan.batch_groups import BatchGroup, BatchGrouper
 from stratalog.scan.decode import Decoder, sized
 from stratalog.scan.fetch import fetched
 from stratalog.scan.model import ScanSplit
-from stratalog.scan.opened_place import OpenPlace, open_place
+from stratalog.scan.scan_stores import ScanStores, shared_scan_stores
 
 
-def read_split(split: ScanSplit, place: WorkerAccess) -> Iterator[pa.RecordBatch]:
-    """The wanted records in order, with exactly the wanted columns.
+def read_split(split: ScanSplit, access: WorkerAccess) -> Iterator[pa.RecordBatch]:
+    """Yield the wanted records in order, with exactly the wanted columns.
 
-    Bytes are fetched ahead by the process's background thread; decoding is done by the caller's.
+    The process's background thread fetches bytes ahead. The caller's thread decodes.
     """
     decoder = Decoder.of(split)
-    chunks = chunks_of(split, open_place(place))
+    groups = read_batch_groups(split, shared_scan_stores(access))
     try:
-        yield from sized(batch for chunk in chunks for batch in decoder.decode(chunk))
+        yield from sized(batch for group in groups for batch in decoder.decode(group))
     finally:
-        chunks.close()
+        groups.close()
 
 
-def chunks_of(split: ScanSplit, place: OpenPlace) -> Generator[Chunk]:
-    frames = Frames()
-    parts = fetched(split, place)
+def read_batch_groups(split: ScanSplit, stores: ScanStores) -> Generator[BatchGroup]:
+    grouper = BatchGrouper()
+    ranges = fetched(split, stores)
     try:
-        for part, data in parts:
-            yield from frames.feed(part, data)
+        for fetch_range, data in ranges:
+            yield from grouper.feed(fetch_range, data)
     finally:
-        parts.close()
+        ranges.close()

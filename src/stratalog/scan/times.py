@@ -1,150 +1,117 @@
-"""Records by their time: inside one segment or one row, and of a partition over all its tiers."""
+"""Records of a partition by their time, over all its tiers."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
-from typing import TypeAlias
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
-from stratalog.batch.frames import iter_batches
-from stratalog.batch.records import decode_records
-from stratalog.block.batch_index import BatchIndex, joined
+from stratalog.block.batch_index import BatchIndex
 from stratalog.block.reader import BlockReader
-from stratalog.control.log.model import Coordinates, Span, TimeQuery
+from stratalog.block.times import BlockTimes
+from stratalog.control.log.model import Span, TimeQuery
 from stratalog.control.plane import ControlPlane
-from stratalog.control.segments.model import Segment
 from stratalog.control.topics.errors import UnknownTopicError
-from stratalog.ids import LeaderEpoch, Offset, TopicPartition
+from stratalog.errors import StratalogError
+from stratalog.ids import Offset, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError
-from stratalog.pieces import PiecesWanted
+from stratalog.pieces import Piece, Tier, TierTimes, TimedRecord
 from stratalog.segment.reader import SegmentReader
-from stratalog.segment.times import TimedRecord
 
-Place: TypeAlias = Segment | Coordinates
-"""What holds a range of offsets."""
-
-_WALK_BYTES = 1 << 40
-"""How far one look of a walk reaches. The control plane's own bounds come first."""
+_SPAN_BYTES = 1 << 40
+"""How far one look at the pieces reaches. The bounds of the control plane come first."""
 
 
 class RecordTimes:
-    def __init__(self, *, blocks: BlockReader, index: BatchIndex, segments: SegmentReader) -> None:
-        self._blocks = blocks
-        self._index = index
-        self._segments = segments
+    """Records of one piece by their time, whichever tier holds the piece."""
 
-    async def first(self, place: Place, timestamp: int, log_start: Offset) -> TimedRecord | None:
-        """The first record that is neither older than asked nor deleted, by offset."""
-        if isinstance(place, Segment):
-            return await self._segments.first_at_time(place, timestamp, log_start)
-        batches = [place] if self._blocks.is_fresh(place) else await self._index.batches(place)
-        candidates = [
-            batch
-            for batch in batches
-            if batch.max_timestamp >= timestamp and batch.last_offset >= log_start
-        ]
-        # Usually the first one has it. It does not if the record was deleted, or if the producer
-        # has claimed a time that no record has: then all others are read at once.
-        for part in (candidates[:1], candidates[1:]):
-            if part:
-                data = await self._batches(joined(part))
-                found = await asyncio.to_thread(_first, data, timestamp, log_start)
-                if found is not None:
-                    return found
-        return None
+    def __init__(
+        self,
+        *,
+        blocks: BlockReader,
+        index: BatchIndex,
+        segments: SegmentReader,
+        refusals: Mapping[Tier, StratalogError] | None = None,
+    ) -> None:
+        """`refusals` give the reason for each tier that is not to be read."""
+        self._tiers: Mapping[Tier, TierTimes[Any]] = {
+            Tier.BLOCK: BlockTimes(blocks=blocks, index=index),
+            Tier.REMOTE: segments,
+        }
+        self._refusals = refusals or {}
 
-    async def newest(self, place: Place, log_start: Offset) -> TimedRecord | None:
-        """The first of the records with the greatest time among those that are not deleted."""
-        if isinstance(place, Segment):
-            return await self._segments.newest(place, log_start)
-        data = await self._batches(place)
-        return await asyncio.to_thread(_newest, data, log_start)
+    async def first(self, piece: Piece, timestamp: int, log_start: Offset) -> TimedRecord | None:
+        """Find the first record, by offset, that is neither older than asked nor deleted."""
+        return await self._tier(piece).first_at_time(piece, timestamp, log_start)
 
-    async def _batches(self, row: Coordinates) -> bytes:
-        want = PiecesWanted(offset=row.base_offset, max_bytes=row.byte_size, pieces=[row])
-        read = (await self._blocks.read([want]))[0]
-        if read.error is not None:
-            raise read.error
-        return b"".join(read.parts)
+    async def newest(self, piece: Piece, log_start: Offset) -> TimedRecord | None:
+        """Find the first of the records with the greatest time that are not deleted."""
+        return await self._tier(piece).newest(piece, log_start)
+
+    def _tier(self, piece: Piece) -> TierTimes[Any]:
+        refusal = self._refusals.get(piece.tier)
+        if refusal is not None:
+            raise refusal
+        return self._tiers[piece.tier]
 
 
 class TimeSearch:
-    """The first record of a partition that is not older than a time, wherever it lies."""
+    """Finds the first record of a partition that is not older than a time, in any tier."""
 
     def __init__(self, *, control: ControlPlane, times: RecordTimes) -> None:
         self._control = control
         self._times = times
 
     async def first(self, query: TimeQuery) -> TimedRecord | None:
-        """An object that is gone was deleted between the look and the read: look once more."""
         try:
             return await self._first(query)
         except ObjectNotFoundError:
+            # The object was deleted between the look and the read: look once more.
             return await self._first(query)
 
     async def _first(self, query: TimeQuery) -> TimedRecord | None:
-        """Usually the first place holds the record. It does not if the record was deleted and the
-        place stays for what comes after; then a later one may."""
-        [place] = await self._control.log.find_by_time([query])
-        if place is None:
+        [piece] = await self._control.log.find_by_time([query])
+        if piece is None:
             return None
-        found = await self._first_in(place, query.timestamp)
+        found = await self._first_in(piece, query.timestamp)
         if found is not None:
             return found
-        async for later in self.places_after(place):
+        # The record was deleted, and the piece is kept for the records behind it. A later piece may
+        # hold another record that is new enough.
+        async for later in self.pieces_after(piece):
             if later.max_timestamp >= query.timestamp:
                 found = await self._first_in(later, query.timestamp)
                 if found is not None:
                     return found
         return None
 
-    async def places_after(self, place: Place) -> AsyncIterator[Place]:
-        """What holds the offsets behind a place, however the boundary moves meanwhile: every look
-        is one snapshot and begins with the offset at which the last one ended."""
-        offset = Offset(place.last_offset + 1)
+    async def pieces_after(self, piece: Piece) -> AsyncIterator[Piece]:
+        """Yield the pieces behind a piece, however the boundaries move meanwhile.
+
+        Every look is one snapshot, and begins with the offset at which the last one ended.
+        """
+        offset = piece.end_offset
         while True:
             span = Span(
-                topic_id=place.topic_id,
-                partition=place.partition,
+                topic_id=piece.topic_id,
+                partition=piece.partition,
                 offset=offset,
-                max_bytes=_WALK_BYTES,
+                max_bytes=_SPAN_BYTES,
             )
             [found] = await self._control.log.find_batches([span])
-            places: list[Place] = [*found.segments, *found.rows]
-            for one in places:
+            for one in found.pieces:
                 yield one
-            if places:
-                offset = Offset(places[-1].last_offset + 1)
+            if found.pieces:
+                offset = found.pieces[-1].end_offset
             elif found.state is not None and offset < found.state.log_start:
-                # What was to come next has been deleted meanwhile.
+                # The next pieces have been deleted meanwhile.
                 offset = found.state.log_start
             else:
                 return
 
-    async def log_start(self, place: Place) -> Offset:
-        partition = TopicPartition(place.topic_id, place.partition)
+    async def log_start(self, piece: Piece) -> Offset:
+        partition = TopicPartition(piece.topic_id, piece.partition)
         states = await self._control.log.partitions([partition])
         if partition not in states:
             raise UnknownTopicError("the topic was deleted")
         return states[partition].log_start
 
-    async def _first_in(self, place: Place, timestamp: int) -> TimedRecord | None:
-        return await self._times.first(place, timestamp, await self.log_start(place))
-
-
-def _first(data: bytes, timestamp: int, log_start: Offset) -> TimedRecord | None:
-    return next(_not_older(data, timestamp, log_start), None)
-
-
-def _newest(data: bytes, log_start: Offset) -> TimedRecord | None:
-    return max(_not_older(data, -1, log_start), key=lambda one: one.timestamp, default=None)
-
-
-def _not_older(data: bytes, timestamp: int, log_start: Offset) -> Iterator[TimedRecord]:
-    """The records that are not older than asked and not deleted, by offset."""
-    for position, header in iter_batches(data):
-        if header.max_timestamp < timestamp or header.last_offset < log_start:
-            continue
-        for record in decode_records(data, position):
-            if record.timestamp >= timestamp and record.offset >= log_start:
-                yield TimedRecord(
-                    Offset(record.offset), record.timestamp, LeaderEpoch(header.leader_epoch)
-                )
+    async def _first_in(self, piece: Piece, timestamp: int) -> TimedRecord | None:
+        return await self._times.first(piece, timestamp, await self.log_start(piece))

@@ -1,9 +1,9 @@
-"""Building a segment's `.log` and everything about it that its batches alone tell.
+"""The builder of a segment's `.log`, and of the indexes that need only its own batches.
 
-Streaming: batches pass through, checked and stamped in the memory in which they came, and what
-stays is the indexes and a few words per producer. The indexes are those that Kafka 4.1 writes.
-What depends on earlier segments (producer snapshot, aborted transactions) is made of a `BuiltLog`
-afterwards, by `producer_state.advance`.
+The builder streams: batches pass through, checked and stamped in the memory in which they came. The
+builder keeps the indexes and a few words per producer. The indexes equal the ones that Kafka 4.1
+writes. The producer snapshot and the aborted transactions depend on earlier segments:
+`producer_state.advance` makes them of a `BuiltLog` afterwards.
 """
 
 from collections.abc import Sequence
@@ -24,31 +24,31 @@ from stratalog.segment.time_index import NO_TIMESTAMP, TimeIndexWriter
 
 DEFAULT_INDEX_INTERVAL_BYTES = 4096
 INT32_LAST = (1 << 31) - 1
-"""Sizes, positions and relative offsets of a segment are int32."""
+"""The greatest size, position and relative offset of a segment: all are int32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltLog:
-    """All that a finished `.log` tells of itself. Plain values: workers send it to the driver."""
+    """The facts about a finished `.log`. Plain values: workers send them to the driver."""
 
     base_offset: Offset
     last_offset: Offset
     size_bytes: int
     max_timestamp: int
     min_timestamp: int | None
-    """None unless all batches have the broker's time: of others, the least is not in the header."""
+    """None unless all batches have the broker's time: other headers do not have the least time."""
     leader_epochs: Sequence[EpochStart]
-    """Those of its records. The first starts at the base."""
+    """The epochs of the records. The first starts at the base offset."""
     offset_index: bytes
     time_index: bytes
     producers: Sequence[LastBatch]
     transactions: Sequence[TransactionEvent]
-    """In the order of their offsets."""
+    """The events in the order of their offsets."""
     first_codec: Codec
 
 
 class SegmentBuilder:
-    """Takes the runs of one segment in order. After an error it is of no more use."""
+    """Takes the runs of one segment in order. After an error it cannot be used any more."""
 
     def __init__(
         self,
@@ -65,16 +65,16 @@ class SegmentBuilder:
         self._first_codec: Codec | None = None
         self._size_bytes = 0
         self._next_offset = int(base_offset)
-        # Imported here for those who only finish segments, and for brokers, who must not pay for a
+        # Imported here, because brokers and processes that only finish segments must not load the
         # compiler.
         from stratalog.batch.log_layout import LogLayout
 
         self._layout = LogLayout(base_offset, index_interval_bytes, NO_TIMESTAMP)
 
     def add(self, data: Writable, run: SourceRun) -> memoryview:
-        """Check and stamp whole batches, the next ones of this run; return what to write.
+        """Check and stamp whole batches, the next ones of this run. Return the bytes to write.
 
-        The answer is the memory that was given. A run may come in several parts.
+        The returned bytes are the given memory. A run may come in several parts.
         """
         view = memoryview(data)
         if run != self._run:
@@ -95,7 +95,7 @@ class SegmentBuilder:
         self._end_run()
         if self._first_codec is None:
             raise SegmentRefusedError(f"the segment at {self._base_offset} has no batch")
-        # Kafka notes the greatest timestamp when a segment is rolled.
+        # Kafka adds the greatest timestamp to the time index when it rolls a segment.
         max_timestamp = self._layout.max_timestamp
         self._times.maybe_append(max_timestamp, self._layout.max_timestamp_offset)
         return BuiltLog(
@@ -182,7 +182,7 @@ class SegmentBuilder:
             raise self._damaged(error, self._next_offset) from error
 
     def _refuse(self, view: memoryview, run: SourceRun) -> NoReturn:
-        """Find out which batch is wrong, and what is wrong with it."""
+        """Raise the error of the first wrong batch."""
         offset = self._next_offset
         position = 0
         while position < len(view):

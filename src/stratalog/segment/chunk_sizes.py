@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from stratalog.segment.zstd_frame import compress_frame, content_bytes, decompress_frame
 
 MAX_PACKED_BYTES = 10 << 20
-"""The plugin reads no more."""
+"""The plugin's own limit."""
 
 _COUNT = struct.Struct(">i")
 _BASE = struct.Struct(">iB")

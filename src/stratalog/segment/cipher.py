@@ -1,7 +1,7 @@
 """AES-256-GCM as the plugin uses it: IV (12 bytes), then the cipher text, then the tag (16 bytes).
 
 Each segment has a data key of its own and 32 bytes of additional data that all its units share.
-IVs are random: the few thousand units of a segment are far below what 96 bits allow for one key.
+IVs are random: a segment has a few thousand units, far fewer than 96 bits allow for one key.
 """
 
 from typing import NoReturn
@@ -16,7 +16,7 @@ AAD_BYTES = 32
 IV_BYTES = 12
 TAG_BYTES = 16
 SEAL_BYTES = IV_BYTES + TAG_BYTES
-"""What sealing adds to each unit."""
+"""The bytes that sealing adds to each unit."""
 
 
 class SegmentCipher:
@@ -48,7 +48,7 @@ class SegmentCipher:
         return sealed
 
     def unseal(self, sealed: Buffer) -> bytearray:
-        """The plain bytes. A ValueError says that they are not the ones that were sealed."""
+        """Return the plain bytes. Raises ValueError if they are not the bytes that were sealed."""
         if len(sealed) < SEAL_BYTES:
             raise ValueError(f"{len(sealed)} bytes are too few to be encrypted ones")
         view = memoryview(sealed)

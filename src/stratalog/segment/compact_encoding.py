@@ -1,6 +1,6 @@
-"""Kafka's compact encoding of messages: the few types that records about segments are made of.
+"""Kafka's compact encoding of messages: the few types that records about segments need.
 
-Damage is a ValueError; the caller knows, and adds, what it was reading.
+Damage raises a ValueError, to which the caller adds the name of the record.
 """
 
 import struct
@@ -62,14 +62,14 @@ class CompactReader:
         return data.decode()
 
     def count(self) -> int:
-        """Of the entries of an array that follow."""
+        """Read the number of entries of the array that follows."""
         length = self.uvarint()
         if not length:
             raise ValueError("an array that must be there is null")
         return length - 1
 
     def tags(self) -> dict[int, bytes]:
-        """The tagged fields at the end of a structure, known or not. They ascend."""
+        """Read all tagged fields at the end of a structure, known or not. Their tags ascend."""
         tags: dict[int, bytes] = {}
         last = -1
         for _ in range(self.uvarint()):

@@ -8,7 +8,7 @@ from stratalog.segment.compact_encoding import CompactReader, CompactWriter
 from stratalog.segment.errors import CustomMetadataDamagedError
 
 MAX_BYTES = 128
-"""Kafka's default for the most that it takes; more stops the copying of a partition."""
+"""The most bytes that Kafka takes by default. More stops the copying of a partition."""
 
 _REMOTE_SIZE = 0
 _OBJECT_PREFIX = 1
@@ -18,7 +18,7 @@ _OBJECT_KEY = 2
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomMetadata:
     remote_bytes: int | None = None
-    """Of all three objects."""
+    """The size of all three objects."""
     object_prefix: str | None = None
     """The prefix that was configured when the segment was written."""
     object_key: str | None = None
@@ -26,7 +26,7 @@ class CustomMetadata:
 
 
 def encode_custom_metadata(metadata: CustomMetadata) -> bytes:
-    """Nothing at all if no field is there, as the plugin has it."""
+    """Encode the fields. Without any field the result is empty, as in the plugin."""
     tags: dict[int, bytes] = {}
     if metadata.remote_bytes is not None:
         size = bytearray()
@@ -48,7 +48,7 @@ def encode_custom_metadata(metadata: CustomMetadata) -> bytes:
 
 
 def decode_custom_metadata(data: bytes, name: str) -> CustomMetadata:
-    """Read the custom metadata of the segment `name`. Fields that are unknown are ignored."""
+    """Read the custom metadata of the segment `name`. Unknown fields are ignored."""
     try:
         return _decode(data)
     except (ValueError, BatchDamagedError) as error:

@@ -15,7 +15,7 @@ VERSION = "0"
 
 
 def epochs_between(epochs: Sequence[EpochStart], first: int, last: int) -> list[EpochStart]:
-    """The epochs of the offsets from `first` to `last`. Those without an offset are left out."""
+    """Return the epochs of the offsets from `first` to `last`, without epochs that have none."""
     found: list[EpochStart] = []
     for epoch, start in epochs:
         if start > last:

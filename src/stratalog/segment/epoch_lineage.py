@@ -1,9 +1,9 @@
-"""Which segments are a partition: those in the lineage of its leader epochs, as one chain.
+"""The lineage of a partition: the segments within its leader epochs that make one chain.
 
 Kafka never takes back an upload. After a change of leaders a partition may have segments of
 leaders whose records were truncated, segments that hold the same records twice, and segments that
-begin inside their predecessor, because two leaders roll their logs at different offsets. The first
-kind is told by its epochs; of the others as few are taken as cover all offsets.
+begin inside their predecessor, because two leaders roll their logs at different offsets. Epochs
+show the first sort. Of the other segments, the fewest that cover all offsets are taken.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ def lineage(
     *,
     log_end: Offset | None = None,
 ) -> list[SegmentAdded]:
-    """The segments that make up a partition, in the order of their offsets, without a gap.
+    """Return the segments that make up a partition, in the order of their offsets.
 
-    `epochs` is the newest leader-epoch checkpoint; `log_end` where the log ended, if it is known.
-    Each segment ends after its predecessor, and begins right behind it or inside it: the records
-    in both are the same. Raises `LineageGapError` if offsets between the first and the last
-    segment are in none.
+    `epochs` is the newest leader-epoch checkpoint, and `log_end` the end of the log, if it is
+    known. Each segment ends after its predecessor, and begins right behind it or inside it. Records
+    that are in both segments are the same. Raises `LineageGapError` if no segment holds some
+    offsets between the first and the last segment.
     """
     within = [segment for segment in segments if is_within_lineage(segment, epochs, log_end)]
     chain, gaps = _cover(within)
@@ -43,20 +43,20 @@ def lineage(
 def is_within_lineage(
     segment: SegmentAdded, epochs: Sequence[EpochStart], log_end: Offset | None = None
 ) -> bool:
-    """Whether Kafka would say that these are records of the partition as it is today."""
+    """Tell if Kafka would accept the segment as a part of the partition as it is today."""
     lineage_epochs, own = _with_records(epochs), _with_records(segment.leader_epochs)
     if log_end is not None and segment.last_offset >= log_end:
         return False
     if not lineage_epochs:
         return False
-    # What the log began with may have expired: older epochs of the segment are not judged, and
-    # the oldest epoch of the lineage may by now begin later than it did.
+    # The start of the log may have expired. So epochs of the segment that are older than the
+    # lineage are not judged, and the oldest epoch of the lineage may begin later than it once did.
     oldest = lineage_epochs[0].epoch
     own = [entry for entry in own if entry.epoch >= oldest]
-    places = {epoch: place for place, (epoch, _) in enumerate(lineage_epochs)}
-    if not own or any(epoch not in places for epoch, _ in own):
+    indexes = {epoch: index for index, (epoch, _) in enumerate(lineage_epochs)}
+    if not own or any(epoch not in indexes for epoch, _ in own):
         return False
-    first, last = places[own[0].epoch], places[own[-1].epoch]
+    first, last = indexes[own[0].epoch], indexes[own[-1].epoch]
     if own[1:] != lineage_epochs[first + 1 : last + 1]:
         return False
     if first and own[0].start_offset < lineage_epochs[first].start_offset:
@@ -67,7 +67,7 @@ def is_within_lineage(
 
 
 def _with_records(epochs: Sequence[EpochStart]) -> list[EpochStart]:
-    """Without the epochs in which nothing was written: the next one begins at the same offset."""
+    """Leave out epochs without records, whose successor begins at the same offset."""
     ascending = sorted(epochs)
     return [
         entry
@@ -79,10 +79,11 @@ def _with_records(epochs: Sequence[EpochStart]) -> list[EpochStart]:
 def _cover(
     segments: Sequence[SegmentAdded],
 ) -> tuple[list[SegmentAdded], list[tuple[int, int]]]:
-    """The fewest segments that have all offsets which any of them has, and the gaps in between.
+    """Return the fewest segments that cover all offsets of the segments, and the gaps between.
 
     Of all segments that begin at or before the next offset, the one that reaches furthest comes
-    next; of equals the one that begins last, then the one that finished last.
+    next. Of several such segments it is the one that begins last, and then the one that finished
+    last.
     """
     ascending = sorted(segments, key=lambda segment: segment.base_offset)
     chain: list[SegmentAdded] = []

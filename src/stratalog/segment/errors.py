@@ -1,4 +1,4 @@
-"""What can be wrong with a segment, its objects, or with the wish to build one."""
+"""Errors of segments: of their objects, and of attempts to build or adopt one."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ from stratalog.errors import CallError, DamagedError, RetriableError
 
 
 class SegmentRefusedError(CallError):
-    """These batches do not make one segment. The message names the offsets that are in the way."""
+    """These batches do not make one segment. The message names the offsets that do not fit."""
 
 
 class SourceDamagedError(DamagedError):
-    """A batch that should go into a segment is not what was committed. `offset` is its first."""
+    """A batch for a segment differs from the committed one. `offset` is its first offset."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(f"the batch at offset {offset}: {reason}")
@@ -18,19 +18,19 @@ class SourceDamagedError(DamagedError):
 
 
 class IndexDamagedError(DamagedError):
-    """The bytes of an index are not an index. The log is whole: build the index anew from it."""
+    """The bytes of an index are not an index. The log is whole, so the index can be rebuilt."""
 
 
 class SnapshotDamagedError(DamagedError):
-    """These bytes are not a producer snapshot that we understand."""
+    """These bytes are not a producer snapshot of a known version."""
 
 
 class EpochCheckpointDamagedError(DamagedError):
-    """This text is not a leader-epoch checkpoint that we understand."""
+    """This text is not a leader-epoch checkpoint of a known version."""
 
 
 class LogDamagedError(DamagedError):
-    """The log of a segment does not hold the batches that it should. The message names it."""
+    """The log of a segment does not hold the batches that it should. The message names the log."""
 
 
 class OldRecordFormatError(LogDamagedError):
@@ -38,15 +38,15 @@ class OldRecordFormatError(LogDamagedError):
 
 
 class SegmentMismatchError(DamagedError):
-    """A segment's row, its manifest and its objects do not speak of the same thing."""
+    """A segment's row, its manifest and its objects contradict each other."""
 
 
 class ReaderClosedError(RetriableError):
-    """The reader of segments was closed while this read was under way."""
+    """The reader of segments was closed during this read."""
 
 
 class ManifestDamagedError(DamagedError):
-    """The manifest of a segment makes no sense. The message names the object."""
+    """The manifest of a segment is damaged. The message names the object."""
 
 
 class ChunkDamagedError(DamagedError):
@@ -54,7 +54,7 @@ class ChunkDamagedError(DamagedError):
 
 
 class IndexObjectDamagedError(DamagedError):
-    """An `.indexes` object does not hold what its manifest says. The message names both."""
+    """An `.indexes` object contradicts its manifest. The message names both."""
 
 
 class DataKeyError(DamagedError):
@@ -66,7 +66,7 @@ class SeekTableDamagedError(DamagedError):
 
 
 class RemoteLogRecordError(DamagedError):
-    """These bytes are not a record of `__remote_log_metadata` that we understand."""
+    """These bytes are not a record of `__remote_log_metadata` of a known version."""
 
 
 class CustomMetadataDamagedError(DamagedError):
@@ -74,7 +74,7 @@ class CustomMetadataDamagedError(DamagedError):
 
 
 class KeyFileError(CallError):
-    """A key file cannot be used. The message names it and says what to do, never what is in it."""
+    """A key file cannot be used. The message names the file and the remedy, never its contents."""
 
 
 class KeyMissingError(CallError):
@@ -82,11 +82,11 @@ class KeyMissingError(CallError):
 
 
 class EncodingError(CallError):
-    """Nobody could read a segment that is laid out in this way."""
+    """A segment with this encoding could not be read by Kafka's plugin."""
 
 
 class UnexportableSegmentError(CallError):
-    """Kafka would stop reading its metadata topic for good if it met this segment there."""
+    """Kafka would stop reading its metadata topic for good at a record about this segment."""
 
 
 class LineageGapError(CallError):

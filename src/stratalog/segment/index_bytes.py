@@ -5,18 +5,18 @@ from typing import TypeAlias
 from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError
 from stratalog.objects.store import Range
-from stratalog.segment.cache import ByteCache
+from stratalog.segment.byte_cache import ByteCache
 from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import IndexDamagedError
 from stratalog.segment.index_object import read_index
 from stratalog.segment.model import IndexKind
-from stratalog.segment.offload import offload
 from stratalog.segment.offset_index import OffsetIndex
 from stratalog.segment.open_segment import OpenSegment
 from stratalog.segment.open_segment_cache import Edition, OpenSegmentCache, edition_of
 from stratalog.segment.producer_snapshot import decode_snapshot
 from stratalog.segment.read_metrics import ReadMetrics
 from stratalog.segment.single_flight import SingleFlight
+from stratalog.segment.thread_offload import offload
 from stratalog.segment.time_index import TimeIndex
 from stratalog.segment.txn_index import decode_aborted
 
@@ -31,7 +31,7 @@ class IndexBytes:
         self._flights: SingleFlight[_Key, bytes] = SingleFlight()
 
     async def read(self, segment: Segment, kind: IndexKind) -> bytes:
-        """The file that Kafka would write. Empty, if the segment has no such index."""
+        """Return the index as the file that Kafka would write. Empty if the segment has none."""
         key = edition_of(segment), kind
         found = self._cache.find(key)
         near = found is not None or key in self._flights
@@ -51,7 +51,7 @@ class IndexBytes:
         return TimeIndex(await self.read(segment, IndexKind.TIMESTAMP), segment.base_offset)
 
     def forget(self, segment: Segment) -> None:
-        """Where an index leads there is no batch: it is fetched anew, should it be repaired."""
+        """Drop indexes that lead to no batch, so that repaired ones are fetched."""
         for kind in (IndexKind.OFFSET, IndexKind.TIMESTAMP):
             self._cache.discard((edition_of(segment), kind))
 
@@ -61,10 +61,10 @@ class IndexBytes:
     async def _fetch(self, key: _Key, segment: Segment) -> bytes:
         _, kind = key
         opened = await self._opened.open(segment)
-        place = opened.manifest.indexes.get(kind)
+        index_range = opened.manifest.indexes.get(kind)
         data = b""
-        if place is not None and place.size_bytes:
-            asked = Range(place.position, place.end)
+        if index_range is not None and index_range.size_bytes:
+            asked = Range(index_range.position, index_range.end)
             (stored,) = await opened.store.get_ranges(opened.indexes_key, [asked])
             self._metrics.request("index", len(stored))
             data = await offload(len(stored), _decode, opened, kind, stored)
@@ -83,7 +83,7 @@ def _decode(opened: OpenSegment, kind: IndexKind, stored: bytes | bytearray | me
 
 
 def _check(segment: Segment, kind: IndexKind, data: bytes) -> None:
-    """What can be told without the log. Where the bytes lead, the log is checked anyway."""
+    """Check the index as far as possible without the log. Reads check the log itself anyway."""
     if kind is IndexKind.OFFSET:
         OffsetIndex(data, segment.base_offset).check(segment.size_bytes)
     elif kind is IndexKind.TIMESTAMP:

@@ -1,6 +1,6 @@
 """The `.indexes` object of a segment: its indexes one after the other, never compressed.
 
-Each index is encrypted as a unit of its own, if the segment is. An empty one takes no bytes.
+An encrypted segment has each index encrypted as a unit of its own. An empty index takes no bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,41 +9,41 @@ from dataclasses import dataclass
 from stratalog.objects.store import Buffer
 from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.errors import IndexObjectDamagedError
-from stratalog.segment.manifest import IndexPlace, Manifest
+from stratalog.segment.manifest import IndexRange, Manifest
 from stratalog.segment.model import IndexKind, SegmentIndexes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedIndexes:
     parts: Sequence[Buffer]
-    places: Mapping[IndexKind, IndexPlace]
+    ranges: Mapping[IndexKind, IndexRange]
 
 
 def encode_indexes(indexes: SegmentIndexes, cipher: SegmentCipher | None) -> EncodedIndexes:
     parts: list[Buffer] = []
-    places: dict[IndexKind, IndexPlace] = {}
+    ranges: dict[IndexKind, IndexRange] = {}
     position = 0
     for kind, plain in _files(indexes).items():
         stored: Buffer = cipher.seal(plain) if cipher is not None and plain else plain
         if kind is not IndexKind.TRANSACTION or plain:
-            places[kind] = IndexPlace(position, len(stored))
+            ranges[kind] = IndexRange(position, len(stored))
         if plain:
             parts.append(stored)
         position += len(stored)
-    return EncodedIndexes(parts=parts, places=places)
+    return EncodedIndexes(parts=parts, ranges=ranges)
 
 
 def read_index(
     manifest: Manifest, kind: IndexKind, stored: Buffer, cipher: SegmentCipher | None, name: str
 ) -> bytes:
-    """One index, from the bytes of its place in the object `name`. b"" if there is none."""
-    place = manifest.indexes.get(kind, IndexPlace(0, 0))
-    if len(stored) != place.size_bytes:
+    """Decode one index from its stored bytes of the object `name`. b"" if there is none."""
+    index_range = manifest.indexes.get(kind, IndexRange(0, 0))
+    if len(stored) != index_range.size_bytes:
         raise IndexObjectDamagedError(
             f"{name}: the {kind} index takes {len(stored)} bytes,"
-            f" the manifest says {place.size_bytes}"
+            f" the manifest says {index_range.size_bytes}"
         )
-    if manifest.encryption is None or not place.size_bytes:
+    if manifest.encryption is None or not index_range.size_bytes:
         return bytes(stored)
     assert cipher is not None, "an encrypted segment is read with its cipher"
     try:
@@ -55,7 +55,7 @@ def read_index(
 def read_indexes(
     manifest: Manifest, stored: Buffer, cipher: SegmentCipher | None, name: str
 ) -> SegmentIndexes:
-    """All indexes, from the whole object `name`."""
+    """Decode all indexes from the whole object `name`."""
     if len(stored) != manifest.indexes_bytes:
         raise IndexObjectDamagedError(
             f"{name}: has {len(stored)} bytes, the manifest says {manifest.indexes_bytes}"
@@ -63,8 +63,10 @@ def read_indexes(
     view = memoryview(stored)
 
     def read(kind: IndexKind) -> bytes:
-        place = manifest.indexes.get(kind, IndexPlace(0, 0))
-        return read_index(manifest, kind, view[place.position : place.end], cipher, name)
+        index_range = manifest.indexes.get(kind, IndexRange(0, 0))
+        return read_index(
+            manifest, kind, view[index_range.position : index_range.end], cipher, name
+        )
 
     return SegmentIndexes(
         offset=read(IndexKind.OFFSET),

@@ -1,7 +1,6 @@
-"""A JSON object that is read field by field, and must hold no other fields than those.
+"""A JSON object that is read field by field, and must have no other fields.
 
-Whatever is not as it should be is a ValueError that names the field; the caller knows, and adds,
-the name of the object that it read.
+A wrong field raises a ValueError that names the field. The caller adds the name of the object.
 """
 
 import binascii
@@ -27,7 +26,7 @@ class JsonObject:
         return self._fields.pop(field, None)
 
     def integer(self, field: str, *, first: int = 0, last: int = INT32_LAST) -> int:
-        """A whole number in bounds, which are those of sizes in Kafka unless told otherwise."""
+        """Take a whole number within bounds. The default bounds are the ones of sizes in Kafka."""
         value = self.take(field)
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError(f"{self._name(field)} is not a whole number")
@@ -61,8 +60,8 @@ class JsonObject:
         return f"{self._path}.{field}"
 
 
-def decode_base64(text: str, what: str) -> bytes:
+def decode_base64(text: str, name: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError(f"{what} is not base 64") from None
+        raise ValueError(f"{name} is not base 64") from None

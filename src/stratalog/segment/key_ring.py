@@ -1,11 +1,11 @@
 """RSA envelopes: each segment's data key is kept in its manifest, sealed with a public key.
 
-A ring holds several key pairs by id. New segments use the active one; old ones name the pair that
-opens them. To rotate, add a pair and make it the active one; keep the old private key for as long
-as segments name it. Who only writes needs public keys alone.
+A ring holds several key pairs by id. New segments use the active pair; old segments name the pair
+that opens them. To rotate, add a pair and make it the active one. Keep the old private key for as
+long as segments name it. A process that only writes needs public keys only.
 
-The seal is RSA-OAEP with SHA3-512, also for its mask, as the plugin has it. Private keys are never
-shown, never sent to another process, and no message holds more than the name of their file.
+The seal is RSA-OAEP with SHA3-512, also for its mask, as in the plugin. Private keys are never
+shown and never sent to another process, and messages name only their files.
 """
 
 from base64 import b64encode
@@ -30,7 +30,7 @@ KeyFiles: TypeAlias = Mapping[str, str | Path]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncryptionHeader:
-    """What a manifest says about a segment's encryption. Nothing in it is secret."""
+    """The part of a manifest about a segment's encryption. Nothing in it is secret."""
 
     key_id: str
     sealed_key: bytes
@@ -42,7 +42,7 @@ class EncryptionHeader:
 
 
 def parse_encryption(fields: JsonObject) -> EncryptionHeader:
-    """The header in a manifest. A ValueError says what makes no sense in it."""
+    """Parse the header of a manifest. A ValueError names the field that is wrong."""
     key_id, colon, sealed = fields.text("dataKey").partition(":")
     aad = fields.base64("aad")
     fields.finish()
@@ -53,7 +53,7 @@ def parse_encryption(fields: JsonObject) -> EncryptionHeader:
 
 
 class KeyRing:
-    """Key pairs by id. An empty ring serves those who encrypt nothing and read nothing sealed."""
+    """Key pairs by id. An empty ring is enough for clusters without encryption."""
 
     def __init__(
         self,
@@ -95,14 +95,14 @@ class KeyRing:
 
     @property
     def active(self) -> str | None:
-        """The id of the pair for new segments. None if nothing can be encrypted."""
+        """The id of the pair for new segments. None if no segment can be encrypted."""
         return self._active
 
     def can_open(self, key_id: str) -> bool:
         return key_id in self._private_keys
 
     def new_cipher(self) -> tuple[SegmentCipher, EncryptionHeader]:
-        """A new data key, and its envelope for the manifest."""
+        """Make a new data key, and its envelope for the manifest."""
         if self._active is None:
             raise KeyMissingError("encryption needs an active key pair: name one in the settings")
         data_key, aad = self._entropy(DATA_KEY_BYTES), self._entropy(AAD_BYTES)
@@ -113,7 +113,7 @@ class KeyRing:
         return SegmentCipher(data_key, aad, self._entropy), header
 
     def open(self, header: EncryptionHeader, name: str) -> SegmentCipher:
-        """The cipher of the segment `name`."""
+        """Open the data key of the segment `name`."""
         private_key = self._private_keys.get(header.key_id)
         if private_key is None:
             raise KeyMissingError(
@@ -139,7 +139,7 @@ class KeyRing:
             if self._public_keys[key_id].n != self._private_keys[key_id].n:
                 raise KeyFileError(
                     f"{public_files[key_id]} and {private_files[key_id]} are not the two halves"
-                    f" of the key pair {key_id!r}: nobody could read what is written with it"
+                    f" of the key pair {key_id!r}: segments written with it could not be read"
                 )
 
 
@@ -178,7 +178,7 @@ def _read_key(key_id: str, path: Path, half: str) -> RSA.RsaKey:
         ) from None
     try:
         key = RSA.import_key(text)
-    # The parser raises whatever its innermost part stumbles over, and may quote what it read.
+    # The parser raises different errors, depending on the damage, and may quote the key.
     except (ValueError, IndexError, TypeError, ArithmeticError):
         raise KeyFileError(
             f"{path} is not a PEM file with an RSA key without a passphrase,"

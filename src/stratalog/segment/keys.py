@@ -1,8 +1,8 @@
-"""Where the objects of a segment lie: the keys of Aiven's plugin for Kafka.
+"""The keys of a segment's objects, as in Aiven's plugin for Kafka.
 
     <prefix><topic>-<topic id>/<partition>/<base offset, 20 digits>-<segment id><suffix>
 
-The prefix goes in front as it is: whoever wants a folder ends it with a slash. Ids are written as
+The prefix goes in front as it is: a prefix that is a folder ends with a slash. Ids are written as
 Kafka prints them.
 """
 
@@ -17,7 +17,7 @@ LOG_SUFFIX = ".log"
 INDEXES_SUFFIX = ".indexes"
 MANIFEST_SUFFIX = ".rsm-manifest"
 SUFFIXES = (LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX)
-"""In the order of their upload: whoever sees the manifest sees the others."""
+"""The suffixes in the order of upload: if the manifest is there, so are the other objects."""
 
 _ID = r"[A-Za-z0-9_-]{22}"
 _KEY = re.compile(
@@ -29,7 +29,7 @@ _KEY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentKey:
-    """What the key of an object says about its segment."""
+    """The parts of an object's key, which name its segment."""
 
     topic_name: str
     topic_id: TopicId
@@ -47,20 +47,20 @@ def segment_key_base(
     base_offset: Offset,
     segment_id: SegmentId,
 ) -> str:
-    """The keys of a segment's objects without their suffixes."""
+    """Return the keys of a segment's objects without their suffixes."""
     folder = f"{prefix}{topic_name}-{kafka_base64(topic_id)}/{partition}"
     return f"{folder}/{base_offset:020d}-{kafka_base64(segment_id)}"
 
 
 def segment_keys(key_base: str) -> list[str]:
-    """The keys of all objects that a segment may have, in the order of their upload."""
+    """Return the keys of all objects of a segment, in the order of their upload."""
     return [key_base + suffix for suffix in SUFFIXES]
 
 
 def parse_segment_key(key: str, prefix: str) -> SegmentKey | None:
-    """What a key says, or None for one that `segment_key_base` does not make.
+    """Parse a key. None for a key that `segment_key_base` cannot have made.
 
-    The sweeper deletes by this, so whatever is not exactly ours is nobody's business here.
+    The sweeper deletes the objects that this function recognises. So the key must match exactly.
     """
     match = _KEY.fullmatch(key.removeprefix(prefix)) if key.startswith(prefix) else None
     if match is None:
@@ -81,7 +81,7 @@ def parse_segment_key(key: str, prefix: str) -> SegmentKey | None:
 
 
 def parse_uuid_text(text: str) -> UUID | None:
-    """The id that `kafka_base64` prints in this way, or None: every id has one spelling only."""
+    """Parse an id as `kafka_base64` prints it. None for another spelling of the same id."""
     try:
         identifier = UUID(bytes=urlsafe_b64decode(text + "=="))
     except ValueError:

@@ -1,9 +1,9 @@
-"""From bytes of a segment's log to the batches that answer a read. Pure.
+"""The batches in the bytes of a segment's log that answer a read. Pure.
 
-Every batch that is answered has its CRC checked. Offsets must rise and stay inside the segment.
-In a segment that we wrote they are also dense: a batch that is missing there is damage. Kafka's
-own may have gaps, which compaction and deleted transactions leave; whoever asks for an offset in
-a gap is answered from the next batch above it, as by Kafka.
+The CRC of every answered batch is checked. Offsets must rise and stay inside the segment. In a
+segment that Stratalog wrote they are also dense: a missing batch is damage. Kafka's own segments
+may have gaps, which compaction and deleted transactions leave. A read of an offset in a gap is
+answered from the next batch above it, as by Kafka.
 """
 
 import struct
@@ -22,12 +22,12 @@ from stratalog.objects.store import Buffer
 from stratalog.segment.errors import LogDamagedError, OldRecordFormatError
 
 _FIELDS = struct.Struct(">qiibIhi")
-"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
+"""The base offset, length, leader epoch, magic, CRC, attributes and last offset delta."""
 _OLD_MAGICS = (0, 1)
 
 
 class Stop(Enum):
-    """Why a walk ended."""
+    """The reason why a selection ended."""
 
     DONE = auto()
     """The bytes ended with a batch."""
@@ -39,79 +39,80 @@ class Stop(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """What to look for. The same for all the bytes of a segment that are walked for one read."""
+class BatchQuery:
+    """The wanted batches of a segment. The same for all its bytes that one read goes through."""
 
     segment: Segment
     offset: Offset
-    """The answer begins with the batch that contains this one, or in a gap with the next."""
+    """The answer begins with the batch that holds this offset or, in a gap, with the next batch."""
     max_bytes: int
-    """Of the answer."""
+    """The most bytes of the answer."""
     at_least_one: bool = True
-    """Whether a first batch that is larger is answered nevertheless."""
+    """Answer a first batch even if it is larger than `max_bytes`."""
 
 
 @dataclass(slots=True)
-class Walked:
+class BatchAnswer:
     part: memoryview
     """The batches of the answer, one after the other."""
     stop: Stop
     position: int
-    """Of the log, at which the next batch begins."""
+    """The position in the log at which the next batch begins."""
     next_offset: Offset
-    """After the last batch that was seen."""
+    """The offset after the last batch that was seen."""
     needed_bytes: int = 0
-    """How many bytes from `position` on are needed to see more, if the bytes were too short."""
+    """The bytes from `position` on that are needed to go on, if the bytes were too short."""
     error: StratalogError | None = None
 
 
 def is_dense(segment: Segment) -> bool:
-    """Whether the segment must hold every one of its offsets.
+    """Tell if the segment must hold every one of its offsets.
 
-    One that we wrote does. An adopted one need not, even when its objects were made ours later.
+    A segment that Stratalog wrote must. An adopted one need not, even if its objects were copied
+    into the cluster's own store later.
     """
     return segment.owned and not segment.store_url
 
 
 def joined(parts: Sequence[Buffer]) -> memoryview:
-    """One buffer; copied only if there are several."""
+    """Return one buffer. Bytes are copied only if there are several parts."""
     return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
 
 
-def walk_batches(
-    parts: Sequence[Buffer], position: int, walk: Walk, *, expected: Offset | None
-) -> Walked:
-    """Walk the bytes of the log that begin at `position`, with a batch.
+def select_batches(
+    parts: Sequence[Buffer], position: int, query: BatchQuery, *, expected: Offset | None
+) -> BatchAnswer:
+    """Select the batches that answer a query, from bytes of the log that begin at `position`.
 
-    `expected` is the first offset that the batch there may have, and must have in a dense
-    segment; None, if only the index says that a batch begins there.
+    A batch begins there. `expected` is the least offset that it may have, and in a dense segment
+    the offset that it must have. None if only the index says that a batch begins there.
     """
     data = joined(parts) if parts else memoryview(b"")
-    steps = _Steps(data, position, walk, expected)
+    selection = _Selection(data, position, query, expected)
     try:
-        stop = steps.run()
+        stop = selection.run()
     except LogDamagedError as error:
-        return steps.result(Stop.DAMAGED, error)
-    return steps.result(stop)
+        return selection.result(Stop.DAMAGED, error)
+    return selection.result(stop)
 
 
-class _Steps:
+class _Selection:
     def __init__(
-        self, data: memoryview, position: int, walk: Walk, expected: Offset | None
+        self, data: memoryview, position: int, query: BatchQuery, expected: Offset | None
     ) -> None:
         self._data = data
         self._position = position
-        self._walk = walk
-        self._dense = is_dense(walk.segment)
+        self._query = query
+        self._dense = is_dense(query.segment)
         self._exact = expected is not None
-        """Whether the next batch's offset is known, and not only its least."""
-        self._expected = walk.segment.base_offset if expected is None else expected
+        """True if the next batch's offset is known, and not only its least."""
+        self._expected = query.segment.base_offset if expected is None else expected
         self._start: int | None = None
         self._at = 0
         self._needed_bytes = 0
 
     def run(self) -> Stop:
-        data, walk = self._data, self._walk
+        data, query = self._data, self._query
         while self._at < len(data):
             at = self._at
             if len(data) - at < HEADER_BYTES:
@@ -119,7 +120,7 @@ class _Steps:
             base, length, _, magic, crc, _, delta = _FIELDS.unpack_from(data, at)
             size = LOG_OVERHEAD_BYTES + length
             self._check(base, size, magic, delta)
-            if base + delta >= walk.offset:
+            if base + delta >= query.offset:
                 if self._is_full(at + size):
                     return Stop.FULL
                 if at + size > len(data):
@@ -133,9 +134,9 @@ class _Steps:
         self._check_end()
         return Stop.DONE if self._at == len(data) else self._short(HEADER_BYTES)
 
-    def result(self, stop: Stop, error: StratalogError | None = None) -> Walked:
+    def result(self, stop: Stop, error: StratalogError | None = None) -> BatchAnswer:
         answered = self._data[self._start : self._at] if self._start is not None else b""
-        return Walked(
+        return BatchAnswer(
             part=memoryview(answered),
             stop=stop,
             position=self._position + self._at,
@@ -145,22 +146,22 @@ class _Steps:
         )
 
     def _is_full(self, end: int) -> bool:
-        """Whether the answer would be too large if it went up to here."""
-        if self._start is None and self._walk.at_least_one:
+        """Tell if the answer would be too large if it ended here."""
+        if self._start is None and self._query.at_least_one:
             return False
         start = self._at if self._start is None else self._start
-        return end - start > self._walk.max_bytes
+        return end - start > self._query.max_bytes
 
     def _short(self, needed_bytes: int) -> Stop:
         end = self._position + self._at
-        if end < self._walk.segment.size_bytes < end + needed_bytes:
+        if end < self._query.segment.size_bytes < end + needed_bytes:
             raise self._damaged("the log ends inside a batch")
         self._needed_bytes = needed_bytes
         return Stop.SHORT
 
     def _check(self, base: int, size: int, magic: int, delta: int) -> None:
-        segment = self._walk.segment
-        # We never write them: in a segment of ours it is damage like any other.
+        segment = self._query.segment
+        # Stratalog never writes old formats: in its own segments they are damage like any other.
         if magic in _OLD_MAGICS and not self._dense:
             raise OldRecordFormatError(
                 f"{self._where()}: records of message format {magic}, which Kafka wrote before"
@@ -177,21 +178,21 @@ class _Steps:
             )
         if base < self._expected or (self._exact and self._dense and base != self._expected):
             raise self._damaged(f"a batch says offset {base}, not {self._expected}")
-        if not self._exact and self._position and base > self._walk.offset:
-            # An entry of an index never leads beyond the asked offset, whatever the gaps are.
-            raise self._damaged(f"a batch of offset {base}, beyond {self._walk.offset}")
+        if not self._exact and self._position and base > self._query.offset:
+            # An index entry never leads beyond the wanted offset, even if there are gaps.
+            raise self._damaged(f"a batch of offset {base}, beyond {self._query.offset}")
 
     def _check_answered(self, base: int, size: int, crc: int) -> None:
-        walk = self._walk
-        if self._start is None and self._dense and base > walk.offset:
-            raise self._damaged(f"no batch holds offset {walk.offset}, the next one is {base}")
+        query = self._query
+        if self._start is None and self._dense and base > query.offset:
+            raise self._damaged(f"no batch holds offset {query.offset}, the next one is {base}")
         actual = crc32c(self._data[self._at + CRC_START : self._at + size])
         if actual != crc:
             reason = crc_mismatch(self._position + self._at, crc, actual).reason
             raise self._damaged(f"the batch of offset {base}: {reason}")
 
     def _check_end(self) -> None:
-        segment = self._walk.segment
+        segment = self._query.segment
         at_end = self._position + self._at == segment.size_bytes
         if at_end and self._dense and self._expected != segment.end_offset:
             last = self._expected - 1
@@ -202,4 +203,4 @@ class _Steps:
         return LogDamagedError(f"{self._where()}{found_by}: {reason}")
 
     def _where(self) -> str:
-        return f"object {self._walk.segment.key_base}.log, byte {self._position + self._at}"
+        return f"object {self._query.segment.key_base}.log, byte {self._position + self._at}"

@@ -1,8 +1,8 @@
 """The bytes of segments' logs, as record batches: fetched, decoded, cached.
 
-Logs are fetched by chunks. A chunk that is on its way is waited for by everybody who needs it. A
-plain log, neither compressed nor encrypted, can be read at any byte: of it a reader is given
-exactly what it asks for, past the cache, unless chunks of it were read ahead.
+Logs are fetched by chunks. All readers of a chunk wait for the same request. A plain log, neither
+compressed nor encrypted, can be read at any byte: its readers get exactly the bytes that they ask
+for, past the cache, unless its chunks were read ahead.
 """
 
 import asyncio
@@ -14,32 +14,35 @@ from typing import NamedTuple, TypeAlias
 from stratalog.errors import DamagedError, StratalogError
 from stratalog.ids import SegmentId
 from stratalog.objects.store import Buffer, Range
-from stratalog.segment.cache import ByteCache
-from stratalog.segment.chunks import chunks_between
-from stratalog.segment.offload import offload
+from stratalog.segment.byte_cache import ByteCache
+from stratalog.segment.chunk_index import chunks_between
 from stratalog.segment.open_segment import OpenSegment
 from stratalog.segment.read_metrics import ReadMetrics
 from stratalog.segment.single_flight import SingleFlight, wait_for
+from stratalog.segment.thread_offload import offload
 
 REQUEST_BYTES = 4 * 1024 * 1024
-"""What is read ahead in one request: large enough to cost little per byte, small enough for
-several to be on their way at once."""
+"""The size of a request that reads ahead: large enough to cost little per byte, small enough for
+several to be in progress at once."""
 _LEAST_REQUESTS = 4
-"""That fit into the room for what is read ahead, if it is small."""
+"""The least number of requests that fit into the space for reading ahead, if it is small."""
 
 ChunkKey: TypeAlias = tuple[SegmentId, int]
 _Run: TypeAlias = "dict[int, Buffer | StratalogError]"
-"""Chunks that were fetched with one request, or what is wrong with them."""
+"""Chunks that were fetched with one request, or their errors."""
 _Sources: TypeAlias = "dict[int, Buffer | asyncio.Task[_Run]]"
-"""Chunks that are here or on their way. They are held on to: either may be gone after a wait."""
+"""Chunks that are cached or being fetched. The dict keeps them: both caches may drop them during a
+wait."""
 
 
 @dataclass(slots=True)
-class LogPiece:
+class LogRead:
+    """The answer of a read of a log."""
+
     parts: list[memoryview] = field(default_factory=list)
-    """The good bytes, from the asked position on."""
+    """The good bytes, from the wanted position on."""
     error: StratalogError | None = None
-    """Why they end before they should."""
+    """The reason why the bytes end too early, if they do."""
 
     @property
     def size_bytes(self) -> int:
@@ -62,24 +65,25 @@ class LogBytes:
 
     async def read(
         self, log: OpenSegment, start: int, end: int, *, began: int | None = None
-    ) -> LogPiece:
-        """The bytes `[start, end)` of a log, or as many of the first ones as are good.
+    ) -> LogRead:
+        """Read the bytes `[start, end)` of a log, up to the first damaged chunk.
 
-        `began` is where the reader's step began, if not at `start`: before 0, in earlier segments.
+        `began` is the position at which the reader's step began, if not at `start`. It is negative
+        if the step began in an earlier segment.
         """
-        piece = LogPiece()
+        answer = LogRead()
         wanted = _Wanted(start, end, start if began is None else began)
         try:
             if start < end:
-                await self._read_into(piece, log, wanted)
+                await self._read_into(answer, log, wanted)
         except StratalogError as error:
-            piece.error = error
-        return piece
+            answer.error = error
+        return answer
 
     def read_ahead(self, log: OpenSegment, start: int, end: int) -> bool:
-        """Have these bytes fetched, and what fills the last request.
+        """Fetch these bytes in the background, and more to fill the last request.
 
-        False if that would be too much to be on its way at once.
+        Returns False if too many bytes would be in progress at once.
         """
         end = -(-end // self._request_bytes) * self._request_bytes
         chunks = chunks_between(log.chunks, start, end)
@@ -95,14 +99,14 @@ class LogBytes:
         return True
 
     def forget(self, log: OpenSegment, start: int, end: int) -> None:
-        """These bytes are damaged: they are fetched anew, in case they are not so in the store."""
+        """Drop damaged bytes from the cache, in case they are not damaged in the store."""
         for chunk in chunks_between(log.chunks, start, end):
             self._cache.discard((log.segment_id, chunk))
 
     async def close(self) -> None:
         await self._flights.close()
 
-    async def _read_into(self, piece: LogPiece, log: OpenSegment, wanted: _Wanted) -> None:
+    async def _read_into(self, answer: LogRead, log: OpenSegment, wanted: _Wanted) -> None:
         chunks = chunks_between(log.chunks, wanted.start, wanted.end)
         sources = self._sources(log, chunks, wanted)
         missing = [chunk for chunk in chunks if chunk not in sources]
@@ -111,13 +115,13 @@ class LogBytes:
             gap = range(missing[0], missing[-1] + 1)
             covered = log.original_range(gap)
             asked = Range(max(wanted.start, covered.start), min(wanted.end, covered.end))
-            await self._collect(piece, log, range(chunks.start, gap.start), sources, wanted)
-            piece.parts.append(memoryview(await self._fetch(log, asked, "log")))
+            await self._collect(answer, log, range(chunks.start, gap.start), sources, wanted)
+            answer.parts.append(memoryview(await self._fetch(log, asked, "log")))
             chunks = range(gap.stop, chunks.stop)
         else:
             for run in _runs(missing, len(missing)):
                 sources |= dict.fromkeys(run, self._start(log, run, "log"))
-        await self._collect(piece, log, chunks, sources, wanted)
+        await self._collect(answer, log, chunks, sources, wanted)
 
     def _sources(self, log: OpenSegment, chunks: range, wanted: _Wanted) -> _Sources:
         sources: _Sources = {}
@@ -130,7 +134,7 @@ class LogBytes:
 
     async def _collect(
         self,
-        piece: LogPiece,
+        answer: LogRead,
         log: OpenSegment,
         chunks: range,
         sources: _Sources,
@@ -140,26 +144,26 @@ class LogBytes:
             source = sources[chunk]
             if isinstance(source, asyncio.Task):
                 data = (await wait_for(source))[chunk]
-                # The chunk was read, which it may have been added without.
+                # The chunk may have been cached as unread. This counts the reading.
                 self._cache.find((log.segment_id, chunk), _step(log, chunk, wanted))
             else:
                 data = source
             if isinstance(data, StratalogError):
                 raise data
             start = log.chunks.original_range(chunk).start
-            piece.parts.append(memoryview(data)[max(0, wanted.start - start) : wanted.end - start])
+            answer.parts.append(memoryview(data)[max(0, wanted.start - start) : wanted.end - start])
 
     def _start(self, log: OpenSegment, run: range, kind: str) -> "asyncio.Task[_Run]":
         keys = [(log.segment_id, chunk) for chunk in run]
         return self._flights.start(keys, lambda: self._fetch_run(log, run, kind))
 
     async def _fetch_run(self, log: OpenSegment, run: range, kind: str) -> _Run:
-        places = [log.chunks.stored_range(chunk) for chunk in run]
-        start = places[0].start
-        stored = memoryview(await self._fetch(log, Range(start, places[-1].end), kind))
-        pieces = [stored[place.start - start : place.end - start] for place in places]
+        ranges = [log.chunks.stored_range(chunk) for chunk in run]
+        start = ranges[0].start
+        stored = memoryview(await self._fetch(log, Range(start, ranges[-1].end), kind))
+        chunks = [stored[one.start - start : one.end - start] for one in ranges]
         size_bytes = 0 if log.is_plain else len(stored)
-        decoded = await offload(size_bytes, _decode_run, log, run, pieces)
+        decoded = await offload(size_bytes, _decode_run, log, run, chunks)
         for chunk, data in decoded.items():
             if not isinstance(data, StratalogError):
                 self._cache.add((log.segment_id, chunk), data, len(data))
@@ -178,9 +182,9 @@ class LogBytes:
         self._ahead_bytes -= size_bytes
 
 
-def _decode_run(log: OpenSegment, run: range, pieces: Sequence[Buffer]) -> _Run:
+def _decode_run(log: OpenSegment, run: range, chunks: Sequence[Buffer]) -> _Run:
     decoded: _Run = {}
-    for chunk, stored in zip(run, pieces, strict=True):
+    for chunk, stored in zip(run, chunks, strict=True):
         try:
             decoded[chunk] = log.decode(chunk, stored)
         except DamagedError as error:
@@ -189,15 +193,15 @@ def _decode_run(log: OpenSegment, run: range, pieces: Sequence[Buffer]) -> _Run:
 
 
 def _runs(chunks: Sequence[int], most: int) -> Iterator[range]:
-    """Neighbours together, so many at the most."""
+    """Yield runs of consecutive chunks, at most so many in one run."""
     start = 0
-    for place in range(1, len(chunks) + 1):
-        ends = place == len(chunks) or chunks[place] != chunks[place - 1] + 1
-        if ends or place - start == most:
-            yield range(chunks[start], chunks[place - 1] + 1)
-            start = place
+    for index in range(1, len(chunks) + 1):
+        ends = index == len(chunks) or chunks[index] != chunks[index - 1] + 1
+        if ends or index - start == most:
+            yield range(chunks[start], chunks[index - 1] + 1)
+            start = index
 
 
 def _step(log: OpenSegment, chunk: int, wanted: _Wanted) -> int:
-    """Where a reader of these bytes began, counted from the start of the chunk."""
+    """Return the position at which the reader's step began, relative to the start of the chunk."""
     return wanted.began - log.chunks.original_range(chunk).start

@@ -1,7 +1,7 @@
-"""The `.rsm-manifest` object of a segment: JSON that says how to read the other two.
+"""The `.rsm-manifest` object of a segment: JSON that says how to read the other two objects.
 
-It is read as strictly as the plugin reads it. What it says about the segment itself
-(`remoteLogSegmentMetadata`) is for people: nobody may rely on it, and it may be absent.
+A manifest is parsed as strictly as the plugin parses it. Its description of the segment
+(`remoteLogSegmentMetadata`) is for people: it may be absent, and no code may rely on it.
 """
 
 import json
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stratalog.ids import kafka_base64
-from stratalog.segment.chunks import AnyChunks, parse_chunks
+from stratalog.segment.chunk_index import AnyChunks, parse_chunks
 from stratalog.segment.errors import ManifestDamagedError
 from stratalog.segment.json_object import JsonObject
 from stratalog.segment.key_ring import EncryptionHeader, parse_encryption
@@ -20,8 +20,8 @@ from stratalog.segment.remote_log_metadata import SegmentAdded
 VERSION = "1"
 
 
-class IndexPlace(NamedTuple):
-    """Where an index is inside the `.indexes` object, as it is stored there. May be empty."""
+class IndexRange(NamedTuple):
+    """The stored bytes of an index in the `.indexes` object. May be empty."""
 
     position: int
     size_bytes: int
@@ -34,25 +34,25 @@ class IndexPlace(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     chunks: AnyChunks
-    indexes: Mapping[IndexKind, IndexPlace]
+    indexes: Mapping[IndexKind, IndexRange]
     """Without TRANSACTION if no transaction was aborted."""
     compressed: bool
-    """Whether chunks are. Indexes never are."""
+    """True if chunks are compressed. Indexes never are."""
     encryption: EncryptionHeader | None
     segment: Mapping[str, object] | None = None
-    """What the writer said about the segment, unchecked."""
+    """The writer's description of the segment, unchecked."""
 
     @property
     def indexes_bytes(self) -> int:
         """The size of the `.indexes` object."""
-        return max(place.end for place in self.indexes.values())
+        return max(one.end for one in self.indexes.values())
 
     def to_json(self) -> str:
-        places = {kind.value: _place_to_json(self.indexes.get(kind)) for kind in IndexKind}
+        ranges = {kind.value: _range_to_json(self.indexes.get(kind)) for kind in IndexKind}
         fields: dict[str, object] = {
             "version": VERSION,
             "chunkIndex": self.chunks.to_json(),
-            "segmentIndexes": places,
+            "segmentIndexes": ranges,
             "compression": self.compressed,
         }
         if self.encryption is not None:
@@ -68,12 +68,12 @@ def parse_manifest(text: str | bytes | bytearray | memoryview, name: str) -> Man
         decoded = text if isinstance(text, str) else bytes(text).decode()
         return _parse(JsonObject(json.loads(decoded), "manifest"))
     except (ValueError, RecursionError) as error:
-        # A JSONDecodeError is a ValueError too, and quotes positions only.
+        # A JSONDecodeError is a ValueError too, and quotes no content.
         raise ManifestDamagedError(f"{name}: {error}") from None
 
 
 def describe_segment(segment: SegmentAdded) -> dict[str, object]:
-    """What a manifest says about its segment, in the plugin's words and order."""
+    """Describe a segment for its manifest, with the plugin's names and order."""
     topic_partition = {"topic": segment.partition.topic, "partition": segment.partition.partition}
     return {
         "remoteLogSegmentId": {
@@ -105,7 +105,7 @@ def _parse(fields: JsonObject) -> Manifest:
     segment = fields.take_optional("remoteLogSegmentMetadata")
     manifest = Manifest(
         chunks=parse_chunks(fields.nested("chunkIndex")),
-        indexes=_parse_places(fields.nested("segmentIndexes")),
+        indexes=_parse_ranges(fields.nested("segmentIndexes")),
         compressed=fields.flag("compression"),
         encryption=None
         if encryption is None
@@ -116,25 +116,29 @@ def _parse(fields: JsonObject) -> Manifest:
     return manifest
 
 
-def _parse_places(fields: JsonObject) -> dict[IndexKind, IndexPlace]:
-    places: dict[IndexKind, IndexPlace] = {
-        kind: _parse_place(fields.nested(kind))
+def _parse_ranges(fields: JsonObject) -> dict[IndexKind, IndexRange]:
+    ranges: dict[IndexKind, IndexRange] = {
+        kind: _parse_range(fields.nested(kind))
         for kind in IndexKind
         if kind is not IndexKind.TRANSACTION
     }
     transaction = fields.take(IndexKind.TRANSACTION)
     if transaction is not None:
         path = f"manifest.segmentIndexes.{IndexKind.TRANSACTION}"
-        places[IndexKind.TRANSACTION] = _parse_place(JsonObject(transaction, path))
+        ranges[IndexKind.TRANSACTION] = _parse_range(JsonObject(transaction, path))
     fields.finish()
-    return places
+    return ranges
 
 
-def _parse_place(fields: JsonObject) -> IndexPlace:
-    place = IndexPlace(fields.integer("position"), fields.integer("size"))
+def _parse_range(fields: JsonObject) -> IndexRange:
+    index_range = IndexRange(fields.integer("position"), fields.integer("size"))
     fields.finish()
-    return place
+    return index_range
 
 
-def _place_to_json(place: IndexPlace | None) -> dict[str, int] | None:
-    return None if place is None else {"position": place.position, "size": place.size_bytes}
+def _range_to_json(index_range: IndexRange | None) -> dict[str, int] | None:
+    return (
+        None
+        if index_range is None
+        else {"position": index_range.position, "size": index_range.size_bytes}
+    )

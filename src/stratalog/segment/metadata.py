@@ -1,10 +1,10 @@
 """The metadata store of segments, as an interface.
 
 Its states are Kafka's: an upload is started, then finished; a deletion is started, then finished.
-Nothing here shares a transaction with the rows of blocks, because stores to come cannot: what
-makes a finished segment a part of its partition is the control plane's `segments.chain`. The
-control plane is also the first implementation; `SegmentsLedger` says what each of these promises.
-Who needs no more than this asks for no more.
+No operation shares a transaction with the rows of blocks, because other stores cannot do that. The
+control plane's `segments.chain` makes a finished segment a part of its partition. The control plane
+is also the first implementation: `SegmentsLedger` documents each operation. Code that needs only
+these operations asks for this interface.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,12 @@
-"""What the records of `__remote_log_metadata` come to, replayed in their order.
+"""The segments that the records of `__remote_log_metadata` describe, replayed in order.
 
-The rules are those of KIP-405, as Kafka's own cache applies them: a segment is started, then
+The rules are the ones of KIP-405, as Kafka's own cache applies them: a segment is started, then
 finished; its deletion is started, then finished; a record that does not fit the state is dropped.
 An update replaces the custom metadata along with the state. A segment that finishes later and
-holds all that an earlier one does supersedes it, for good: the earlier one does not come back when
-the later one is deleted.
+holds all records of an earlier one supersedes it for good: the earlier segment does not come back
+when the later one is deleted.
 
-Which segments make up the partition is another question: see `lineage`.
+`epoch_lineage.py` decides which of the segments make up the partition.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,29 +43,29 @@ _NEXT_STATES: Mapping[SegmentState, frozenset[SegmentState]] = {
 class FoldedPartition:
     partition: NamedPartition
     segments: tuple[SegmentAdded, ...]
-    """The finished ones that none supersedes, in the order in which they finished."""
+    """The finished segments that no other supersedes, in the order in which they finished."""
     superseded: tuple[SegmentAdded, ...]
     unfinished: tuple[SegmentAdded, ...]
-    """Whose upload or whose deletion is under way, or was given up."""
+    """Segments whose upload or deletion is in progress, or was given up."""
     delete_state: PartitionDeleteState | None
-    """Not None if Kafka was told to delete the partition."""
+    """Not None if the deletion of the partition has begun in Kafka."""
     known_end: Offset
-    """After the last offset of any segment that there ever was, be it unfinished or deleted."""
+    """The offset after the last one of all segments ever, unfinished and deleted ones included."""
     finished_end: Offset
-    """After the last offset of any that ever finished."""
+    """The offset after the last one of all segments that ever finished."""
     highest_epoch: LeaderEpoch
-    """Of any such segment; none, if there was none."""
+    """The highest epoch of all segments ever. `NO_EPOCH` if there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldedTopics:
     partitions: Mapping[TopicPartition, FoldedPartition]
     dropped: int
-    """Records that do not fit what came before them."""
+    """The number of records that do not fit the records before them."""
 
 
 def fold_records(values: Iterable[bytes | bytearray | memoryview | None]) -> FoldedTopics:
-    """Replay the values of records. Those about one partition must come in their order."""
+    """Replay the values of records. The records of one partition must come in order."""
     partitions: dict[TopicPartition, _Partition] = {}
     dropped = 0
     for index, value in enumerate(values):
@@ -73,7 +73,7 @@ def fold_records(values: Iterable[bytes | bytearray | memoryview | None]) -> Fol
             record = decode_record(value)
         except RemoteLogRecordError as error:
             raise RemoteLogRecordError(f"record {index}: {error}") from None
-        # Kafka's own handler refuses snapshot records too: they do not say whose they are.
+        # Kafka's own handler refuses snapshot records too: they do not name their partition.
         if isinstance(record, SegmentSnapshot):
             dropped += 1
             continue
@@ -90,7 +90,7 @@ def fold_records(values: Iterable[bytes | bytearray | memoryview | None]) -> Fol
 class _Partition:
     name: NamedPartition
     segments: dict[SegmentId, SegmentAdded] = field(default_factory=dict)
-    """In the order in which they finished, those that did."""
+    """Finished segments are in the order in which they finished."""
     superseded: set[SegmentId] = field(default_factory=set)
     last_finished: int = -1
     """The highest offset of any segment that ever finished."""
@@ -99,7 +99,7 @@ class _Partition:
     delete_state: PartitionDeleteState | None = None
 
     def apply(self, record: SegmentAdded | SegmentUpdated | PartitionDeleted) -> bool:
-        """Whether the record fits."""
+        """Apply a record. Returns False if it does not fit."""
         match record:
             case SegmentAdded():
                 return self._add(record)
@@ -158,7 +158,7 @@ class _Partition:
         return True
 
     def _finish(self, segment: SegmentAdded) -> None:
-        # Nearly every segment begins where all others have ended, and then nothing is compared.
+        # Nearly every segment begins after the end of all others. Then it supersedes none.
         if segment.base_offset <= self.last_finished:
             self.superseded |= {
                 other.segment_id
@@ -180,7 +180,7 @@ class _Partition:
 
 
 def _holds(segment: SegmentAdded, other: SegmentAdded) -> bool:
-    """Whether a segment has all that another one has, epoch by epoch."""
+    """Tell if a segment holds all offsets of another one, epoch by epoch."""
     ranges, others = _epoch_ranges(segment), _epoch_ranges(other)
     return all(
         epoch in ranges and ranges[epoch][0] <= start and end <= ranges[epoch][1]
@@ -189,7 +189,7 @@ def _holds(segment: SegmentAdded, other: SegmentAdded) -> bool:
 
 
 def _epoch_ranges(segment: SegmentAdded) -> dict[int, tuple[int, int]]:
-    """The offsets `[start, end)` that a segment has of each epoch."""
+    """Return the offsets `[start, end)` of each epoch of a segment."""
     starts = [start for _, start in segment.leader_epochs]
     ends = [*starts[1:], segment.last_offset + 1]
     return {

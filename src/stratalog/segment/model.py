@@ -1,4 +1,4 @@
-"""Nouns of the remote tier that its files share."""
+"""The nouns of the remote tier that several of its files share."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +19,7 @@ class IndexKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentIndexes:
-    """Everything beside the `.log`, as the files that Kafka would write."""
+    """All indexes of a segment, as the files that Kafka would write."""
 
     offset: bytes
     timestamp: bytes
@@ -35,18 +35,18 @@ class AbortedTransaction(NamedTuple):
     producer_id: ProducerId
     first_offset: Offset
     last_offset: Offset
-    """Of the marker that aborted it."""
+    """The offset of the marker that aborted it."""
     last_stable: Offset
-    """The partition's last stable offset after that."""
+    """The partition's last stable offset after the marker."""
 
 
 class SourceRun(NamedTuple):
-    """Consecutive batches that go into a segment, and what the control plane says of them."""
+    """Consecutive batches that go into a segment, as the control plane describes them."""
 
     base_offset: Offset
     last_offset: Offset
     leader_epoch: LeaderEpoch
     stamped: bool
-    """Whether offsets, epochs and append times are already in the bytes."""
+    """True if offsets, epochs and append times are already in the bytes."""
     append_time_ms: int | None = None
-    """The time to stamp, of log-append-time batches that are not stamped."""
+    """The time to stamp into log-append-time batches that are not stamped yet."""

@@ -1,9 +1,9 @@
-"""The offset index of a segment (`.index`): where in the log to begin looking for an offset.
+"""The offset index of a segment (`.index`): the position in the log at which to look for an offset.
 
-Entries of 8 bytes: the offset relative to the segment's base, and a position in the log, both
+An entry has 8 bytes: the offset relative to the segment's base, and a position in the log, both
 int32. An entry names the *last* offset of a batch and the byte at which that batch begins. Kafka
-before 4.1 wrote one entry for several batches appended together, with the last offset of all and
-the position of the first: everything here holds for those as well.
+before 4.1 wrote one entry for several batches that were appended together, with the last offset of
+all and the position of the first. This code handles such entries as well.
 """
 
 import struct
@@ -24,7 +24,7 @@ _POSITION_AT = 4
 
 
 class OffsetIndexWriter:
-    """Collects entries. Whoever appends says when, because the rule counts the log's bytes."""
+    """Collects entries. The caller decides when to append, as the rule counts the log's bytes."""
 
     def __init__(self, base_offset: Offset) -> None:
         self._base_offset = base_offset
@@ -34,7 +34,7 @@ class OffsetIndexWriter:
         self.extend([last_offset - self._base_offset, position])
 
     def extend(self, entries: Sequence[int]) -> None:
-        """Several at once: in turn an offset, relative to the base, and a position."""
+        """Append several entries: in turn an offset, relative to the base, and a position."""
         self._data += struct.pack(f">{len(entries)}i", *entries)
 
     def to_bytes(self) -> bytes:
@@ -42,7 +42,7 @@ class OffsetIndexWriter:
 
 
 class OffsetIndex:
-    """Searches the bytes as they are; `check` them once before you believe the answers."""
+    """Searches the bytes as they are. Call `check` once before you rely on the answers."""
 
     def __init__(self, data: BytesLike, base_offset: Offset) -> None:
         if len(data) % _ENTRY.size:
@@ -55,15 +55,15 @@ class OffsetIndex:
         return len(self._data) // _ENTRY.size
 
     def lookup(self, offset: Offset) -> int:
-        """A position from which reading on finds the batch that contains the offset."""
+        """Return a position from which a read finds the batch that holds the offset."""
         return self.span(offset)[0]
 
     def span(self, offset: Offset) -> tuple[int, int | None]:
-        """Where to begin looking for an offset, and where its batch has certainly ended.
+        """Return a position at or before the batch of an offset, and one at or after its end.
 
-        The first entry beyond the offset may be of the very batch that contains it, because
-        entries name last offsets. Only the entry after that one begins a later batch for sure.
-        Without it, the end of the log is the only bound: None.
+        The first entry beyond the offset may belong to the batch that holds it, because entries
+        name last offsets. Only the entry after that one is sure to begin a later batch. Without
+        it, the end of the log is the only bound: None.
         """
         entries = len(self)
         beyond = bisect_right(range(entries), offset - self._base_offset, key=self._relative)
@@ -71,10 +71,10 @@ class OffsetIndex:
         return start, self._position(beyond + 1) if beyond + 1 < entries else None
 
     def entry_from(self, position: int, log_size_bytes: int) -> int:
-        """The first known beginning of a batch that is not before this byte of the log.
+        """Return the first indexed start of a batch that is not before this byte of the log.
 
-        Every byte between two entries leads to the same one, so that pieces of a log that were cut
-        anywhere meet at the same batch. Behind the last entry it is the end of the log.
+        Every byte between two entries leads to the same entry, so that ranges of a log that were
+        cut anywhere meet at the same batch. Behind the last entry it is the end of the log.
         """
         if position <= 0:
             return 0
@@ -83,8 +83,8 @@ class OffsetIndex:
 
     def check(self, log_size_bytes: int) -> None:
         """Raise unless every entry lies beyond the one before it, and all lie within the log."""
-        # A GiB has a quarter of a million entries, so they are first compared column by column,
-        # several times as fast; only who fails that is looked at one by one.
+        # A GiB has a quarter of a million entries. So they are first compared column by column,
+        # which is several times as fast. Only a failure is then searched entry by entry.
         columns = array("i", bytes(self._data))
         if sys.byteorder == "little":
             columns.byteswap()

@@ -1,21 +1,21 @@
-"""A segment made ready to be read: its manifest understood, its data key unsealed."""
+"""A segment that is open for reading: its manifest is parsed, and its data key unsealed."""
 
 from dataclasses import dataclass
 
 from stratalog.control.segments.model import Segment
 from stratalog.ids import SegmentId
 from stratalog.objects.store import Buffer, ObjectStore, Range
-from stratalog.segment.chunks import AnyChunks, FixedChunks
+from stratalog.segment.chunk_encoding import decode_chunk
+from stratalog.segment.chunk_index import AnyChunks, FixedChunks
 from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.errors import SegmentMismatchError
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.manifest import Manifest, parse_manifest
-from stratalog.segment.transform import decode_chunk
 
 PLAIN_CHUNK_BYTES = 4 * 1024 * 1024
-"""In what pieces a plain log is read ahead and cached. Its own chunks mean nothing to a reader:
-they are not marked in it, and whoever wrote it may have chosen them tiny or huge."""
+"""The size of the chunks in which a plain log is read ahead and cached. The chunks of its manifest
+do not matter to a reader: they are not marked in the bytes, and may be tiny or huge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +25,9 @@ class OpenSegment:
     store: ObjectStore
     cipher: SegmentCipher | None
     is_plain: bool
-    """Whether the object is the log, byte by byte."""
+    """True if the object is the log, byte by byte."""
     chunks: AnyChunks
-    """The pieces to be read as one: the manifest's, or of a plain log our own."""
+    """The chunks that are read as a whole: the manifest's, or for a plain log our own."""
 
     @property
     def segment_id(self) -> SegmentId:
@@ -42,7 +42,7 @@ class OpenSegment:
         return self.segment.key_base + INDEXES_SUFFIX
 
     def original_range(self, chunks: range) -> Range:
-        """The bytes of the log in consecutive chunks."""
+        """Return the bytes of the log in consecutive chunks."""
         start = self.chunks.original_range(chunks[0]).start
         return Range(start, self.chunks.original_range(chunks[-1]).end)
 
@@ -55,7 +55,7 @@ class OpenSegment:
 def open_segment(
     segment: Segment, store: ObjectStore, keys: KeyRing, *, plain_chunk_bytes: int
 ) -> OpenSegment:
-    """Understand the manifest in the segment's row. Unsealing a key takes milliseconds."""
+    """Parse the manifest in the segment's row. Unsealing a key takes milliseconds."""
     assert segment.uploaded is not None, f"segment {segment.segment_id} is not finished"
     name = f"object {segment.key_base}{MANIFEST_SUFFIX}"
     manifest = parse_manifest(segment.uploaded.manifest, name)

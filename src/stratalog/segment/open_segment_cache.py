@@ -1,25 +1,25 @@
-"""Segments that were opened for reading, kept for the next read of them."""
+"""A cache of segments that are open for reading."""
 
 from typing import TypeAlias
 
 from stratalog.control.segments.model import Segment
 from stratalog.ids import SegmentId
-from stratalog.segment.cache import ByteCache
+from stratalog.segment.byte_cache import ByteCache
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.offload import INLINE_BYTES, offload
 from stratalog.segment.open_segment import OpenSegment, open_segment
 from stratalog.segment.single_flight import SingleFlight
 from stratalog.segment.stores import SegmentStores
+from stratalog.segment.thread_offload import INLINE_BYTES, offload
 
 _OPEN_BYTES = 4096
-"""About what a manifest takes in memory beside its text, before its chunks are listed."""
+"""About the memory of a manifest beside its text, without its list of chunks."""
 _CHUNK_BYTES = 100
-"""About what a chunk's size and end take in a manifest that lists them."""
+"""About the memory of a chunk's size and end in a manifest that lists them."""
 _SEALED = '"encryption"'
 
 Edition: TypeAlias = tuple[SegmentId, int]
-"""With a hash of what may change of a segment: a repair makes a new manifest, and what was adopted
-once may be adopted anew from another place."""
+"""A segment's id, and a hash of its parts that may change: a repair makes a new manifest, and an
+adopted segment may be adopted again from another store."""
 
 
 def edition_of(segment: Segment) -> Edition:

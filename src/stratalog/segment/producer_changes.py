@@ -1,9 +1,9 @@
-"""What a segment's batches change in the state of producers, without knowing that state.
+"""The changes that a segment's batches make to the state of producers, whatever that state is.
 
-Segments of one partition are built side by side, before anybody knows what came before each of
-them. So a builder notes only what it takes to fold the segment into any earlier state later: every
-producer's last batch of data, and in order where transactions began and ended. Batches in between
-leave no trace in that state.
+Segments of one partition are built at the same time, before the state at the start of each is
+known. So a builder notes only the facts that are needed to apply the segment to any earlier state
+later: every producer's last batch of data, and in order the begins and ends of transactions. Other
+batches leave no trace in the state.
 """
 
 from typing import NamedTuple
@@ -43,7 +43,7 @@ class TransactionBegun(NamedTuple):
 
 
 class TransactionEnded(NamedTuple):
-    """A marker."""
+    """A marker that commits or aborts a transaction."""
 
     producer_id: ProducerId
     offset: Offset
@@ -57,7 +57,7 @@ TransactionEvent = TransactionBegun | TransactionEnded
 
 
 class ProducerChanges:
-    """Collects them batch by batch."""
+    """Collects the changes batch by batch."""
 
     def __init__(self) -> None:
         self._last: dict[ProducerId, BatchHeader] = {}
@@ -65,7 +65,7 @@ class ProducerChanges:
         self._events: list[TransactionEvent] = []
 
     def note(self, header: BatchHeader) -> None:
-        """Take note of a batch of data, which is stamped."""
+        """Note a batch of data, which must be stamped."""
         producer_id = ProducerId(header.producer_id)
         if header.attributes & TRANSACTIONAL_BIT and producer_id not in self._in_transaction:
             self._in_transaction.add(producer_id)
@@ -73,10 +73,10 @@ class ProducerChanges:
         self._last[producer_id] = header
 
     def note_control(self, view: memoryview, position: int) -> None:
-        """Take note of a control batch, which is stamped and whose CRC was checked."""
+        """Note a control batch, which must be stamped and whose CRC must have been checked."""
         header = parse_header(view, position)
         assert header.attributes & CONTROL_BIT
-        # Compaction may leave a control batch without its record. Then nobody needs it any more.
+        # Compaction may leave a control batch without its record. Then it has no effect any more.
         for record in iter_body(view, position, header):
             marker = parse_end_txn_marker(record)
             if marker is None:
@@ -113,7 +113,7 @@ class ProducerChanges:
 
 
 def last_sequence(base_sequence: int, offset_delta: int) -> int:
-    """The sequence of a batch's last record. Sequences go on at 0 after the greatest int32."""
+    """Return the sequence of a batch's last record. After the greatest int32 comes 0."""
     if base_sequence < 0:
         return base_sequence
     return (base_sequence + offset_delta) & _INT32_LAST

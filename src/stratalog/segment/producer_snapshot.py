@@ -1,4 +1,4 @@
-"""The producer snapshot of a segment (`.snapshot`): what is known of producers at its end.
+"""The producer snapshot of a segment (`.snapshot`): the state of producers at its end.
 
 Version (int16, 1), CRC-32C of everything after it, count, and entries of 46 bytes.
 """
@@ -24,19 +24,19 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class ProducerEntry(NamedTuple):
-    """What a partition remembers of one producer."""
+    """The state of one producer."""
 
     producer_id: ProducerId
     producer_epoch: int = NO_PRODUCER_EPOCH
     last_sequence: int = NO_SEQUENCE
     last_offset: Offset = NO_OFFSET
-    """Of its last batch of data in this epoch; none is -1."""
+    """The last offset of its last batch of data in this epoch, or -1."""
     offset_delta: int = 0
     timestamp: int = -1
-    """The greatest of its last batch, or of its last marker."""
+    """The greatest timestamp of its last batch, or the one of its last marker."""
     coordinator_epoch: int = -1
     txn_first_offset: Offset = NO_OFFSET
-    """Of its open transaction; none is -1."""
+    """The first offset of its open transaction, or -1."""
 
 
 def encode_snapshot(entries: Sequence[ProducerEntry]) -> bytes:

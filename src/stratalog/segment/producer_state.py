@@ -1,7 +1,7 @@
-"""What a partition knows of its producers at the end of a segment, and how a segment changes it.
+"""The state of a partition's producers at the end of a segment, and its change by a segment.
 
-The rules are those of Kafka's ProducerStateManager for batches that were accepted long ago:
-nothing is judged again, sequences and epochs are taken as they come.
+The rules are the ones of Kafka's ProducerStateManager for batches that were accepted long ago:
+sequences and epochs are not checked again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ from stratalog.segment.producer_snapshot import (
 
 @dataclass(frozen=True, slots=True)
 class PartitionTail:
-    """The state at a segment's end."""
+    """The state of producers at a segment's end."""
 
     producers: Mapping[ProducerId, ProducerEntry] = field(default_factory=dict)
 
@@ -36,11 +36,11 @@ class PartitionTail:
         return cls({entry.producer_id: entry for entry in decode_snapshot(data)})
 
     def to_snapshot(self) -> bytes:
-        """The same bytes for the same state, whatever it was made of."""
+        """Encode the state. Equal states give equal bytes."""
         return encode_snapshot([self.producers[each] for each in sorted(self.producers)])
 
     def forget(self, before_ms: int) -> "PartitionTail":
-        """Without the producers that have written nothing since then and have nothing open."""
+        """Leave out producers without a batch since then and without an open transaction."""
         return PartitionTail(
             {
                 producer_id: entry
@@ -50,10 +50,10 @@ class PartitionTail:
         )
 
     def decided(self) -> "PartitionTail":
-        """Without open transactions.
+        """Return the state without open transactions.
 
-        So an adopted log goes on here: what was open at its end was taken as committed, and no
-        marker will come that ends it.
+        An adopted log continues with this state: transactions that were open at its end count as
+        committed, and no marker will come that ends them.
         """
         return PartitionTail(
             {
@@ -64,7 +64,7 @@ class PartitionTail:
 
 
 def advance(tail: PartitionTail, built: BuiltLog) -> tuple[PartitionTail, list[AbortedTransaction]]:
-    """The state after the next segment, and the entries of that segment's transaction index."""
+    """Return the state after the next segment, and the entries of its transaction index."""
     newest = max((entry.last_offset for entry in tail.producers.values()), default=NO_OFFSET)
     if newest >= built.base_offset:
         raise SegmentRefusedError(
@@ -78,7 +78,7 @@ def advance(tail: PartitionTail, built: BuiltLog) -> tuple[PartitionTail, list[A
 
 
 class _State:
-    """A state under way from one segment's end to the next one's."""
+    """The state between the end of one segment and the end of the next."""
 
     def __init__(self, producers: Mapping[ProducerId, ProducerEntry]) -> None:
         self.producers = dict(producers)
@@ -135,7 +135,8 @@ def _after_batch(entry: ProducerEntry, batch: LastBatch) -> ProducerEntry:
 def _in_order(
     batches: Iterable[LastBatch], events: Iterable[TransactionEvent]
 ) -> Iterator[LastBatch | TransactionEvent]:
-    """By offset. A batch that begins a transaction stands for two changes of different fields."""
+    """Sort changes by offset. A batch that begins a transaction makes two changes, of different
+    fields."""
     changes: list[tuple[int, LastBatch | TransactionEvent]] = [
         *((batch.last_offset - batch.offset_delta, batch) for batch in batches),
         *((event.offset, event) for event in events),

@@ -1,4 +1,4 @@
-"""What reading segments costs, counted."""
+"""The metrics of reads from segments."""
 
 from stratalog.metrics import (
     SEGMENT_CACHE_HITS,
@@ -10,7 +10,7 @@ from stratalog.metrics import (
 
 
 class ReadMetrics:
-    """`kind` is `index`, `log` for what a reader waits for, or `ahead` for what is read ahead."""
+    """Counts by kind: `index`, `log` for reads that a reader waits for, `ahead` for reads ahead."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._requests = metrics.counter(SEGMENT_READ_REQUESTS)

@@ -2,9 +2,9 @@
 
     uvarint frame version 1, uvarint kind, uvarint version 0, the message (compact encoding)
 
-A reader refuses bytes after the end and states that do not exist, and skips tagged fields that it
-does not know. Kafka's own reader stops for good at a record that it cannot handle, so what is
-written here must be right: see `export_records`. Keys of these records are null.
+A reader refuses bytes after the end and unknown states, and skips unknown tagged fields. Kafka's
+own reader stops for good at a record that it cannot handle, so the records that are written here
+must be right: see `export_records`. Keys of these records are null.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from stratalog.segment.errors import RemoteLogRecordError, UnexportableSegmentEr
 
 METADATA_TOPIC = "__remote_log_metadata"
 METADATA_PARTITIONS = 50
-"""Kafka's default for how many partitions that topic has."""
+"""Kafka's default for the number of partitions of the metadata topic."""
 
 _FRAME_VERSION = 1
 _MESSAGE_VERSION = 0
@@ -28,7 +28,7 @@ _INT32_LAST = 2**31 - 1
 
 
 class RecordKind(IntEnum):
-    """What Kafka calls the API key of a record."""
+    """The kind of a record, which Kafka calls its API key."""
 
     SEGMENT_ADDED = 0
     SEGMENT_UPDATED = 1
@@ -57,7 +57,7 @@ class NamedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentAdded:
-    """Everything that Kafka knows about a segment."""
+    """All fields that Kafka has for a segment."""
 
     partition: NamedPartition
     segment_id: SegmentId
@@ -67,7 +67,7 @@ class SegmentAdded:
     max_timestamp: int
     event_ms: int
     leader_epochs: tuple[EpochStart, ...]
-    """In the order of epochs."""
+    """The starts of epochs, in ascending order."""
     size_bytes: int
     custom_metadata: bytes | None = None
     state: SegmentState = SegmentState.COPY_STARTED
@@ -76,14 +76,14 @@ class SegmentAdded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentUpdated:
-    """A new state, with everything else that may change along with it."""
+    """A new state, with the other fields that may change along with it."""
 
     partition: NamedPartition
     segment_id: SegmentId
     broker_id: BrokerId
     event_ms: int
     custom_metadata: bytes | None
-    """Takes the place of what was known, also if it is None."""
+    """Replaces the earlier value, even if it is None."""
     state: SegmentState
 
 
@@ -97,7 +97,7 @@ class PartitionDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSnapshot:
-    """A segment as snapshots of a broker's memory have it. Kafka's topic never holds one."""
+    """A segment in a snapshot of a broker's memory. Kafka's topic never holds such a record."""
 
     segment_id: SegmentId
     base_offset: Offset
@@ -149,7 +149,7 @@ def decode_record(value: bytes | bytearray | memoryview | None) -> RemoteLogReco
 def added_record(
     segment: SegmentToAdd, topic_name: str, *, event_ms: int, txn_index_empty: bool
 ) -> SegmentAdded:
-    """What Kafka would note before it uploads this segment."""
+    """Return the record that Kafka would write before it uploads this segment."""
     return SegmentAdded(
         partition=NamedPartition(topic_name, segment.topic_id, segment.partition),
         segment_id=segment.segment_id,
@@ -165,10 +165,10 @@ def added_record(
 
 
 def export_records(segment: Segment, topic_name: str) -> list[bytes]:
-    """The records that make a chained segment known to Kafka, in their order.
+    """Return the records that make a chained segment known to Kafka, in order.
 
-    A broker that meets a record which it cannot handle reads no further for as long as it runs.
-    Therefore what could be such a record is refused here: a segment without epochs, with offsets
+    At a record that it cannot handle, a Kafka broker stops reading until it is restarted. So
+    segments that would give such a record are refused here: a segment without epochs, with offsets
     or a size that Kafka does not take, or one that is not finished.
     """
     problem = _export_problem(segment)
@@ -197,7 +197,7 @@ def export_records(segment: Segment, topic_name: str) -> list[bytes]:
 def metadata_partition(
     partition: IdPartition, partition_count: int = METADATA_PARTITIONS
 ) -> PartitionIndex:
-    """The partition of `__remote_log_metadata` that holds the records about a partition."""
+    """Return the partition of `__remote_log_metadata` with the records about a partition."""
     high, low = divmod(partition.topic_id.int, 1 << 64)
     hashed = 31 * (31 * (31 + _java_hash(low)) + _java_hash(high)) + partition.partition
     hashed_bytes = (hashed & 0xFFFF_FFFF).to_bytes(4)
@@ -384,12 +384,12 @@ def _read_deleted(reader: CompactReader) -> PartitionDeleted:
 
 
 def _java_hash(value: int) -> int:
-    """`Long.hashCode` of the 64 bits."""
+    """Return Java's `Long.hashCode` of 64 bits."""
     return (value ^ value >> 32) & 0xFFFF_FFFF
 
 
 def _murmur2_of_4(data: bytes) -> int:
-    """Kafka's murmur2, for the only length that is needed here."""
+    """Compute Kafka's murmur2 of 4 bytes, the only length that is needed here."""
     mask, multiplier = 0xFFFF_FFFF, 0x5BD1_E995
     word = int.from_bytes(data, "little") * multiplier & mask
     word = (word ^ word >> 24) * multiplier & mask

@@ -4,8 +4,8 @@
     per frame: u32 stored bytes, u32 original bytes, [u32 checksum]
     u32 frames, u8 descriptor (its highest bit: there are checksums), u32 0x8F92EAB1
 
-All integers are little-endian. The checksum is the low half of XXH64 of the original bytes. To
-`zstd -d` the table is a frame to skip, to a seekable reader it is where the others begin.
+All integers are little-endian. The checksum is the low half of XXH64 of the original bytes. For
+`zstd -d` the table is a frame to skip. A seekable reader finds the other frames by it.
 """
 
 import struct
@@ -36,7 +36,7 @@ class SeekEntry(NamedTuple):
     stored_bytes: int
     original_bytes: int
     checksum: int | None
-    """None in a table of somebody else's that has none."""
+    """None in the table of another writer that has no checksums."""
 
 
 def frame_checksum(original: Buffer) -> int:
@@ -44,7 +44,7 @@ def frame_checksum(original: Buffer) -> int:
 
 
 def encode_seek_table(entries: Sequence[SeekEntry]) -> bytes:
-    """The frame that makes a file of these frames seekable."""
+    """Encode the frame that makes a file of these frames seekable."""
     assert len(entries) <= MAX_FRAMES
     body = b"".join(_ENTRY_WITH_CHECKSUM.pack(*entry) for entry in entries)
     header = _HEADER.pack(_SKIPPABLE_MAGIC, len(body) + FOOTER_BYTES)
@@ -52,7 +52,7 @@ def encode_seek_table(entries: Sequence[SeekEntry]) -> bytes:
 
 
 def seek_table_bytes(footer: Buffer, name: str) -> int:
-    """How long the table is, from the last `FOOTER_BYTES` of the file."""
+    """Return the size of the table, given the last `FOOTER_BYTES` of the file."""
     count, descriptor = _parse_footer(footer, name)
     return _HEADER.size + count * _entry_of(descriptor).size + FOOTER_BYTES
 

@@ -1,7 +1,7 @@
-"""Who reads on: where reads of partitions ended, and the room that each is read ahead into.
+"""Sequential reads: the ends of earlier reads, and the space for reading ahead.
 
-A read that begins where an earlier one ended is taken for a consumer on its way through the
-partition. That place in the log is remembered, too, so that such a read needs no index.
+A read that begins where an earlier one ended is treated as a consumer on its way through the
+partition. The position of that end in the log is remembered, so that the next read needs no index.
 """
 
 from collections import OrderedDict
@@ -10,40 +10,40 @@ from typing import NamedTuple
 from stratalog.ids import Offset, SegmentId, TopicPartition
 
 MOST_ENDS = 4096
-"""Places that are remembered. One costs a few hundred bytes."""
+"""The number of ends that are remembered. One costs a few hundred bytes."""
 
 _ACTIVE_TURNS = 8
-"""A partition is being scanned if it was one of the last so many times the scanned partitions."""
+"""A partition counts as scanned for so many turns, times the number of scanned partitions."""
 
 
-class LogPlace(NamedTuple):
-    """The position of the log at which the batch with some offset begins."""
+class LogPosition(NamedTuple):
+    """The position in a log at which a batch begins."""
 
     segment_id: SegmentId
     position: int
 
 
-class Streams:
+class SequentialReads:
     def __init__(self, shared_bytes: int) -> None:
-        """`shared_bytes` is what there is for reading ahead, of all consumers together."""
+        """`shared_bytes` is the space for reading ahead, for all consumers together."""
         self._shared_bytes = shared_bytes
-        self._ends: OrderedDict[tuple[TopicPartition, Offset], LogPlace] = OrderedDict()
+        self._ends: OrderedDict[tuple[TopicPartition, Offset], LogPosition] = OrderedDict()
         self._scanned: OrderedDict[TopicPartition, int] = OrderedDict()
         self._turn = 0
 
-    def place(self, partition: TopicPartition, offset: Offset) -> LogPlace | None:
-        """Where an earlier read ended, if it ended just before this offset."""
+    def position(self, partition: TopicPartition, offset: Offset) -> LogPosition | None:
+        """Return the position at which an earlier read ended, if it ended before this offset."""
         return self._ends.get((partition, offset))
 
-    def ended(self, partition: TopicPartition, offset: Offset, place: LogPlace) -> None:
-        """A read ended before this offset. The place stays for several consumers side by side."""
-        self._ends[partition, offset] = place
+    def ended(self, partition: TopicPartition, offset: Offset, position: LogPosition) -> None:
+        """Note that a read ended before this offset. The note stays, for several consumers."""
+        self._ends[partition, offset] = position
         self._ends.move_to_end((partition, offset))
         if len(self._ends) > MOST_ENDS:
             self._ends.popitem(last=False)
 
     def reads_on(self, partition: TopicPartition) -> int:
-        """A consumer reads on: how much of the room for reading ahead is its own."""
+        """Note that a consumer reads on. Returns its share of the space for reading ahead."""
         self._turn += 1
         self._scanned[partition] = self._turn
         self._scanned.move_to_end(partition)

@@ -1,7 +1,7 @@
-"""Work that several callers wait for together, and that outlives any one of them.
+"""Work that several callers wait for together, and that outlives each of them.
 
-A caller who goes away leaves the work running for the others. All of it is owned here: `close`
-ends what is still running and waits for it.
+A caller that is cancelled leaves the work running for the others. `close` cancels the work that is
+still running, and waits for its end.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class SingleFlight(Generic[Key, Result]):
     def start(
         self, keys: list[Key], work: Callable[[], Coroutine[Any, Any, Result]]
     ) -> "asyncio.Task[Result]":
-        """Begin work that answers for all these keys, none of which is being worked on."""
+        """Begin work that gives the result for all these keys. None of them may be in progress."""
         if self._closed:
             raise ReaderClosedError("the reader of segments was closed")
         task = asyncio.create_task(work())
@@ -39,7 +39,7 @@ class SingleFlight(Generic[Key, Result]):
         return task
 
     async def share(self, key: Key, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """The result of the work on `key`, which is begun if nobody did."""
+        """Return the result of the work on `key`. The first caller begins the work."""
         return await wait_for(self.find(key) or self.start([key], work))
 
     async def close(self) -> None:
@@ -53,12 +53,12 @@ class SingleFlight(Generic[Key, Result]):
         for key in keys:
             del self._running[key]
         if not task.cancelled():
-            # Looked at, so that nobody is warned of an error that no caller stayed to hear.
+            # Retrieve the error: asyncio would log a warning if no caller was left to do so.
             task.exception()
 
 
 async def wait_for(task: "asyncio.Task[Result]") -> Result:
-    """Wait for work of several callers; to be cancelled oneself does not end it."""
+    """Wait for work of several callers. A caller that is cancelled does not end the work."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

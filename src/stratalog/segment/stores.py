@@ -1,4 +1,4 @@
-"""The object stores that segments lie in: the cluster's own, and those of adopted topics."""
+"""The object stores of segments: the cluster's own, and the stores of adopted topics."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from stratalog.settings import StorageSettings
 
 
 class SegmentStores:
-    """Opens each other store once, when it is first asked for."""
+    """Opens each other store once, at its first use."""
 
     def __init__(self, own: ObjectStore, open_other: Callable[[str], ObjectStore]) -> None:
         self._own = own
@@ -21,7 +21,7 @@ class SegmentStores:
         return self._own
 
     def of(self, store_url: str) -> ObjectStore:
-        """The store that a segment's `store_url` means. Empty is our own."""
+        """Return the store with a segment's `store_url`. Empty means the cluster's own."""
         if not store_url:
             return self._own
         store = self._others.get(store_url)
@@ -30,13 +30,13 @@ class SegmentStores:
         return store
 
     async def close(self) -> None:
-        """Close the stores that were opened here. Our own belongs to whoever gave it."""
+        """Close the stores that were opened here. The caller closes the cluster's own store."""
         others, self._others = self._others, {}
         for store in others.values():
             await store.close()
 
 
 def open_other_store(url: str, storage: StorageSettings, clock: Clock) -> ObjectStore:
-    """A store of segments. The options are the main store's, if it is of the same kind."""
+    """Open a store of segments, with the options of the main store if it is of the same kind."""
     same_kind = url.partition(":")[0] == storage.objects.partition(":")[0]
     return open_store(url, storage.object_options if same_kind else {}, clock=clock)

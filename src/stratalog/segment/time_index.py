@@ -1,8 +1,8 @@
-"""The time index of a segment (`.timeindex`): from which offset on a timestamp may occur.
+"""The time index of a segment (`.timeindex`): the offset from which a timestamp may occur.
 
-Entries of 12 bytes: a timestamp (int64) and an offset relative to the segment's base (int32). An
-entry (T, O) is written when some batch is indexed: T is the greatest timestamp of the log so far,
-and O the last offset of the first batch that reached it. So it says:
+An entry has 12 bytes: a timestamp (int64) and an offset relative to the segment's base (int32). An
+entry (T, O) is written when a batch is indexed: T is the greatest timestamp of the log so far, and
+O the last offset of the first batch that reached it. So an entry says:
 
 - no record up to and including O has a timestamp greater than T;
 - T itself occurs in the batch that ends at O, perhaps before O.
@@ -32,7 +32,7 @@ class TimeIndexWriter:
         self._last_timestamp = NO_TIMESTAMP
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Note the greatest timestamp so far and its offset, unless it is noted already."""
+        """Append the greatest timestamp so far and its offset, unless it has an entry already."""
         if timestamp > self._last_timestamp:
             self._data += _ENTRY.pack(timestamp, offset - self._base_offset)
             self._last_timestamp = timestamp
@@ -42,7 +42,7 @@ class TimeIndexWriter:
 
 
 class TimeIndex:
-    """Searches the bytes as they are; `check` them once before you believe the answers."""
+    """Searches the bytes as they are. Call `check` once before you rely on the answers."""
 
     def __init__(self, data: BytesLike, base_offset: Offset) -> None:
         if len(data) % _ENTRY.size:
@@ -55,13 +55,13 @@ class TimeIndex:
         return len(self._data) // _ENTRY.size
 
     def lookup(self, timestamp: int) -> Offset:
-        """The offset from which to look for the first record at or after the timestamp.
+        """Return the offset from which to look for the first record at or after the timestamp.
 
-        This is the offset after the greatest entry whose timestamp is *less* than the asked one:
-        every record up to that entry is earlier. An entry of exactly the asked timestamp will not
-        do, although Kafka goes by it: its offset ends the batch in which the timestamp occurs
-        first, so a scan that began there record by record would miss it. (Kafka's begins with the
-        whole batch.) Without any lesser entry, the search begins at the segment's base.
+        This is the offset after the greatest entry whose timestamp is *less* than the given one:
+        every record up to that entry is earlier. Kafka uses an entry of exactly the given
+        timestamp, but its offset is the last one of the batch in which the timestamp occurs first.
+        Kafka then begins with that whole batch, while a search by records from that offset would
+        miss the record. Without any lesser entry, the search begins at the segment's base.
         """
         lesser = bisect_left(range(len(self)), timestamp, key=self._timestamp)
         if lesser == 0:

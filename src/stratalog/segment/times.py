@@ -1,34 +1,28 @@
-"""Search by time: which record of a segment is the first at or after a timestamp, or the newest.
+"""Search by time: the first record of a segment at or after a timestamp, or the newest record.
 
-The time index says where to begin. From there on batches are read in order, in windows that grow,
-because nothing says how far the search has to go when records were deleted before it begins.
+The time index gives the start. From there, batches are read in order, in windows that grow: if
+records at the start were deleted, the length of the search is not known.
 """
 
 from collections.abc import AsyncIterator, Iterator
-from typing import NamedTuple
 
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import parse_header
 from stratalog.batch.records import iter_body
 from stratalog.control.segments.model import Segment
 from stratalog.ids import LeaderEpoch, Offset
+from stratalog.pieces import TimedRecord
 from stratalog.segment.index_bytes import IndexBytes
-from stratalog.segment.log_batches import Stop, Walk, walk_batches
+from stratalog.segment.log_batches import BatchQuery, Stop, select_batches
 from stratalog.segment.log_bytes import LogBytes
-from stratalog.segment.offload import offload
 from stratalog.segment.open_segment_cache import OpenSegmentCache
+from stratalog.segment.thread_offload import offload
 from stratalog.segment.time_index import NO_TIMESTAMP
 
 _FIRST_WINDOW_BYTES = 64 * 1024
-"""Some entries of the index, which usually end the search."""
+"""The first window has some entries of the index, which usually end the search."""
 _MOST_WINDOW_BYTES = 4 * 1024 * 1024
 _LAST_TIMESTAMP = 2**63 - 1
-
-
-class TimedRecord(NamedTuple):
-    offset: Offset
-    timestamp: int
-    leader_epoch: LeaderEpoch
 
 
 class TimeSearch:
@@ -53,8 +47,10 @@ class TimeSearch:
         return None
 
     async def newest(self, segment: Segment, log_start: Offset) -> TimedRecord | None:
-        """Usually in the batch that the time index ends with. If that record was deleted, the
-        rest of the segment is read to its end."""
+        """Find the newest record, usually in the batch of the last entry of the time index.
+
+        If that record was deleted, the rest of the segment is read to its end.
+        """
         if segment.last_offset < log_start:
             return None
         times = await self._indexes.time_index(segment)
@@ -73,30 +69,30 @@ class TimeSearch:
         return found
 
     async def _batches(self, segment: Segment, offset: Offset) -> AsyncIterator[memoryview]:
-        """All batches from the one that holds the offset, some at a time, checked."""
+        """Yield all batches from the one that holds the offset, some at a time, checked."""
         log = await self._opened.open(segment)
         position = (await self._indexes.offset_index(segment)).lookup(offset)
         expected: Offset | None = None
         window_bytes = _FIRST_WINDOW_BYTES
         while position < segment.size_bytes:
             end = min(position + window_bytes, segment.size_bytes)
-            piece = await self._logs.read(log, position, end)
+            read = await self._logs.read(log, position, end)
             offset = max(offset, offset if expected is None else expected)
-            walk = Walk(segment=segment, offset=offset, max_bytes=segment.size_bytes)
-            walked = await offload(
-                piece.size_bytes, walk_batches, piece.parts, position, walk, expected=expected
+            query = BatchQuery(segment=segment, offset=offset, max_bytes=segment.size_bytes)
+            selected = await offload(
+                read.size_bytes, select_batches, read.parts, position, query, expected=expected
             )
-            if len(walked.part):
-                yield walked.part
-            error = walked.error or piece.error
-            if walked.error is not None:
+            if len(selected.part):
+                yield selected.part
+            error = selected.error or read.error
+            if selected.error is not None:
                 self._indexes.forget(segment)
                 self._logs.forget(log, position, end)
             if error is not None:
                 raise error
-            position, expected = walked.position, walked.next_offset
-            window_bytes = max(walked.needed_bytes, min(4 * window_bytes, _MOST_WINDOW_BYTES))
-            assert walked.stop is not Stop.FULL, "the answer may be as large as the log"
+            position, expected = selected.position, selected.next_offset
+            window_bytes = max(selected.needed_bytes, min(4 * window_bytes, _MOST_WINDOW_BYTES))
+            assert selected.stop is not Stop.FULL, "the answer may be as large as the log"
 
 
 def _first_record(batches: memoryview, timestamp: int, log_start: Offset) -> TimedRecord | None:
@@ -108,7 +104,7 @@ def _newest_record(batches: memoryview, timestamp: int, log_start: Offset) -> Ti
 
 
 def _timed(batches: memoryview, timestamp: int, log_start: Offset) -> Iterator[TimedRecord]:
-    """The records that are not older than asked and not deleted, by offset."""
+    """Yield the records that are not older than asked and not deleted, by offset."""
     for position, header in iter_batches(batches):
         if header.max_timestamp < timestamp or header.last_offset < log_start:
             continue

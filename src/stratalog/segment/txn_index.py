@@ -1,9 +1,9 @@
 """The transaction index of a segment (`.txnindex`): the transactions that were aborted in it.
 
-Entries of 34 bytes: version (int16, 0), producer id, first offset, last offset and last stable
-offset (int64 each). An entry lives in the segment that holds the abort marker, which may lie far
-behind the transaction's first records; so a reader goes on through later segments until an entry
-proves that nothing more can come.
+An entry has 34 bytes: version (int16, 0), producer id, first offset, last offset and last stable
+offset (int64 each). An entry is in the segment that holds the abort marker, which may lie far
+behind the transaction's first records. So a reader searches later segments until an entry proves
+that no more can come.
 """
 
 import struct
@@ -23,11 +23,11 @@ _ENTRY = struct.Struct(">hqqqq")
 class AbortedSearch(NamedTuple):
     transactions: list[AbortedTransaction]
     complete: bool
-    """Whether no later segment needs to be asked."""
+    """True if later segments need not be searched."""
 
 
 def encode_aborted(entries: Iterable[AbortedTransaction]) -> bytes:
-    """The file's bytes. Without entries there is no file."""
+    """Encode the file. Without entries there is no file."""
     return b"".join(_ENTRY.pack(VERSION, *entry) for entry in entries)
 
 
@@ -53,10 +53,10 @@ def decode_aborted(data: BytesLike) -> list[AbortedTransaction]:
 def aborted_between(
     entries: Iterable[AbortedTransaction], first: Offset, end: Offset
 ) -> AbortedSearch:
-    """The aborted transactions with records in `[first, end)`, of one segment's entries.
+    """Find the aborted transactions with records in `[first, end)` in one segment's entries.
 
     When a marker left the last stable offset at or beyond `end`, every transaction with records
-    before `end` was decided by then. Whatever was aborted later began later.
+    before `end` was decided by then. Transactions that were aborted later also began later.
     """
     found: list[AbortedTransaction] = []
     for entry in entries:

@@ -1,24 +1,24 @@
-"""Putting a segment into the object store, in two steps that may run in different processes.
+"""The upload of a segment, in two steps that may run in different processes.
 
     1. The segment is added to the metadata store          (not here)
-    2. `upload_log`       puts `.log`                      by whoever has the records
-    3. `upload_indexes`   puts `.indexes`, then the manifest  by whoever finishes the partition's
-                                                           segments in order
+    2. `upload_log`       puts `.log`                      in a process that has the records
+    3. `upload_indexes`   puts `.indexes`, then the manifest  in the process that finishes the
+                                                           partition's segments in order
     4. The segment is finished in the metadata store, then chained   (not here)
 
-The manifest comes last, as in Kafka: whoever sees one can read the whole segment. A crash
+The manifest comes last, as in Kafka: a segment with a manifest can be read completely. A crash
 
 - before 2 is done leaves nothing, or the parts of an upload that the store forgets;
-- between 2 and the end of 3 leaves objects of a segment that is only started: nobody reads it, and
-  it is deleted once it is older than the limit for unfinished segments. So is its like in Kafka;
-- after 3 leaves a whole segment that is not finished, which shares that fate.
+- between 2 and the end of 3 leaves objects of a segment that is only started. No reader sees it,
+  and it is deleted once it is older than the limit for unfinished segments, as in Kafka;
+- after 3 leaves a complete segment that is not finished, which is deleted in the same way.
 
 Both steps may be repeated under the same key: they overwrite. A repeated `upload_log` makes new
-random data, so what it returns must come from the attempt that wrote last; give each attempt a
-segment id of its own, and the question does not arise.
+random data, so its result must come from the attempt that wrote last. To avoid that question, give
+each attempt a segment id of its own.
 
 Encryption: step 2 makes the data key and hands it on inside an `EncryptionHeader`, sealed with the
-active public key. So workers hold no private key, and no data key travels in the clear; step 3
+active public key. So workers hold no private key, and no data key travels in the clear. Step 3
 opens the seal and therefore needs the private key of that pair.
 """
 
@@ -29,7 +29,8 @@ from dataclasses import dataclass
 
 from stratalog.control.segments.model import SegmentToAdd, SegmentUploaded
 from stratalog.objects.store import Buffer, ObjectStore
-from stratalog.segment.chunks import AnyChunks, parse_chunks
+from stratalog.segment.chunk_encoding import ChunkEncoder, EncodedEnd, Encoding
+from stratalog.segment.chunk_index import AnyChunks, parse_chunks
 from stratalog.segment.errors import SegmentMismatchError
 from stratalog.segment.index_object import EncodedIndexes, encode_indexes
 from stratalog.segment.json_object import JsonObject
@@ -38,18 +39,17 @@ from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.manifest import Manifest, describe_segment
 from stratalog.segment.model import SegmentIndexes
 from stratalog.segment.remote_log_metadata import added_record
-from stratalog.segment.transform import ChunkEncoder, EncodedEnd, Encoding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadedLog:
-    """What step 3 must know of step 2. A plain value without secrets, fit to cross processes."""
+    """The result of step 2, for step 3. A plain value without secrets, fit to cross processes."""
 
     chunks: AnyChunks
     compressed: bool
     encryption: EncryptionHeader | None
     stored_bytes: int
-    """Of the `.log` object, a seek table included."""
+    """The size of the `.log` object, a seek table included."""
 
     def to_json(self) -> str:
         fields = {
@@ -83,9 +83,9 @@ async def upload_log(
     encoding: Encoding,
     keys: KeyRing,
 ) -> UploadedLog:
-    """Put the `.log` object of a segment whose records are `parts`. Nothing is held but a chunk.
+    """Put the `.log` object of a segment whose records are `parts`. Holds one chunk in memory.
 
-    If `parts` raises, nothing is stored, and the error comes out here.
+    If `parts` raises, nothing is stored, and the error is raised here.
     """
     cipher, header = keys.new_cipher() if encoding.encrypt else (None, None)
     log = _EncodedLog(parts, ChunkEncoder(encoding.chunk_bytes, encoding.compress, cipher))
@@ -115,7 +115,7 @@ async def upload_indexes(
     *,
     event_ms: int,
 ) -> SegmentUploaded:
-    """Put the `.indexes` object, then the manifest, and return what finishes the segment."""
+    """Put the `.indexes` object, then the manifest. Return the value to finish the segment with."""
     if log.chunks.original_bytes != segment.size_bytes:
         raise SegmentMismatchError(
             f"{key_base}{LOG_SUFFIX}: holds {log.chunks.original_bytes} bytes of records, but the"
@@ -127,7 +127,7 @@ async def upload_indexes(
     )
     manifest = Manifest(
         chunks=log.chunks,
-        indexes=encoded.places,
+        indexes=encoded.ranges,
         compressed=log.compressed,
         encryption=log.encryption,
         segment=describe_segment(added),
@@ -145,13 +145,13 @@ async def upload_indexes(
 def _seal_indexes(
     indexes: SegmentIndexes, log: UploadedLog, keys: KeyRing, name: str
 ) -> EncodedIndexes:
-    """On a thread: opening an RSA seal takes milliseconds, large indexes take more."""
+    """Encode indexes, on a thread: opening an RSA seal takes milliseconds, large indexes more."""
     cipher = None if log.encryption is None else keys.open(log.encryption, name)
     return encode_indexes(indexes, cipher)
 
 
 class _EncodedLog:
-    """The stored form of a log as a stream, and what is known once it was read to its end."""
+    """The stored form of a log as a stream, with `end` set after its last byte."""
 
     def __init__(self, parts: AsyncIterable[Buffer], encoder: ChunkEncoder) -> None:
         self._parts = parts

@@ -1,11 +1,11 @@
-"""One zstd frame that says how large its content is. Damage is a ValueError."""
+"""One zstd frame with the size of its content. Damage raises a ValueError."""
 
 import zstandard
 
 from stratalog.objects.store import Buffer
 
 LEVEL = 3
-"""The plugin's level. With the same version of zstd our frames equal its frames byte for byte."""
+"""The plugin's level: with the same version of zstd, frames equal the plugin's byte for byte."""
 
 
 def compress_frame(data: Buffer) -> bytes:
@@ -13,7 +13,7 @@ def compress_frame(data: Buffer) -> bytes:
 
 
 def content_bytes(frame: Buffer) -> int:
-    """The size that the frame's header promises."""
+    """Return the size of the content, as the frame's header says."""
     try:
         size = zstandard.frame_content_size(frame)
     except zstandard.ZstdError as error:
@@ -24,10 +24,10 @@ def content_bytes(frame: Buffer) -> int:
 
 
 def decompress_frame(frame: Buffer, expected_bytes: int) -> bytes:
-    """The content of exactly one frame, whose size is known.
+    """Return the content of exactly one frame, whose size is known.
 
-    The size is compared before anything is decompressed, so that no damaged or hostile frame
-    makes us allocate more than the index speaks of.
+    The size is compared before the frame is decompressed, so that a damaged or hostile frame cannot
+    make us allocate more than the expected bytes.
     """
     promised = content_bytes(frame)
     if promised != expected_bytes:

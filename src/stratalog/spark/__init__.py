@@ -1,7 +1,7 @@
 """Topics as DataFrames.
 
-Spark's Python workers import rooms below this one and need no session, so nothing is imported
-before it is asked for.
+Spark's Python workers import this room without a session, so the functions below are imported only
+when they are used.
 """
 
 from importlib import import_module
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["open_session", "read_topic"]
 
-# Here, because every module of this room is imported through this one.
+# The check stands here, because every module of this room is imported through this one.
 require_spark("stratalog.spark")
 
-_PLACES = {"open_session": "stratalog.spark.session", "read_topic": "stratalog.spark.topics"}
+_MODULES = {"open_session": "stratalog.spark.session", "read_topic": "stratalog.spark.topics"}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""A topic's columns as Spark's types, and a given schema as a choice of columns. Pure."""
+"""A topic's columns as Spark's types, and the columns that a given schema selects. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -37,7 +37,7 @@ def spark_schema(columns: Sequence[ScanColumn]) -> StructType:
 
 
 def columns_of(schema: StructType) -> tuple[ScanColumn, ...]:
-    """The columns that a schema asks for, in its order."""
+    """Return the columns of a schema, in its order."""
     if not schema.fields:
         raise SchemaError(f"the schema is empty: name some of {', '.join(ScanColumn)}")
     return tuple(_column(field) for field in schema.fields)

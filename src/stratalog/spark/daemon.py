@@ -1,8 +1,8 @@
-"""Spark's daemon of Python workers, which has imported what it takes to read and write a topic.
+"""A daemon for Spark's Python workers that has imported the code to read and write a topic.
 
-Workers are forked from it, so each has the compiled loops at once. Nothing that is imported here
-may start a thread of Python: threads do not survive a fork. Spark plans in processes of another
-kind, which cannot be chosen.
+Workers are forked from the daemon, so each has the compiled loops at once. No module that is
+imported here may start a Python thread: threads do not survive a fork. Spark plans in processes of
+another kind, for which no module can be configured.
 """
 
 import gc

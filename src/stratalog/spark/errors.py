@@ -1,10 +1,10 @@
-"""Errors that a Spark user can cause or meet. Each message says how to put it right."""
+"""Errors that a Spark user can cause or meet. Each message says how to correct the cause."""
 
 from stratalog.errors import CallError, OutcomeUnknownError, RetriableError, StaleError
 
 
 class OptionError(CallError):
-    """An option of the reader is wrong. The message names it and what it may be."""
+    """An option of the reader is wrong. The message names the option and its legal values."""
 
 
 class SchemaError(CallError):
@@ -12,28 +12,28 @@ class SchemaError(CallError):
 
 
 class DataLossError(StaleError):
-    """What a stream was to read next is gone."""
+    """The records that a stream was to read next are gone."""
 
 
 class SinkError(CallError):
-    """A write is refused. Nothing of it is in any topic."""
+    """A write is refused. None of its rows is in any topic."""
 
 
 class SinkTopicError(SinkError):
-    """There is no such topic."""
+    """The topic of a write does not exist."""
 
 
 class SinkRowError(CallError):
-    """A row cannot be written, and so nothing is. The message names the row."""
+    """A row cannot be written, so no row of the write is. The message names the row."""
 
 
 class SinkNotWrittenError(RetriableError):
-    """The commit did not happen, and never will: the same write may be run again."""
+    """The commit did not happen and never will. The same write may be run again."""
 
 
 class SinkInDoubtError(OutcomeUnknownError):
-    """The commit may have happened. The message says what to do."""
+    """The commit may have happened. The message says how to go on."""
 
 
 class SinkPartlyWrittenError(CallError):
-    """A partition was deleted or closed just then, and its rows were left out."""
+    """A partition was deleted or closed during the commit, and its rows were left out."""

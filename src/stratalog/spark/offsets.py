@@ -1,12 +1,12 @@
-"""The offsets of a stream: as Spark keeps them in a checkpoint, and how far a batch goes. Pure.
+"""The offsets of a stream, as Spark keeps them in a checkpoint, and the end of a batch. Pure.
 
-A checkpoint has them as those of the Kafka source are: `{"orders": {"0": 23}}`, where 23 is the
-next offset to be read. Spark notes where batches end, and not where the first one began; so the end
-of the first batch says that, too: `{"@start": {"orders": {"0": 17}}, "orders": {"0": 23}}`.
+A checkpoint has the form of the Kafka source: `{"orders": {"0": 23}}`, where 23 is the next offset
+to be read. Spark stores the end of each batch, but not the start of the first one. So the end of
+the first batch also has its start: `{"@start": {"orders": {"0": 17}}, "orders": {"0": 23}}`.
 
-Offsets are those of a topic, and a topic that is deleted and created anew is another one under the
-same name. So the topics' ids are noted as well: `{"@ids": {"orders": "5f0c..."}, "orders": ...}`.
-Checkpoints of earlier versions have none, and the names must do.
+Offsets belong to a topic, and a topic that is deleted and created again is another topic of the
+same name. So the checkpoint also has the topics' ids: `{"@ids": {"orders": "5f0c..."}, "orders":
+...}`. Checkpoints of earlier versions have no ids; for them, the names must do.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ Partition: TypeAlias = tuple[str, int]
 Offsets: TypeAlias = dict[Partition, Offset]
 TopicIds: TypeAlias = Mapping[str, TopicId]
 OffsetsJson: TypeAlias = dict[str, Any]
-"""Numbers by partition, by topic."""
+"""Offsets by topic and then by partition, and the keys that begin with `@`."""
 
 _NO_TOPIC = "@"
-"""No topic's name can begin like this."""
+"""The first character of the keys that are no topics. No topic's name can begin with it."""
 _START = "@start"
 _IDS = "@ids"
 
@@ -33,7 +33,7 @@ def to_json(
     *,
     start: OffsetsJson | None = None,
 ) -> OffsetsJson:
-    """In order, because Spark compares the texts to see whether there is anything new."""
+    """Return the document in sorted order, because Spark compares texts to detect new offsets."""
     document: OffsetsJson = {} if start is None else {_START: start}
     known = topic_ids or {}
     ids = {name: str(known[name]) for name in sorted({name for name, _ in offsets} & set(known))}
@@ -54,32 +54,32 @@ def from_json(document: Mapping[str, Any]) -> Offsets:
 
 
 def start_in(document: OffsetsJson) -> OffsetsJson | None:
-    """Where the batch began that ends here, if it was the first of its query."""
+    """Return the start of the batch that ends here, if it was the first of its query."""
     return document.get(_START)
 
 
 def ids_in(document: OffsetsJson) -> dict[str, TopicId]:
-    """The topics whose offsets these are, as far as that was noted."""
+    """Return the ids of the topics, as far as the document has them."""
     return {topic: TopicId(UUID(text)) for topic, text in document.get(_IDS, {}).items()}
 
 
-def made_anew(before: TopicIds, after: TopicIds) -> list[str]:
-    """The names that stand for other topics than before."""
+def replaced_topics(before: TopicIds, after: TopicIds) -> list[str]:
+    """Return the names that stand for other topics than before."""
     return sorted(name for name in before.keys() & after.keys() if before[name] != after[name])
 
 
 def lag(start: Mapping[Partition, Offset], end: Mapping[Partition, Offset]) -> dict[Partition, int]:
-    """How many offsets lie between, of the partitions that have any."""
+    """Return the number of offsets between, for each partition that has any."""
     return {key: end[key] - start[key] for key in end if key in start and end[key] > start[key]}
 
 
 def admit(
     start: Mapping[Partition, Offset], end: Mapping[Partition, Offset], max_offsets: int
 ) -> Offsets:
-    """Where a batch of at most so many offsets ends.
+    """Return the end of a batch of at most `max_offsets`.
 
-    Partitions share in proportion to what they have, so that all of them catch up at about the
-    same time; and none is left out while there is one offset for each.
+    Partitions share in proportion to their waiting offsets, so that all of them catch up at about
+    the same time. No partition is left out while there is one offset for each.
     """
     waiting = lag(start, end)
     if sum(waiting.values()) <= max_offsets:
@@ -92,7 +92,7 @@ def admit(
 
 
 def _share(waiting: Mapping[Partition, int], room: int) -> dict[Partition, int]:
-    """Divide `room`, which is less than all that waits, by largest remainders."""
+    """Divide `room`, which is less than the sum of `waiting`, by largest remainders."""
     one_each = 1 if len(waiting) <= room else 0
     total = sum(waiting.values()) - one_each * len(waiting)
     left = room - one_each * len(waiting)

@@ -1,4 +1,4 @@
-"""Options in JSON, shaped as Spark's Kafka source wants them. Pure.
+"""Options in JSON, in the form of Spark's Kafka source. Pure.
 
 `{"orders": {"0": 23, "1": -2}}` gives a number to each partition, `{"orders": [0, 1]}` names some.
 """
@@ -15,14 +15,14 @@ _INT64_MOST = 2**63 - 1
 
 
 def parse_numbers(option: str, text: str, *, least: int) -> dict[tuple[str, int], int]:
-    """One number per partition, by topic and partition."""
+    """Parse one number for each partition."""
     found: dict[tuple[str, int], int] = {}
     for topic, partitions in _topics(option, text):
         if not isinstance(partitions, dict):
             raise OptionError(f'{option}: "{topic}" must be an object such as {{"0": 23}}')
         for index, number in partitions.items():
-            place = f'"{topic}", partition {_shown(index)}'
-            found[topic, _partition(option, topic, index)] = _number(option, place, number, least)
+            where = f'"{topic}", partition {_shown(index)}'
+            found[topic, _partition(option, topic, index)] = _number(option, where, number, least)
     return found
 
 
@@ -50,18 +50,18 @@ def _topics(option: str, text: str) -> Iterator[tuple[str, object]]:
 
 
 def _partition(option: str, topic: str, index: object) -> int:
-    """Partitions are the keys of an object or the numbers of a list."""
+    """Check a partition, which is a key of an object or a number in a list."""
     number = int(index) if isinstance(index, str) and index.isdecimal() else index
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _INT32_MOST:
         raise OptionError(f'{option}: "{topic}" has no partition {_shown(index)}')
     return number
 
 
-def _number(option: str, place: str, number: object, least: int) -> int:
+def _number(option: str, where: str, number: object, least: int) -> int:
     if isinstance(number, bool) or not isinstance(number, int):
-        raise OptionError(f"{option}: {place} must be a whole number, not {_shown(number)}")
+        raise OptionError(f"{option}: {where} must be a whole number, not {_shown(number)}")
     if not least <= number <= _INT64_MOST:
-        raise OptionError(f"{option}: {place} must be at least {least}, not {number}")
+        raise OptionError(f"{option}: {where} must be at least {least}, not {number}")
     return number
 
 

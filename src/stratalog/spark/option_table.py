@@ -1,7 +1,7 @@
-"""The options that a reader has, and how the text of each is read. Pure.
+"""The options of a reader, and the parsing of their texts. Pure.
 
-They are named as those of Spark's Kafka source, so that a job that reads from Kafka changes one
-word. Spark hands them over in lower case.
+Options have the names of Spark's Kafka source, so that a job that reads from Kafka changes one
+word. Spark hands names over in lower case.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,12 +45,12 @@ _IGNORED = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
-"""Options of the Kafka source that speak of a consumer, which there is none of here."""
+"""Options of the Kafka source that configure its consumer. A scan has no consumer."""
 _KAFKA_PREFIX = "kafka."
 
 
 class OptionTexts:
-    """What was given, by the names of `OPTIONS`."""
+    """The texts that a user gave, by the names of `OPTIONS`."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         _refuse_unknown(given)
@@ -67,11 +67,11 @@ class OptionTexts:
         return self._texts.get(option.lower())
 
     def named(self, options: Iterable[str]) -> list[str]:
-        """Those of some options that were given."""
+        """Return the given ones of these options."""
         return [option for option in options if option.lower() in self._texts]
 
     def names(self, option: str) -> list[str] | None:
-        """A list with commas."""
+        """Parse a list that is separated by commas."""
         text = self.text(option)
         return [name.strip() for name in text.split(",") if name.strip()] if text else None
 
@@ -92,7 +92,7 @@ class OptionTexts:
         return _at_least(option, count, least)
 
     def duration_ms(self, option: str) -> int | None:
-        """Spark also knows `min`, and does not mind capitals."""
+        """Parse a duration. As in Spark, `min` is a unit, and case does not matter."""
         text = self.text(option)
         if text is None:
             return None

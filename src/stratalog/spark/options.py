@@ -1,7 +1,7 @@
-"""What a user asks a reader for, as the options say it. Pure.
+"""The options of a batch or stream reader, parsed. Pure.
 
-Where several options say where to begin or to end, the first of these counts, as in Spark's Kafka
-source: `startingTimestamp`, `startingOffsetsByTimestamp`, `startingOffsets`.
+If several options give the start or the end, the first of these counts, as in Spark's Kafka source:
+`startingTimestamp`, `startingOffsetsByTimestamp`, `startingOffsets`.
 """
 
 import re
@@ -23,7 +23,7 @@ _SELECTIONS = ("topic", "subscribe", "subscribePattern", "assign")
 _ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _MAX_TRIGGER_DELAY_MS = 15 * MINUTE_MS
-"""As in Spark's Kafka source."""
+"""The default of Spark's Kafka source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Admission:
     max_offsets: int | None = None
     min_offsets: int | None = None
     max_delay_ms: int = _MAX_TRIGGER_DELAY_MS
-    """How long a stream waits for `min_offsets` at the most."""
+    """The longest time for which a stream waits for `min_offsets`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class ReadOptions:
     starting: Positions
     ending: Positions
     columns: Sequence[ScanColumn] = tuple(ScanColumn)
-    """Unless a schema is given."""
+    """The columns, unless a schema is given."""
     committed: bool = True
     fail_on_data_loss: bool = True
     min_partitions: int = 1
@@ -70,7 +70,7 @@ class ReadOptions:
 
 
 def chosen_columns(given: Mapping[str, str]) -> Sequence[ScanColumn]:
-    """For a schema, when nobody knows yet whether a batch or a stream will be read."""
+    """Parse the columns for a schema, before Spark says if a batch or a stream will be read."""
     texts = OptionTexts(given)
     _selection(texts)
     return _columns(texts)
@@ -91,7 +91,7 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
     endings = texts.named(_ENDINGS)
     if endings:
         raise OptionError(
-            f"{endings[0]}: a stream has no end; to read what is there now and stop, use "
+            f"{endings[0]}: a stream has no end; to read the present records and stop, use "
             "trigger(availableNow=True)"
         )
     if texts.text("where") is not None:
@@ -187,7 +187,8 @@ def _starting(texts: OptionTexts, selection: Selection, default: Offset) -> Posi
 
 
 def _ending(texts: OptionTexts, selection: Selection) -> Positions:
-    """A partition without a record that young ends where it ends, as in the Kafka source."""
+    """Parse the end. A partition without a record that young is read to its end, as in Kafka's
+    source."""
     by_time = _by_time(texts, selection, "ending", LATEST, or_latest=True)
     return by_time or _by_offset(texts, selection, "endingOffsets", LATEST, LATEST)
 
@@ -213,7 +214,7 @@ def _by_time(
 def _by_offset(
     texts: OptionTexts, selection: Selection, option: str, default: Offset, others: Offset
 ) -> Positions:
-    """`others` is for the partitions that the JSON does not name: nothing of them is left out."""
+    """Parse positions. Partitions that the JSON does not name get `others`, and are read whole."""
     text = texts.text(option)
     if text is None:
         return Positions(default=default)

@@ -1,40 +1,42 @@
 """Writing DataFrames into topics: straight into blocks, with one commit and without a broker.
 
-The order of steps, where each of them runs, and what a crash after it leaves:
+The steps in their order, where each of them runs, and the state that a crash after it leaves:
 
 1. Open, in a Python worker beside the driver: columns, options and topics are checked, and a lease
    is taken. A crash leaves a lease that runs out.
 2. Write, on executors, any number of attempts of each task: rows are encoded and uploaded as blocks
    under fresh ids. An executor that dies before, during or after its uploads leaves objects that no
-   commit names; so does an attempt that lost against another of the same task, because Spark lets
-   both finish. Nobody sees them, and the sweeper takes them.
+   commit names. So does an attempt that lost against another of the same task, because Spark lets
+   both finish. No reader sees these objects, and the sweeper takes them.
 3. Answer: Spark brings one message per task to the driver. A driver that dies here leaves objects
    as after step 2. A stream that is restarted runs the batch again, under the same number.
 4. Commit, in a Python worker beside the driver: one transaction with all blocks of all tasks, and
-   with a `sinkId` also the note that the sink has taken this batch. A crash during it leaves all or
-   nothing; which of the two need not be known, because the write may be run again.
+   with a `sinkId` also the note that the sink has taken this batch. A crash during the commit
+   leaves all or nothing. With a `sinkId` the driver need not know which, because the write may be
+   run again.
 5. Spark writes its commit log (a stream) or returns (a batch). A crash between steps 4 and 5 makes
    a stream repeat a batch that was committed. Steps 1 to 3 run, and the commit finds the note: it
-   changes nothing, and the new objects are the sweeper's. Notes are kept for ever, apart from the
+   changes nothing, and the sweeper takes the new objects. Notes are kept for ever, apart from the
    objects and their rows, so that the repeat may come after the data was merged into segments, or
-   deleted by retention. By then rows may be too old for their topic, so times are judged at the
-   commit, and only of what is no repeat. A note has the number of records: `df.write` with another
-   one is no repeat, nor is a stream's first batch with more. Later batches of a stream are known by
-   their numbers, because a query may find other rows when it looks again.
+   deleted by retention. By then rows may be too old for their topic, so the commit judges times,
+   and accepts all times of a repeat. A note has the number of records: `df.write` with another
+   number is no repeat, and neither is a stream's first batch with more records. Later batches of a
+   stream are recognised by their numbers, because a repeated query may find other rows.
 6. The lease is released. If that fails, it runs out.
 
 Without a `sinkId` there is no note. The commit itself is still all or nothing and happens once in
-each run, but a run that is repeated writes the rows again: at least once.
+each run, but a repeated run writes the rows again: at least once.
 
-The lease keeps the sweeper from what was uploaded since it began, for `leaseMs`, by default the
-setting `scan.lease_ms`. A write that takes longer may find its objects barred, and then fails as a
-whole. Spark makes a stream's writer anew for every batch, twice, and a query that crashes again and
-again would leave a lease each time, which also keeps deleted data from being removed. So a stream
-takes leases only when asked to, by the option `leaseMs`; otherwise a batch has
+The lease keeps the sweeper from all objects that were uploaded since the lease began, for
+`leaseMs`, by default the setting `scan.lease_ms`. A write that takes longer may find its objects
+barred, and then fails as a whole. Spark creates two writers for every batch of a stream. A query
+that crashes again and again would leave leases each time, which also keep deleted data in the
+store. So a stream takes leases only if the option `leaseMs` is set. Otherwise a batch has
 `janitor.orphan_age_ms` from its first upload to its commit, an hour by default.
 
-Way and secrets of the object store travel to executors inside the pickled writer. The control plane
-is opened from the settings file in steps 1 and 4 only, so that its address never leaves the driver.
+The address and the secrets of the object store travel to executors inside the pickled writer. The
+control plane is opened from the settings file in steps 1 and 4 only, so that its address never
+leaves the driver.
 """
 
 import asyncio
@@ -55,15 +57,15 @@ from stratalog.control.open import open_existing
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 from stratalog.settings import Settings
+from stratalog.spark.error_hints import hint_at_settings
 from stratalog.spark.errors import OptionError, SinkError, SinkRowError
-from stratalog.spark.patience import OUTAGES, STREAM_PATIENCE_S, patiently
-from stratalog.spark.settings_hint import hinting_at_settings
+from stratalog.spark.outage_retry import OUTAGES, STREAM_RETRY_S, retry_for
+from stratalog.spark.plain_errors import PlainErrors
 from stratalog.spark.sink_columns import check_columns
 from stratalog.spark.sink_commit import SinkCommitter
 from stratalog.spark.sink_model import SinkMessage, SinkPlan
-from stratalog.spark.sink_open import plan_sink
 from stratalog.spark.sink_options import SinkOptions, batch_sink_options, stream_sink_options
-from stratalog.spark.telling import ToldPlainly
+from stratalog.spark.sink_plan import plan_sink
 
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -71,7 +73,7 @@ Messages = Sequence[WriterCommitMessage | None]
 def open_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceArrowWriter:
-    """A writer for `df.write`. Raises if the write cannot be done, before anything is written."""
+    """Open a writer for `df.write`. Raises before a write that is not possible begins."""
     _refuse_overwrite(overwrite, 'a topic is only ever appended to: use mode("append")')
     parsed = batch_sink_options(options)
     check_columns(schema, has_topic=parsed.topic is not None)
@@ -81,14 +83,12 @@ def open_writer(
 def open_stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
-    """A writer for `df.writeStream`. Spark makes one to write each batch, and one to commit it."""
+    """Open a writer for `df.writeStream`. Spark opens one to write each batch, one to commit it."""
     _refuse_overwrite(overwrite, 'a topic is only ever appended to: use outputMode("append")')
     parsed = stream_sink_options(options)
     check_columns(schema, has_topic=parsed.topic is not None)
     leased = parsed.lease_ms is not None
-    return StreamSink(
-        parsed, asyncio.run(_plan(parsed, leased=leased, patience_s=STREAM_PATIENCE_S))
-    )
+    return StreamSink(parsed, asyncio.run(_plan(parsed, leased=leased, retry_s=STREAM_RETRY_S)))
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -97,15 +97,15 @@ class BatchSink(DataSourceArrowWriter):
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
-        with ToldPlainly():
+        with PlainErrors():
             return _written(self._options, self._plan, iterator)
 
     def commit(self, messages: Messages) -> None:
-        with ToldPlainly():
+        with PlainErrors():
             asyncio.run(_commit(self._options, self._options.batch_id, messages, self._plan))
 
     def abort(self, messages: Messages) -> None:
-        with ToldPlainly():
+        with PlainErrors():
             asyncio.run(_abort(self._options, messages, self._plan))
 
 
@@ -115,16 +115,16 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkMessage:
-        with ToldPlainly():
+        with PlainErrors():
             return _written(self._options, self._plan, iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
-        with ToldPlainly():
+        with PlainErrors():
             asyncio.run(_commit(self._options, batchId, messages, self._plan, from_stream=True))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
         del batchId
-        with ToldPlainly():
+        with PlainErrors():
             asyncio.run(_abort(self._options, messages, self._plan))
 
 
@@ -136,13 +136,14 @@ def _refuse_overwrite(overwrite: bool, why: str) -> None:
 def _written(
     options: SinkOptions, plan: SinkPlan, batches: Iterable[pa.RecordBatch]
 ) -> SinkMessage:
-    # Only tasks need the compiled loops, and a worker beside the driver would load them each time.
+    # Imported here, because only tasks need the compiled loops. A worker beside the driver would
+    # load them each time.
     from stratalog.spark.sink_task import write_rows
 
     return write_rows(plan, batches, may_be_repeat=options.sink_id is not None)
 
 
-async def _plan(options: SinkOptions, *, leased: bool, patience_s: float = 0) -> SinkPlan:
+async def _plan(options: SinkOptions, *, leased: bool, retry_s: float = 0) -> SinkPlan:
     async def planned() -> SinkPlan:
         async with _opened(options) as (control, settings):
             lease_ms = (options.lease_ms or settings.scan.lease_ms) if leased else None
@@ -150,7 +151,7 @@ async def _plan(options: SinkOptions, *, leased: bool, patience_s: float = 0) ->
                 control, settings, options, clock=SYSTEM_CLOCK, lease_ms=lease_ms
             )
 
-    return await patiently(planned, patience_s, clock=SYSTEM_CLOCK, failures=OUTAGES)
+    return await retry_for(planned, retry_s, clock=SYSTEM_CLOCK, failures=OUTAGES)
 
 
 async def _commit(
@@ -163,7 +164,7 @@ async def _commit(
 ) -> None:
     answers = [_answer(message) for message in messages]
     blocks = [block for answer in answers for block in answer.blocks]
-    async with _opened(options, patience_s=STREAM_PATIENCE_S) as (control, settings):
+    async with _opened(options, retry_s=STREAM_RETRY_S) as (control, settings):
         committer = SinkCommitter(control, clock=SYSTEM_CLOCK, retry_ms=settings.block.retry_ms)
         if options.sink_id is None:
             await committer.commit(blocks)
@@ -182,7 +183,7 @@ async def _refuse_unless_repeated(
 
 
 async def _abort(options: SinkOptions, messages: Messages, plan: SinkPlan) -> None:
-    """Tasks may still be uploading: what they leave is for the sweeper to find, not for us."""
+    """Release the lease. Tasks may still be uploading, so objects are left to the sweeper."""
     answers = [message for message in messages if isinstance(message, SinkMessage)]
     async with _opened(options) as (control, _):
         await _release(control, answers, plan)
@@ -190,7 +191,7 @@ async def _abort(options: SinkOptions, messages: Messages, plan: SinkPlan) -> No
 
 async def _release(control: ControlPlane, answers: Iterable[SinkMessage], plan: SinkPlan) -> None:
     leases: set[UUID | None] = {plan.lease_id, *(answer.lease_id for answer in answers)}
-    # It runs out by itself. A write that was committed must not fail because of it.
+    # A lease runs out by itself. A committed write must not fail because of its lease.
     with suppress(StratalogError):
         for lease_id in leases - {None}:
             assert lease_id is not None
@@ -205,13 +206,13 @@ def _answer(message: WriterCommitMessage | None) -> SinkMessage:
 
 @asynccontextmanager
 async def _opened(
-    options: SinkOptions, *, patience_s: float = 0
+    options: SinkOptions, *, retry_s: float = 0
 ) -> AsyncIterator[tuple[ControlPlane, Settings]]:
     settings = options.location.settings()
-    with hinting_at_settings(options.location):
-        control = await patiently(
+    with hint_at_settings(options.location):
+        control = await retry_for(
             lambda: open_existing(settings.storage.control),
-            patience_s,
+            retry_s,
             clock=SYSTEM_CLOCK,
             failures=OUTAGES,
         )

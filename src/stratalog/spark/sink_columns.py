@@ -1,4 +1,4 @@
-"""The columns that can be written: those of Spark's Kafka sink, and the timestamp. Pure."""
+"""The columns that can be written: the columns of Spark's Kafka sink, and the timestamp. Pure."""
 
 from collections.abc import Mapping
 
@@ -23,17 +23,17 @@ ALLOWED: Mapping[str, str] = {
     "partition": "int",
     "timestamp": "timestamp",
 }
-"""Each column's types, in Spark's words."""
+"""The type of each column, as Spark names it."""
 
 
 def check_columns(schema: StructType, *, has_topic: bool) -> None:
-    """Raise `SchemaError` unless these columns can be records. `has_topic`: an option names it."""
+    """Raise `SchemaError` unless these columns make records. With `has_topic`, an option names the
+    topic."""
     names = schema.fieldNames()
     for name in names:
         if name not in ALLOWED:
             raise SchemaError(
-                f"column {name!r}: cannot be written; select only those of"
-                f" {', '.join(ALLOWED)} that are meant"
+                f"column {name!r}: cannot be written; select only columns of {', '.join(ALLOWED)}"
             )
         if names.count(name) > 1:
             raise SchemaError(f"column {name!r}: is there {names.count(name)} times")
@@ -64,7 +64,7 @@ def _is_allowed(name: str, given: DataType) -> bool:
 
 
 def _is_headers(given: DataType) -> bool:
-    """Whether nulls are allowed where is no part of the type: rows are looked at for them."""
+    """Check the type except for its nullability: nulls are looked for in the rows."""
     if not isinstance(given, ArrayType) or not isinstance(given.elementType, StructType):
         return False
     fields = [(field.name, field.dataType) for field in given.elementType.fields]

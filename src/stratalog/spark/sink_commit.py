@@ -1,8 +1,8 @@
 """The commit of a write: all blocks of all its tasks, in one transaction.
 
-With a sink id the control plane notes the batch in the same transaction, so that the commit may be
-repeated whenever its outcome is not known, in this process or by running the write again. Without
-one there is nothing to tell a repeat by: doubt is settled as a broker settles it, by tombstones.
+With a sink id, the control plane notes the batch in the same transaction. So the commit may be
+repeated whenever its outcome is unknown, in this process or by running the write again. Without a
+sink id, a repeat cannot be recognised: doubt is settled by tombstones, as in a broker.
 """
 
 import logging
@@ -17,7 +17,7 @@ from stratalog.control.scans.model import SinkOutcome
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
 from stratalog.ids import TopicPartition, kafka_base64
 from stratalog.spark.errors import SinkInDoubtError, SinkNotWrittenError, SinkPartlyWrittenError
-from stratalog.spark.patience import OUTAGES, patiently
+from stratalog.spark.outage_retry import OUTAGES, retry_for
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class SinkCommitter:
     ) -> None:
         """Commit unless this batch of the sink was committed before.
 
-        A batch that is repeated may have other rows by then, if it is a stream's.
+        A repeated batch of a stream may have other rows than the batch that was committed.
         """
         try:
             outcome = await self._repeat(
@@ -62,7 +62,7 @@ class SinkCommitter:
             )
 
     async def has_reached(self, sink_id: str, batch_id: int) -> bool:
-        """Whether the sink has taken this batch, or a later one: then it is never written."""
+        """Tell if the sink has taken this batch or a later one, so that it is never written."""
         last = await self._repeat(
             lambda: self._control.scans.last_sink_batch(sink_id), RetriableError
         )
@@ -81,7 +81,7 @@ class SinkCommitter:
         _refuse_rejections(blocks, answers)
 
     async def _checked(self, blocks: Sequence[BlockToCommit]) -> list[list[CommitAnswer]]:
-        """Refuse before the commit what would be left out of it, because the rest would be in."""
+        """Commit, unless a partition would be left out while the others are written."""
         wanted = sorted({batch.topic_partition for block in blocks for batch in block.batches})
         states = await self._control.log.partitions(wanted)
         for partition in wanted:
@@ -95,7 +95,7 @@ class SinkCommitter:
         self, blocks: Sequence[BlockToCommit], doubt: OutcomeUnknownError
     ) -> list[list[CommitAnswer]]:
         try:
-            # Tombstones may be put again, whether or not they are in.
+            # Resolving may be repeated: a tombstone that is there already changes nothing.
             answers = await self._repeat(
                 lambda: self._control.log.resolve_commit(blocks),
                 OUTAGES,
@@ -114,7 +114,7 @@ class SinkCommitter:
         call: Callable[[], Awaitable[T]],
         failures: type[StratalogError] | tuple[type[StratalogError], ...],
     ) -> T:
-        return await patiently(call, self._retry_ms / 1000, clock=self._clock, failures=failures)
+        return await retry_for(call, self._retry_ms / 1000, clock=self._clock, failures=failures)
 
 
 def _refuse_rejections(

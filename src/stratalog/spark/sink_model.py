@@ -1,4 +1,4 @@
-"""The nouns of a sink: what its tasks must know, and what they answer."""
+"""The nouns of a sink: its plan, which tasks get, and the messages that tasks answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,25 +22,25 @@ class SinkTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkPlan:
-    """What a task needs. Holds secrets: it goes to executors inside the writer, unprinted."""
+    """All that a task needs. Holds secrets: it goes to executors inside the writer, unprinted."""
 
     objects_url: str
     object_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     topics: Mapping[str, SinkTopic]
-    """Those that rows may go to, as they were when the write began."""
+    """The topics that rows may go to, as they were when the write began."""
     topic: str | None
-    """Where all rows go. None: each row says it."""
+    """The topic of all rows. None if each row names its topic."""
     codec: Codec | None
     lease_id: UUID | None
-    """What keeps the sweeper from uploads that are not committed yet."""
+    """The lease that keeps the sweeper from uploads that are not committed yet."""
 
 
 @dataclass(frozen=True)
 class SinkMessage(WriterCommitMessage):
-    """A task's answer: what it has uploaded. Travels through Spark, so nothing secret is in it."""
+    """The blocks that a task has uploaded. Travels through Spark, so it holds no secret."""
 
     blocks: Sequence[BlockToCommit]
-    """In the order of the rows."""
+    """The blocks in the order of their rows."""
     lease_id: UUID | None
     refusal: str | None = None
-    """Why these rows must not be written now, if their batch was not written before."""
+    """The reason why these rows must not be written, unless their batch was written before."""

@@ -1,6 +1,6 @@
-"""The options of a sink, named as those of Spark's Kafka sink where there is such a one. Pure.
+"""The options of a sink, with the names of Spark's Kafka sink as far as it has them. Pure.
 
-Spark hands them over in lower case.
+Spark hands names over in lower case.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from stratalog.units import parse_duration_ms
 
 SINK_OPTIONS = ("topic", *LOCATION_NAMES, "sinkId", "batchId", "compression", "leaseMs")
 _IGNORED = ("includeHeaders", "checkpointLocation", "queryName")
-"""Spark's own, and one that Kafka's sink has and that says nothing about writing."""
+"""Options of Spark itself, and one of Kafka's sink that has no effect on writing."""
 _KAFKA_PREFIX = "kafka."
 _KAFKA_COMPRESSION = "kafka.compression.type"
 _KAFKA_REFUSED: Mapping[str, str] = {
@@ -24,10 +24,10 @@ _KAFKA_REFUSED: Mapping[str, str] = {
     "kafka.transactional.id": "a write is one transaction by itself; give a sinkId to have it done "
     "exactly once",
 }
-"""What would be lost without a word if it were ignored as the rest of Kafka's settings is."""
+"""Kafka's settings whose effect would be lost silently if they were ignored, as the others are."""
 _CODECS = {codec.name.lower(): codec for codec in Codec}
 _MAX_ID_CHARACTERS = 249
-"""As long as a topic's name may be."""
+"""The most characters of a topic's name, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class SinkOptions:
     """The cluster, as the command line and `stratalog.read` name it, too."""
     sink_id: str | None = None
     batch_id: int = 0
-    """Of a batch write: which one of the sink's. A stream's come from Spark."""
+    """The number of a batch write among its sink's writes. Spark numbers a stream's batches."""
     codec: Codec | None = None
     lease_ms: int | None = None
 
@@ -93,7 +93,7 @@ def _batch_id(text: str | None) -> int:
 
 
 def _codec(given: Mapping[str, str]) -> Codec | None:
-    """Ours counts before Kafka's."""
+    """Parse the codec. Our own option counts before Kafka's."""
     for option in ("compression", _KAFKA_COMPRESSION):
         text = _text(given, option)
         if text is None:

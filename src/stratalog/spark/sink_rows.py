@@ -1,4 +1,4 @@
-"""Rows become the batches of blocks: each finds its topic and partition, and is encoded. No I/O."""
+"""Encoding of rows as the batches of blocks, with the topic and partition of each row. No I/O."""
 
 from collections.abc import Iterable, Iterator
 
@@ -26,11 +26,11 @@ from stratalog.clock import Clock
 from stratalog.ids import Entropy
 from stratalog.settings import MIB
 from stratalog.spark.sink_model import SinkPlan
-from stratalog.spark.sink_topics import MetTopics
+from stratalog.spark.sink_topics import TopicNumbers
 
 GROUP_BYTES = 32 * MIB
-"""What one block is made of, before compression. A task holds about five times as much: the rows
-as they came and in one piece, the records, and the blocks that are being uploaded."""
+"""The bytes of rows for one block, before compression. A task holds about five times as much: the
+rows as they came and joined, the records, and the blocks that are being uploaded."""
 GROUP_ROWS = 1 << 20
 
 Numbers = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ Numbers = npt.NDArray[np.int64]
 def grouped(
     batches: Iterable[pa.RecordBatch], *, max_bytes: int = GROUP_BYTES, max_rows: int = GROUP_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in larger pieces, or in smaller ones, so that each makes a block."""
+    """Yield the same rows in larger or smaller Arrow batches, one for each block."""
     held: list[pa.RecordBatch] = []
     held_bytes = held_rows = 0
     for batch in _cut(batches, max_bytes, max_rows):
@@ -54,19 +54,19 @@ def grouped(
 
 
 class RowEncoder:
-    """Encodes a task's rows. Where rows without a key go next is carried from group to group."""
+    """Encodes a task's rows. The next partition of rows without a key is kept between calls."""
 
     def __init__(self, plan: SinkPlan, *, clock: Clock, entropy: Entropy) -> None:
         self._plan = plan
         self._clock = clock
-        self._topics = MetTopics(plan.topics, plan.codec, entropy)
+        self._topics = TopicNumbers(plan.topics, plan.codec, entropy)
         self._encoder = ColumnEncoder()
         self.untimely: RowError | None = None
-        """The first of the rows last encoded whose time its topic does not take now. Whether it
-        matters is for others to say: a repeat of what was written in time may come at any time."""
+        """The first of the last encoded rows whose time its topic does not accept now. The caller
+        decides if that is an error: rows that were written in time may be repeated at any time."""
 
     def encode(self, rows: pa.RecordBatch) -> list[EntryBatch]:
-        """All rows, as batches. Raises `RowError`, and then the whole write is given up."""
+        """Encode all rows as batches. Raises `RowError`, which ends the whole write."""
         now_ms = self._clock.now_ms()
         topics = self._numbers(rows)
         records = _records(rows, now_ms)
@@ -77,7 +77,7 @@ class RowEncoder:
         return [self._entry(batch) for batch in encoded]
 
     def _numbers(self, rows: pa.RecordBatch) -> Numbers:
-        """Each row's topic, by number."""
+        """Return the number of each row's topic."""
         if self._plan.topic is not None:
             number = self._topics.number(self._plan.topic)
             assert number is not None, "the writer has looked the topic up"
@@ -100,7 +100,7 @@ class RowEncoder:
         topic = int(topics[row])
         return RowError(
             row,
-            f"timestamp {times_ms[row]} ms is outside of what topic"
+            f"timestamp {times_ms[row]} ms is outside of the range that topic"
             f" {self._topics.named(topic).name!r} takes: from {earliest[topic]} to"
             f" {latest[topic]} (message.timestamp.before.max.ms and after.max.ms)",
         )
@@ -115,7 +115,7 @@ class RowEncoder:
         return chosen
 
     def _given_partitions(self, rows: pa.RecordBatch, topics: Numbers) -> Numbers:
-        """The column's, -1 where it is null."""
+        """Return the partitions of the column `partition`, or -1 where it is null."""
         if "partition" not in rows.schema.names:
             return np.full(len(rows), -1, np.int64)
         column = rows.column("partition")
@@ -148,8 +148,8 @@ def _cut(
     batches: Iterable[pa.RecordBatch], max_bytes: int, max_rows: int
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        pieces = max(-(-batch.nbytes // max_bytes), -(-len(batch) // max_rows), 1)
-        step = max(-(-len(batch) // pieces), 1)
+        parts = max(-(-batch.nbytes // max_bytes), -(-len(batch) // max_rows), 1)
+        step = max(-(-len(batch) // parts), 1)
         for start in range(0, len(batch), step):
             yield batch.slice(start, step)
 

@@ -1,6 +1,6 @@
-"""What one task of a write does: rows become blocks in the object store, which nobody can see yet.
+"""One task of a write: it uploads its rows as blocks, which no reader can see before the commit.
 
-It knows nothing of the control plane. An attempt that dies, or runs beside another of the same
+A task does not know the control plane. An attempt that dies, or runs beside another of the same
 task, leaves objects that no commit will name.
 """
 
@@ -31,8 +31,8 @@ def write_rows(
 ) -> SinkMessage:
     """Encode and upload all rows. Returns when every block is durable.
 
-    Rows that come too late are refused here, unless they `may_be_repeat` of what came in time:
-    then the commit decides.
+    Rows that are too old for their topic are refused here. But if the write `may_be_repeat` of a
+    write that came in time, the commit decides.
     """
     clock = clock or SYSTEM_CLOCK
     refusal: str | None = None
@@ -43,7 +43,7 @@ def write_rows(
         for rows in grouped(batches):
             entries = _encoded(encoder, rows, rows_before)
             if encoder.untimely is not None:
-                refusal = refusal or _told(encoder.untimely, rows_before)
+                refusal = refusal or _reason(encoder.untimely, rows_before)
                 if not may_be_repeat:
                     raise SinkRowError(refusal)
             uploads.add(_sealed(entries, clock.now_ms(), entropy))
@@ -55,10 +55,10 @@ def _encoded(encoder: RowEncoder, rows: pa.RecordBatch, rows_before: int) -> lis
     try:
         return encoder.encode(rows)
     except RowError as error:
-        raise SinkRowError(_told(error, rows_before)) from None
+        raise SinkRowError(_reason(error, rows_before)) from None
 
 
-def _told(error: RowError, rows_before: int) -> str:
+def _reason(error: RowError, rows_before: int) -> str:
     context = TaskContext.get()
     part = f" of the DataFrame's partition {context.partitionId()}" if context else ""
     return f"row {rows_before + error.row}{part}: {error.reason}"

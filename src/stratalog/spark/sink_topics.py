@@ -1,4 +1,4 @@
-"""The topics that a task has met so far, numbered, with what the compiled loops want to know."""
+"""The topics of a task's rows, numbered, as arrays for the compiled loops."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,11 +12,11 @@ from stratalog.ids import Entropy, PartitionIndex
 from stratalog.spark.sink_model import SinkTopic
 
 _DEFAULT_CODEC = Codec.ZSTD
-"""What lies in an object store for years, and crosses a network with each read, should be small."""
+"""Blocks lie in an object store for years and cross a network with each read: small is better."""
 _ZSTD_LEVEL = 1
-"""Two to seven times as fast as Kafka's level 3, and no worse on records of some hundred bytes."""
+"""Two to seven times as fast as Kafka's level 3, and as good for records of some hundred bytes."""
 _STICKY_BYTES = 16 * 1024
-"""As the Java client's `batch.size`. Batches are larger: a partition's turns are put together."""
+"""The Java client's `batch.size`. Batches are larger, because a partition's turns are joined."""
 _INT64 = np.iinfo(np.int64)
 
 
@@ -25,7 +25,7 @@ class Target(NamedTuple):
     partition: PartitionIndex
 
 
-class MetTopics:
+class TopicNumbers:
     def __init__(
         self, known: Mapping[str, SinkTopic], codec: Codec | None, entropy: Entropy
     ) -> None:
@@ -35,32 +35,32 @@ class MetTopics:
         self._numbers: dict[str, int] = {}
         self._met: list[SinkTopic] = []
         self.targets: list[Target] = []
-        """The partitions of all topics met."""
+        """The partitions of all topics so far."""
         self.destinations: list[Destination] = []
-        """How batches for each target are made."""
+        """For each target, how its batches are encoded."""
         self.bases = np.empty(0, np.int64)
-        """Per topic, the place of its first partition among the targets."""
+        """For each topic, the index of its first partition among the targets."""
         self.counts = np.empty(0, np.int64)
-        """Per topic, its number of partitions."""
+        """For each topic, its number of partitions."""
         self.sticky = Stickiness(np.empty(0, np.int64), np.empty(0, np.int64), _STICKY_BYTES)
 
     def number(self, name: str) -> int | None:
-        """The topic's number. None if there is no such topic."""
+        """Return the topic's number. None if there is no such topic."""
         if name not in self._numbers:
             if name not in self._known:
                 return None
-            self._meet(self._known[name])
+            self._add(self._known[name])
         return self._numbers[name]
 
     def named(self, number: int) -> SinkTopic:
         return self._met[number]
 
     def time_bounds(self, now_ms: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Per topic, the first and the last time that its records may have, as a broker checks."""
+        """Return for each topic the first and the last time of records, as a broker checks them."""
         bounds = np.array([_time_bounds(topic, now_ms) for topic in self._met], np.int64)
         return bounds[:, 0], bounds[:, 1]
 
-    def _meet(self, topic: SinkTopic) -> None:
+    def _add(self, topic: SinkTopic) -> None:
         self._numbers[topic.name] = len(self._met)
         self._met.append(topic)
         self.bases = np.append(self.bases, len(self.targets))
@@ -68,7 +68,7 @@ class MetTopics:
         for partition in range(topic.partition_count):
             self.targets.append(Target(topic, PartitionIndex(partition)))
             self.destinations.append(_destination(topic, partition, self._codec))
-        # A partition by chance to begin with: every task would fill the first one otherwise.
+        # The first partition is random: otherwise every task would fill partition 0 first.
         first = int.from_bytes(self._entropy(4)) % topic.partition_count
         self.sticky = Stickiness(
             np.append(self.sticky.partitions, first),
@@ -93,7 +93,7 @@ def _destination(topic: SinkTopic, partition: int, wanted: Codec | None) -> Dest
 
 
 def _time_bounds(topic: SinkTopic, now_ms: int) -> tuple[int, int]:
-    """No record may be older than 1970, as with Kafka's producers."""
+    """Return the time bounds. As with Kafka's producers, no record is older than 1970."""
     config = topic.config
     if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return 0, int(_INT64.max)

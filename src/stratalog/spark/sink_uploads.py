@@ -1,7 +1,7 @@
-"""Blocks on their way to the object store, while the task makes the next ones.
+"""Uploads of blocks to the object store, while the task makes the next blocks.
 
 Spark hands rows over in a plain loop, and the stores are asynchronous: a thread with an event loop
-stands between them. Few blocks are under way at once, so that a task's memory has a bound.
+connects them. Few uploads are in progress at once, so that a task's memory is bounded.
 """
 
 import asyncio
@@ -33,16 +33,16 @@ class Uploads:
         return self
 
     def add(self, block: SealedBlock) -> None:
-        """Begin to upload. Waits for an earlier one if too many are under way."""
+        """Begin an upload. Waits for an earlier one if too many are in progress."""
         while len(self._under_way) >= _MAX_UNDER_WAY:
             self._under_way.popleft().result()
-        # A plain overwrite: the key is ours alone, and repeating the same bytes changes nothing.
+        # A plain put may overwrite: only this task uses the key, always with the same bytes.
         upload = self._store.put(block.commit.key, block.parts)
         self._under_way.append(asyncio.run_coroutine_threadsafe(upload, self._loop))
         self._blocks.append(block.commit)
 
     def finish(self) -> list[BlockToCommit]:
-        """Wait until all are durable. In the order in which they were added."""
+        """Wait until all blocks are durable. Returns them in the order in which they were added."""
         while self._under_way:
             self._under_way.popleft().result()
         return self._blocks
@@ -53,7 +53,7 @@ class Uploads:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """What is still under way is given up: the sweeper takes what became of it."""
+        """Cancel the uploads in progress. The sweeper takes the objects that they leave."""
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

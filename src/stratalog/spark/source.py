@@ -1,7 +1,7 @@
 """The data source that Spark finds under the name `stratalog`.
 
-Spark imports this whenever a session looks for data sources, whichever they are, so all the rest
-is imported where it is used.
+Spark imports this module whenever a session looks for any data source. So all other modules are
+imported where they are used.
 """
 
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from stratalog.errors import StratalogError
-from stratalog.spark.telling import ToldPlainly
+from stratalog.spark.plain_errors import PlainErrors
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
@@ -30,34 +30,35 @@ class StratalogSource(DataSource):
         from stratalog.spark.columns import spark_schema
         from stratalog.spark.options import chosen_columns
 
-        with ToldPlainly():
+        with PlainErrors():
             return spark_schema(chosen_columns(self.options))
 
     def reader(self, schema: StructType) -> "BatchReader":
         from stratalog.spark.batch_reader import BatchReader
         from stratalog.spark.options import batch_options
 
-        with ToldPlainly():
+        with PlainErrors():
             return BatchReader(batch_options(self.options), schema)
 
     def streamReader(  # noqa: N802
         self, schema: StructType
     ) -> "StreamReader | RefusedStream":
-        from stratalog.spark.ending import end_by_exception
         from stratalog.spark.options import stream_options
+        from stratalog.spark.sigterm import exit_on_sigterm
         from stratalog.spark.stream_reader import RefusedStream, StreamReader
 
-        end_by_exception()
+        exit_on_sigterm()
         try:
             return StreamReader(stream_options(self.options), schema)
         except StratalogError as error:
-            # Spark stops its reader whatever happens, stumbles if there is none, and tells of that.
+            # Spark always stops its reader. If there is none, it fails at that and reports only
+            # that failure.
             return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
         from stratalog.spark.sink import open_writer
 
-        with ToldPlainly():
+        with PlainErrors():
             return open_writer(self.options, schema, overwrite)
 
     def streamWriter(  # noqa: N802
@@ -65,5 +66,5 @@ class StratalogSource(DataSource):
     ) -> "DataSourceStreamWriter":
         from stratalog.spark.sink import open_stream_writer
 
-        with ToldPlainly():
+        with PlainErrors():
             return open_stream_writer(self.options, schema, overwrite)

@@ -1,21 +1,21 @@
 """Reading topics as they grow: `spark.readStream.format("stratalog")`.
 
-Spark keeps one of these alive in a process of its own for as long as a query runs, and writes the
-offsets that it answers into the checkpoint before anything is read. A batch is planned from its
-two offsets alone, so a batch that is repeated has the same rows, whatever tier holds them by then.
+Spark keeps one reader alive in a process of its own for as long as a query runs, and writes the
+reader's offsets into the checkpoint before a batch is read. A batch is planned from its two offsets
+alone, so a repeated batch has the same rows, whatever tier holds them by then.
 
-The first batch needs care. Spark does not note where it begins but asks for the initial offset,
-twice in a new query, and once more when a query is restarted whose first batch was not committed.
-What "latest", or a time, stands for has moved on by then. So the answer is kept while the process
-lives, and the end of the first batch carries it into the checkpoint.
+The first batch needs care. Spark does not store its start but asks for the initial offset, twice in
+a new query, and once more when a query is restarted whose first batch was not committed. By then,
+"latest" or a time stands for another offset. So the reader keeps its answer while the process
+lives, and the end of the first batch carries the answer into the checkpoint.
 
-Offsets mean nothing in a topic that was deleted and created anew. Their ids go into the checkpoint
-as well, and what was to be read of the old one is lost data.
+Offsets mean nothing in a topic that was deleted and created again. So topic ids go into the
+checkpoint as well, and the unread records of the old topic are lost data.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -31,6 +31,7 @@ from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.scans.model import EARLIEST, LATEST, Lease
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset, PartitionIndex
+from stratalog.opening.workers import WorkerAccess
 from stratalog.scan.errors import TopicNotFoundError, TopicReplacedError
 from stratalog.scan.model import Positions, ResolvedPositions, ScanRequest
 from stratalog.settings import HOUR_MS
@@ -45,29 +46,32 @@ from stratalog.spark.offsets import (
     from_json,
     ids_in,
     lag,
-    made_anew,
+    replaced_topics,
     start_in,
     to_json,
 )
 from stratalog.spark.options import ReadOptions
-from stratalog.spark.patience import STREAM_PATIENCE_S
-from stratalog.spark.planning import (
+from stratalog.spark.outage_retry import STREAM_RETRY_S
+from stratalog.spark.plain_errors import PlainErrors
+from stratalog.spark.scan_calls import (
     HOLDER,
     SplitPartition,
-    find_place,
     partitions_of,
     plan,
     read_partition,
     release,
     resolve,
+    worker_access_of,
 )
-from stratalog.spark.telling import ToldPlainly
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _LEASE_MS = HOUR_MS
-"""A batch is short, and a query that was killed leaves the lease of its last one behind, which
-keeps deleted objects."""
+"""The lease of a batch. A batch is short, and a query that was killed leaves the lease of its last
+batch behind, which keeps deleted objects in the store."""
 _LOSS = (
-    'to go on with what is left, set the option "failOnDataLoss" to false; to begin anew, use '
+    'to go on with what is left, set the option "failOnDataLoss" to false; to begin again, use '
     "another checkpoint"
 )
 
@@ -78,21 +82,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> None:
         self._options = options
         self._columns = columns_of(schema)
-        self._place = find_place(options)
+        self._access = worker_access_of(options)
         self._clock = clock or SYSTEM_CLOCK
         self._initial: OffsetsJson | None = None
-        """Where the query begins, if Spark has asked for that."""
+        """The start of the query, once Spark has asked for it."""
         self._target: Offsets | None = None
-        """Where an `availableNow` query ends."""
+        """The end of an `availableNow` query."""
         self._latest: Offsets | None = None
-        """The ends of the partitions when somebody last looked."""
+        """The ends of the partitions at the last look."""
         self._last_batch_s: float | None = None
         self._leases: list[tuple[Offsets, Lease]] = []
-        """Of the batch that was planned last, by its end."""
+        """Leases of the batch that was planned last, each with the end of its batch."""
 
     def initialOffset(self) -> OffsetsJson:  # noqa: N802
         if self._initial is None:
-            with ToldPlainly():
+            with PlainErrors():
                 found = self._resolve_start()
                 self._initial = to_json(found.offsets[0], found.topic_ids)
         return self._initial
@@ -109,7 +113,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return resolve(self._options, request, self._options.starting)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Spark knows no limit with a least and a most: with both, the least is kept to here."""
+        """Return the limit of a batch.
+
+        Spark has no limit with a minimum and a maximum. With both, `_waits` applies the minimum.
+        """
         admission = self._options.admission
         if admission.max_offsets is not None:
             return ReadMaxRows(admission.max_offsets)
@@ -118,11 +125,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        with ToldPlainly():
+        with PlainErrors():
             [self._target] = self._look(LATEST).offsets
 
     def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:  # noqa: N802
-        with ToldPlainly():
+        with PlainErrors():
             found = self._look(EARLIEST, LATEST)
             earliest, self._latest = found.offsets
             known = self._known(start, found.topic_ids)
@@ -136,17 +143,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 end = admit(begin, end, limit.max_rows)
             if start == self._initial:
                 return to_json(end, found.topic_ids, start=start)
-            # The very same, if there is nothing new: its text may tell a beginning, or no ids.
+            # Without new offsets, the text stays the same: it may have a start, or lack ids.
             return start if end == known else to_json(end, found.topic_ids)
 
     def reportLatestOffset(self) -> OffsetsJson | None:  # noqa: N802
-        """For the progress report. Spark asks right after it asked where to go."""
+        """Return the ends for the progress report. Spark asks right after `latestOffset`."""
         return to_json(self._latest) if self._latest is not None else None
 
     def partitions(self, start: OffsetsJson, end: OffsetsJson) -> list[SplitPartition]:
         if start == end:
             return []
-        with ToldPlainly():
+        with PlainErrors():
             ends, ids = from_json(end), ids_in(end)
             first = start_in(end)
             known = self._known(start if first is None else first, ids)
@@ -156,30 +163,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 return self._plan_left(starts, ends, ids)
             except TopicNotFoundError:
-                # It went after it was looked for, and is not found a second time.
+                # The topic was deleted after the look, so a second look leaves it out.
                 return self._plan_left(starts, ends, ids)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """A pickled reader goes to executors, which only read: it knows no control plane."""
-        return {"_place": self._place}
+    def __getstate__(self) -> dict[str, WorkerAccess]:
+        """Leave out the options: executors only read, and must not learn of the control plane."""
+        return {"_access": self._access}
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_partition(partition, self._place)
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        return read_partition(partition, self._access)
 
     def stop(self) -> None:
-        """The query is over: nobody reads its last batch any more."""
+        """Release the leases: the query has ended, so its last batch is not read any more."""
         leases, self._leases = self._leases, []
         if leases:
             release(self._options, [lease for _, lease in leases])
 
     def _look(self, *wanted: Offset) -> ResolvedPositions:
-        """Offsets of the partitions that are there. A topic that is not there is none."""
+        """Return offsets of the existing partitions. A missing topic is not an error here."""
         selection = self._options.selection
         names = selection.topics or selection.assign
         pattern = selection.pattern or "|".join(re.escape(name) for name in names)
         request = ScanRequest(pattern=pattern, committed=self._options.committed)
         positions = (Positions(default=at) for at in wanted)
-        found = resolve(self._options, request, *positions, patience_s=STREAM_PATIENCE_S)
+        found = resolve(self._options, request, *positions, retry_s=STREAM_RETRY_S)
         chosen = [
             {key: offset for key, offset in offsets.items() if selection.has(*key)}
             for offsets in found.offsets
@@ -187,15 +194,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found._replace(offsets=chosen)
 
     def _known(self, document: OffsetsJson, topic_ids: TopicIds) -> Offsets:
-        """Its offsets, without those of topics that were made anew by the time of these ids: they
-        are new to the query, and read from their beginning."""
-        anew = made_anew(ids_in(document), topic_ids)
-        if anew and self._options.fail_on_data_loss:
-            raise _replaced(f"topic {anew[0]!r} was deleted and created anew")
-        return {key: at for key, at in from_json(document).items() if key[0] not in anew}
+        """Return the offsets of the document that belong to the topics with these ids.
+
+        A topic that was replaced since is new to the query, and read from its beginning.
+        """
+        replaced = replaced_topics(ids_in(document), topic_ids)
+        if replaced and self._options.fail_on_data_loss:
+            raise _replaced(f"topic {replaced[0]!r} was deleted and created again")
+        return {key: at for key, at in from_json(document).items() if key[0] not in replaced}
 
     def _begin(self, start: Offsets, earliest: Offsets, end: Offsets) -> Offsets:
-        """Where each partition goes on. A new one is read from its beginning."""
+        """Return the next offset of each partition. A new one is read from its beginning."""
         for key, offset in start.items():
             if key not in end:
                 self._lose(key, f"it is gone, and {offset} was to be read next")
@@ -213,7 +222,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return begin
 
     def _waits(self, waiting: int, limit: ReadLimit) -> bool:
-        """Whether there is too little for a batch, as `minOffsetsPerTrigger` says."""
+        """Tell if there are too few offsets for a batch, by `minOffsetsPerTrigger`."""
         least = self._options.admission.min_offsets
         if least is None or self._target is not None or isinstance(limit, ReadAllAvailable):
             return False
@@ -225,9 +234,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return False
 
     def _starts(self, start: Offsets, end: Offsets) -> Offsets:
-        """Where the partitions begin that have something to read in this batch."""
+        """Return the starts of the partitions that have records in this batch."""
         starts = {}
-        # A new partition has lost what is not there any more of its beginning.
+        # The records before the start of a new partition are lost.
         beginning = Offset(0) if self._options.fail_on_data_loss else EARLIEST
         for key, offset in end.items():
             known = start.get(key, beginning)
@@ -245,26 +254,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise _replaced(str(error)) from None
 
     def _plan_left(self, starts: Offsets, ends: Offsets, ids: TopicIds) -> list[SplitPartition]:
-        """Without what was deleted since the batch was decided on."""
+        """Plan a batch without the records that were deleted since Spark decided on the batch."""
         found = self._look(LATEST)
         [latest] = found.offsets
-        anew = made_anew(ids, found.topic_ids)
+        replaced = replaced_topics(ids, found.topic_ids)
         ends = {
             key: min(ends[key], latest[key])
             for key in starts
-            if key in latest and key[0] not in anew
+            if key in latest and key[0] not in replaced
         }
         starts = {key: starts[key] for key, end in ends.items() if starts[key] < end}
         return self._plan(starts, ends, ids)
 
     def _plan(self, starts: Offsets, ends: Offsets, ids: TopicIds) -> list[SplitPartition]:
-        """A batch is planned when those before it have been read: their leases can end. One that
-        is planned twice is maybe being read."""
+        """Plan a batch, and release the leases of earlier batches, which have been read by now.
+
+        If a batch is planned twice, the first plan may still be read, so its lease is kept.
+        """
         if not starts:
             return []
         over = [lease for end, lease in self._leases if end != ends]
         request = self._request(starts, ends, ids)
-        scan = plan(self._options, request, read=over, patience_s=STREAM_PATIENCE_S)
+        scan = plan(self._options, request, read=over, retry_s=STREAM_RETRY_S)
         kept = [(end, lease) for end, lease in self._leases if end == ends]
         self._leases = [*kept, (ends, scan.lease)]
         return partitions_of(scan)
@@ -286,13 +297,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             holder=HOLDER,
         )
 
-    def _lose(self, key: Partition, what: str) -> None:
+    def _lose(self, key: Partition, loss: str) -> None:
         if self._options.fail_on_data_loss:
-            raise DataLossError(f"partition {key[1]} of {key[0]!r}: {what}; {_LOSS}")
+            raise DataLossError(f"partition {key[1]} of {key[0]!r}: {loss}; {_LOSS}")
 
 
 class RefusedStream(DataSourceStreamReader):
-    """Stands in for a reader that could not be made, and says why when it is first asked."""
+    """Stands in for a reader that could not be created, and raises the reason at the first call."""
 
     def __init__(self, error: StratalogError) -> None:
         self._error = error
@@ -307,7 +318,7 @@ class RefusedStream(DataSourceStreamReader):
         del start, end
         self._refuse()
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         del partition
         self._refuse()
 
@@ -315,17 +326,20 @@ class RefusedStream(DataSourceStreamReader):
         raise self._error.with_traceback(None) from None
 
 
-def _replaced(what: str) -> DataLossError:
+def _replaced(loss: str) -> DataLossError:
     return DataLossError(
-        f"{what}, and what was to be read next of the old one is gone; to read the new one from its"
-        ' beginning, set the option "failOnDataLoss" to false; to begin anew, use another'
+        f"{loss}, and the unread records of the old one are gone; to read the new one from its"
+        ' beginning, set the option "failOnDataLoss" to false; to begin again, use another'
         " checkpoint"
     )
 
 
 def _up_to(target: Offsets, known: Offsets, latest: Offsets) -> Offsets:
-    """The target, as far as it is there. A query that begins at the end of a topic which grows may
-    begin behind it: it stays there, and has nothing to read."""
+    """Return the target, but no offset that does not exist.
+
+    A query that begins at the end of a growing topic may begin behind the target. It stays at its
+    start, and has nothing to read.
+    """
     end = {}
     for key, offset in latest.items():
         reached = min(known.get(key, EARLIEST), offset)

@@ -25,13 +25,13 @@ def read_topic(
     config: str | os.PathLike[str] | None = None,
     **options: object,
 ) -> DataFrame:
-    """Read a batch of one topic or several, with the columns that are named, or all of them.
+    """Read a batch of one topic or several, with the named columns or all of them.
 
-    Naming columns saves decoding the others, and `where` saves reading the records that it leaves
-    out, such as `"partition = 0 AND timestamp >= '2026-06-01T00:00:00Z'"`: Spark does not say to a
+    Columns that are not named are not decoded, and records that `where` leaves out are not read,
+    for example `"partition = 0 AND timestamp >= '2026-06-01T00:00:00Z'"`: Spark does not tell a
     source which columns and rows a query needs. `data`, `objects`, `control` and `config` say where
-    the cluster is, as on the command line. Further options are those of the format; a value that is
-    not a text is written as JSON, so that offsets may be a dict.
+    the cluster is, as on the command line. Further arguments are options of the format. A value
+    that is not a text is written as JSON, so that offsets may be a dict.
     """
     reader = spark.read.format(StratalogSource.name())
     if columns is not None:
@@ -58,6 +58,9 @@ def _column(name: str) -> ScanColumn:
 
 
 def _seen_from(spark: SparkSession, location: ClusterLocation) -> ClusterLocation:
-    """Return the location for Spark's processes, which may have been started in another folder and
-    with other variables. A Connect server is on another machine and has files of its own."""
+    """Return the location as Spark's processes need it.
+
+    They may have been started in another folder and with other environment variables. A Connect
+    server is on another machine and has files of its own.
+    """
     return location.absolute() if hasattr(spark, "_jsparkSession") else location

@@ -1,10 +1,10 @@
-"""Which transactions were aborted, for readers of committed records in the remote tier.
+"""Aborted transactions, for readers of committed records in the remote tier.
 
-An aborted transaction is noted in the segment that holds its marker, which may come long after
-its records. So the segments behind the answer are asked too. Most have no such notes, and that is
-remembered: a chain only grows at its end, so that each read looks at what is new since the last.
-Indexes that were repaired may say something else of the same segments, so that nothing is
-remembered for long.
+An aborted transaction is noted in the transaction index of the segment that holds its marker, and
+the marker may come long after the records. So the segments behind the answer are searched, too.
+Most segments have no such notes, and the search remembers which ones do: a chain only grows at its
+end, so that each read looks at the segments that were added since the last one. A repaired index
+may differ from the one that was read, so that nothing is remembered for long.
 """
 
 from collections import OrderedDict
@@ -23,7 +23,7 @@ from stratalog.segment.reader import SegmentReader
 _SEGMENTS_AT_ONCE = 500
 _MAX_PARTITIONS = 2000
 _REMEMBERED_S = 30.0
-"""A page of rows in so many seconds is little, and a repair is not waited for much longer."""
+"""One page of rows in so many seconds costs little, and a repair takes effect soon enough."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class _Noted:
     end: Offset
     until_s: float
     newest_ms: int = 0
-    """When the youngest of all that were looked at was added."""
+    """The time at which the youngest segment of the range was added."""
     segments: list[Segment] = field(default_factory=list)
 
 
@@ -54,7 +54,7 @@ class AbortedTransactions:
         log_start: Offset,
         remote_end: Offset,
     ) -> Sequence[AbortedTransaction]:
-        """The aborted transactions with records from `first` to below `end`, by first offset.
+        """Find the aborted transactions with records from `first` to below `end`, by first offset.
 
         `holder` is the segment that holds `first`.
         """
@@ -67,8 +67,8 @@ class AbortedTransactions:
         try:
             return await self._search(partition, first, end, remote_end)
         except (ObjectNotFoundError, DamagedError):
-            # A remembered segment may be gone although what it held is still there, or its indexes
-            # may have been made anew.
+            # A remembered segment may have been replaced by one with the same records, or its
+            # indexes may have been rebuilt.
             self._noted.pop(partition, None)
             return await self._search(partition, first, end, remote_end)
 
@@ -95,8 +95,8 @@ class AbortedTransactions:
                 partition, after=Offset(noted.end - 1), limit=_SEGMENTS_AT_ONCE
             )
             if not page or page[0].base_offset > noted.end:
-                # Their markers left with them: without those, aborted records would pass for
-                # committed ones. Whoever looks again is told that the records are gone, too.
+                # The markers were deleted with the segments, and without markers aborted records
+                # would pass for committed ones. The next look finds that the records are gone, too.
                 raise ObjectNotFoundError(
                     f"segments from offset {noted.end} of partition {partition.partition} of topic"
                     f" {kafka_base64(partition.topic_id)} were deleted after they were read"
@@ -118,7 +118,7 @@ class AbortedTransactions:
 
 
 def _is_another(noted: _Noted, holder: Segment) -> bool:
-    """Whether this is none of those that were looked at: the topic was adopted anew."""
+    """Tell whether the segment came after the search: the topic was deleted and adopted again."""
     return holder.end_offset <= noted.end and holder.added_ms > noted.newest_ms
 
 
@@ -128,5 +128,5 @@ def _drop_deleted(noted: _Noted, log_start: Offset) -> None:
         len(noted.segments),
     )
     del noted.segments[:kept]
-    # Whoever asks for an offset below would miss what was dropped.
+    # A read from an offset below would miss the segments that were dropped.
     noted.start = max(noted.start, min(log_start, noted.end))

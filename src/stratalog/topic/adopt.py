@@ -1,12 +1,12 @@
-"""Adoption: from what Kafka knows of a tiered topic to what the control plane takes in.
+"""Adoption: the plan by which a topic that Kafka has tiered becomes a topic of this cluster.
 
-Nothing is copied and nothing is changed at the source. Of each partition the newest segment tells
-the leader epochs, by which the segments that make up the partition are found, and the producers.
-The source must be sealed: records that no segment has would be lost, and are counted here.
+Nothing is copied, and nothing is changed at the source. The newest segment of a partition holds its
+producers and its leader epochs. The epochs decide which segments make up the partition. The source
+must be sealed: records without a segment would be lost, and the plan counts them.
 
-The steps that follow are the control plane's, each a transaction of its own: the topic is adopted,
-its migration begins, appends are switched to blocks. Whoever was cut off between them begins again
-with `check_free`, which says what is left to do.
+The control plane then takes three steps, each in a transaction of its own: it adopts the topic,
+begins its migration, and switches appends to blocks. After a crash between two steps, `check_free`
+names the steps that are left.
 """
 
 import asyncio
@@ -25,7 +25,6 @@ from stratalog.control.topics.model import (
     PartitionToAdopt,
     TopicToAdopt,
 )
-from stratalog.errors import CallError
 from stratalog.ids import (
     NO_EPOCH,
     Offset,
@@ -39,11 +38,13 @@ from stratalog.segment.epoch_lineage import lineage
 from stratalog.segment.errors import SegmentMismatchError
 from stratalog.segment.producer_snapshot import ProducerEntry
 from stratalog.segment.remote_log_metadata import SegmentAdded
+from stratalog.topic.adopted_objects import AdoptedObjects, CheckedSegment
 from stratalog.topic.adoption_source import SourcePartition, SourceTopic
-from stratalog.topic.foreign_objects import CheckedSegment, ForeignObjects
+from stratalog.topic.errors import AdoptedAlreadyError, OpenTransactionsError, UnsealedSourceError
 
 PARALLEL_SEGMENTS = 32
-"""Three small requests for each; enough to hide their latency, few enough for any store."""
+"""A segment takes three small requests. So many segments at once hide the latency of the requests,
+and are few enough for any store."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -51,27 +52,15 @@ _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 
-class UnsealedSourceError(CallError):
-    """Records would be lost, because they are in no segment."""
-
-
-class OpenTransactionsError(CallError):
-    """Nobody could tell whether the records of these transactions count."""
-
-
-class AdoptedAlreadyError(CallError):
-    """The topic was adopted before. The message says what is left to do."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
     to_adopt: PartitionToAdopt
     lost_records: int
-    """Those that the source has, as far as is known, and no segment."""
+    """The number of records that the source is known to have and that are in no segment."""
     open_producers: Sequence[ProducerId]
-    """Whose transactions were open at the end of the last segment."""
+    """Producers with an open transaction at the end of the last segment."""
     told_end: Offset | None = None
-    """Where the metadata ends, if the start that was given lies beyond it."""
+    """The end of the metadata, if the given start lies beyond it."""
 
     @property
     def partition(self) -> PartitionIndex:
@@ -142,7 +131,7 @@ class AdoptionPlan:
 
 
 async def check_free(control: ControlPlane, name: str, topic_id: TopicId) -> None:
-    """Raise if the name or the id is taken; of an adoption that was cut off, say how to go on."""
+    """Raise if the name or the id is taken. If an adoption was cut off, say how to continue it."""
     for topic in await control.topics.named([name]):
         if topic.id != topic_id:
             raise TopicExistsError(
@@ -150,14 +139,14 @@ async def check_free(control: ControlPlane, name: str, topic_id: TopicId) -> Non
                 " delete it if it is not needed"
             )
         states = {migration_state(one) for one in await control.log.topic_partitions(topic.id)}
-        raise AdoptedAlreadyError(f"topic {name} was adopted already{_what_is_left(name, states)}")
+        raise AdoptedAlreadyError(f"topic {name} was adopted already{_steps_left(name, states)}")
     for topic in await control.topics.with_ids([topic_id]):
         raise TopicExistsError(
             f"the id {kafka_base64(topic_id)} belongs to topic {topic.name} here already"
         )
 
 
-def _what_is_left(name: str, states: set[MigrationState]) -> str:
+def _steps_left(name: str, states: set[MigrationState]) -> str:
     if MigrationState.MIGRATING in states:
         return f", and its migration has begun: finish it with `stratalog topic migrate {name}`"
     if MigrationState.TIERED_ONLY in states:
@@ -169,13 +158,13 @@ def _what_is_left(name: str, states: set[MigrationState]) -> str:
 
 
 async def open_for_writes(control: ControlPlane, topic_id: TopicId) -> None:
-    """Let appends go to blocks, from the end of what was adopted. May be repeated after a crash."""
+    """Let appends go to blocks, from the end of the adopted log. May be repeated after a crash."""
     await control.topics.begin_migration(topic_id)
     await control.topics.switch_to_blocks(topic_id)
 
 
 async def plan_adoption(
-    source: SourceTopic, objects: ForeignObjects, progress: Progress = lambda *_: None
+    source: SourceTopic, objects: AdoptedObjects, progress: Progress = lambda *_: None
 ) -> AdoptionPlan:
     """Find the segments of each partition, and check the objects of all of them."""
     chains = await _in_parallel(partial(_find_chain, objects), source.partitions)
@@ -197,7 +186,7 @@ async def plan_adoption(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chain:
-    """The segments of a partition, and what the newest one says."""
+    """The segments of a partition, and the epochs and producers that the newest one holds."""
 
     source: SourcePartition
     log_start: Offset
@@ -211,7 +200,7 @@ class _Chain:
         return Offset(self.records[-1].last_offset + 1) if self.records else self.log_start
 
 
-async def _find_chain(objects: ForeignObjects, source: SourcePartition) -> _Chain:
+async def _find_chain(objects: AdoptedObjects, source: SourcePartition) -> _Chain:
     candidates = _candidates(source)
     if not candidates:
         return _Chain(source=source, log_start=_unused_start(source))
@@ -237,7 +226,10 @@ async def _find_chain(objects: ForeignObjects, source: SourcePartition) -> _Chai
 
 
 def _candidates(source: SourcePartition) -> list[SegmentAdded]:
-    """The complete segments with offsets that the log has. What it has lost need not be whole."""
+    """List the complete segments whose offsets are within the log.
+
+    Segments outside the log do not matter, and may be damaged.
+    """
     if source.metadata is None:
         return []
     return [
@@ -249,7 +241,7 @@ def _candidates(source: SourcePartition) -> list[SegmentAdded]:
 
 
 def _age(segment: SegmentAdded) -> tuple[int, int]:
-    """The newest epoch wins: a leader that was deposed may have written higher offsets."""
+    """Compare epochs first: a deposed leader may have written higher offsets."""
     return segment.leader_epochs[-1].epoch, segment.last_offset
 
 
@@ -269,7 +261,7 @@ def _plan(chain: _Chain, adopted: Mapping[SegmentId, AdoptedSegment]) -> Partiti
 
 
 def _epochs(chain: _Chain) -> list[EpochStart]:
-    """The lineage, and the highest epoch that is known: ours will begin above it."""
+    """Return the lineage and the highest known epoch. Epochs of this cluster begin above it."""
     epochs = list(chain.epochs)
     metadata = chain.source.metadata
     highest = max(
@@ -303,14 +295,14 @@ def _known_start(chain: _Chain, end: Offset) -> Offset:
     if chain.records:
         return chain.log_start
     begun = min((one.base_offset for one in _uploads(source)), default=end)
-    # What was once tiered has expired since, and is not lost.
+    # Records that were tiered once and have expired since are not lost.
     return begun if source.metadata is None else max(begun, source.metadata.finished_end)
 
 
 def _starts_beyond(source: SourcePartition) -> bool:
-    """Whether a dump tells of offsets, and all are below the start that was given with it.
+    """Tell whether all offsets in a dump lie below the start that was given with the dump.
 
-    Of a sealed topic everything was tiered once, so the start is more likely a slip.
+    All records of a sealed topic were tiered once, so the start is more likely a slip.
     """
     if source.log_start is None or source.log_end is not None:
         return False
@@ -318,19 +310,19 @@ def _starts_beyond(source: SourcePartition) -> bool:
 
 
 def _unused_start(source: SourcePartition) -> Offset:
-    """Where a partition begins of which nothing is adopted: at no offset that was in use."""
+    """Find the start of a partition without segments: an offset that was never in use."""
     if source.log_end is not None:
         return source.log_end
     return max(source.log_start or Offset(0), _told_end(source))
 
 
 def _told_end(source: SourcePartition) -> Offset:
-    """After the last offset that the metadata ever told of. Before the first, if of none."""
+    """Return the offset after the last one that the metadata ever mentioned, 0 without any."""
     return Offset(0) if source.metadata is None else source.metadata.known_end
 
 
 def _known_end(source: SourcePartition) -> Offset:
-    """Where the log ends. Without the source, uploads that did not end tell how far it reached."""
+    """Find the end of the log. Without a live source, unfinished uploads show how far it went."""
     if source.log_end is not None:
         return source.log_end
     ends = [Offset(one.last_offset + 1) for one in _uploads(source)]
@@ -338,7 +330,7 @@ def _known_end(source: SourcePartition) -> Offset:
 
 
 def _uploads(source: SourcePartition) -> list[SegmentAdded]:
-    """Those that were begun and not completed."""
+    """List the uploads that were begun and not completed."""
     if source.metadata is None:
         return []
     unfinished = source.metadata.unfinished
@@ -346,7 +338,7 @@ def _uploads(source: SourcePartition) -> list[SegmentAdded]:
 
 
 async def _in_parallel(work: Callable[[_In], Awaitable[_Out]], items: Sequence[_In]) -> list[_Out]:
-    """Bounded, in order. The first failure ends all of it."""
+    """Do the work on all items, some at a time. The first failure ends all of it."""
     places = asyncio.Semaphore(PARALLEL_SEGMENTS)
 
     async def one(item: _In) -> _Out:

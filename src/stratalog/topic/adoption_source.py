@@ -1,10 +1,9 @@
-"""The topic of another cluster, as far as it is known before any object is looked at."""
+"""The topic of another cluster that is to be adopted, as its metadata describes it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from stratalog.errors import CallError
 from stratalog.ids import (
     NO_EPOCH,
     LeaderEpoch,
@@ -14,16 +13,13 @@ from stratalog.ids import (
     kafka_base64,
 )
 from stratalog.segment.metadata_fold import FoldedPartition, FoldedTopics
+from stratalog.topic.errors import NotInMetadataError
 from stratalog.topic_configs import TopicConfigError, check_configs
-
-
-class NotInMetadataError(CallError):
-    """The metadata does not tell which topic is meant, or knows nothing of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePartition:
-    """What is known of a partition. The offsets are those of a live source, else None."""
+    """A partition of the source. The offsets come from a live source, and are None without one."""
 
     partition: PartitionIndex
     metadata: FoldedPartition | None = None
@@ -44,9 +40,9 @@ class SourceTopic:
 def topic_in_metadata(
     metadata: FoldedTopics, name: str, topic_id: TopicId | None = None
 ) -> tuple[TopicId, dict[PartitionIndex, FoldedPartition]]:
-    """The id of the topic of this name that is not deleted, and its partitions.
+    """Find the topic of this name that is not deleted: its id and its partitions.
 
-    Kafka deletes topics partition by partition, so one that is marked dooms the others.
+    Kafka deletes topics partition by partition, so one marked partition dooms the others.
     """
     named = [
         one
@@ -94,7 +90,7 @@ def _unknown(metadata: FoldedTopics, name: str, topic_id: TopicId | None) -> str
 
 
 def usable_configs(configs: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The configs that mean something here, and why the others were left out."""
+    """Return the configs that have a meaning here, and the reasons why others were left out."""
     usable: dict[str, str] = {}
     left_out: list[str] = []
     for name, value in configs.items():

@@ -1,11 +1,12 @@
 """Appending to partitions: batches of producers are checked here, once, and handed to a tier.
 
-A bad batch fails its partition in the answer and nothing else. Checks that need shared state
-(sequences, epochs, whether the partition still exists) are the commit's.
+A bad batch fails its partition in the answer and nothing else. The commit makes the checks that
+need shared state: sequences, epochs, and whether the partition still exists.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -20,11 +21,9 @@ from stratalog.batch.validate import validate
 from stratalog.block.errors import BlockFailedError
 from stratalog.clock import Clock
 from stratalog.control.log.model import CommitAnswer, CommitOutcome, WriteTier
-from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.errors import UnknownTopicError
-from stratalog.control.topics.model import Topic
-from stratalog.errors import StratalogError
-from stratalog.ids import NO_OFFSET, TopicPartition
+from stratalog.errors import RetriableError, StratalogError
+from stratalog.ids import NO_OFFSET, TopicId
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.configs import TopicConfig, effective
 from stratalog.topic.errors import (
@@ -34,7 +33,6 @@ from stratalog.topic.errors import (
     TransactionsUnsupportedError,
 )
 from stratalog.topic.model import PartitionWrite, PartitionWritten
-from stratalog.topic.write_tiers import WriteTiers
 from stratalog.topic_configs import TopicConfigError
 
 _REJECTIONS: Mapping[CommitOutcome, tuple[type[StratalogError], str]] = {
@@ -57,6 +55,9 @@ _REJECTIONS: Mapping[CommitOutcome, tuple[type[StratalogError], str]] = {
     ),
 }
 
+_CONTRADICTIONS = (CommitOutcome.UNKNOWN_PARTITION, CommitOutcome.WRONG_TIER)
+"""Answers of a commit that show that the cached topic is out of date."""
+
 
 class Appender(Protocol):
     """A tier that takes record batches in."""
@@ -66,6 +67,10 @@ class Appender(Protocol):
 
         The future has one answer for each batch, once all of them are durable.
         """
+        ...
+
+    def refused(self, batches: Sequence[EntryBatch]) -> None:
+        """Note batches that got no place in that order, because their tier is not known."""
         ...
 
 
@@ -79,8 +84,8 @@ class _Checked:
     error: StratalogError | None = None
 
     @property
-    def partition(self) -> TopicPartition:
-        return TopicPartition(self.write.topic.id, self.write.partition)
+    def write_tier(self) -> WriteTier:
+        return self.write.topic.write_tier(self.write.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class _Appended:
     """The parts of a request that went to one tier, and the answers to come."""
 
     places: Sequence[int]
-    """Of the parts in the request."""
+    """The positions of these parts in the request."""
     answered: "asyncio.Future[list[CommitAnswer]]"
 
 
@@ -115,7 +120,7 @@ class PendingAppend:
             for place in part.places:
                 one = self._checked[place]
                 own = [next(answers) for _ in one.batches]
-                self._topics.learn(one.partition, own)
+                self._topics.learn(one.write.topic.id, own)
                 written[place] = _written(one, own)
         return written
 
@@ -125,13 +130,11 @@ class TopicAppender:
         self,
         *,
         appenders: Mapping[WriteTier, Appender],
-        control: ControlPlane,
         catalog: TopicCatalog,
         clock: Clock,
         topic_defaults: Mapping[str, str],
     ) -> None:
         self._appenders = appenders
-        self._write_tiers = WriteTiers(control)
         self._catalog = catalog
         self._clock = clock
         self._defaults = topic_defaults
@@ -142,15 +145,10 @@ class TopicAppender:
         Returns when they have their place in the order of appends.
         """
         checked = [await self._check(write) for write in writes]
-        tiers = await self._write_tiers.find(one.partition for one in checked if one.batches)
         places: dict[WriteTier, list[int]] = {}
         for place, one in enumerate(checked):
             if one.batches:
-                tier = tiers[one.partition]
-                if tier in self._appenders:
-                    places.setdefault(tier, []).append(place)
-                else:
-                    checked[place] = replace(one, batches=(), error=_read_only(one))
+                places.setdefault(one.write_tier, []).append(place)
         return PendingAppend(
             checked, [self._append(checked, *each) for each in places.items()], self
         )
@@ -161,14 +159,10 @@ class TopicAppender:
         batches = [batch for place in places for batch in checked[place].batches]
         return _Appended(places, self._appenders[tier].append(batches))
 
-    def learn(self, partition: TopicPartition, answers: Sequence[CommitAnswer]) -> None:
-        """Forget cached facts about a partition that a commit contradicts."""
-        for answer in answers:
-            if answer.outcome is CommitOutcome.UNKNOWN_PARTITION:
-                self._catalog.forget(partition.topic_id)
-            elif answer.outcome is not CommitOutcome.WRONG_TIER:
-                continue
-            self._write_tiers.forget(partition)
+    def learn(self, topic_id: TopicId, answers: Sequence[CommitAnswer]) -> None:
+        """Forget a cached topic that a commit contradicts."""
+        if any(answer.outcome in _CONTRADICTIONS for answer in answers):
+            self._catalog.forget(topic_id)
 
     async def _check(self, write: PartitionWrite) -> _Checked:
         try:
@@ -176,24 +170,50 @@ class TopicAppender:
         except TopicConfigError as error:
             return _Checked(write, effective({}, {}), error=error)
         try:
-            write = replace(write, topic=await self._grown(write))
+            write = await self._writable(write)
             batches = self._entries(write, config)
             if any(_needs_rework(batch, config) for batch in batches):
                 batches = await asyncio.to_thread(_reworked, batches, config)
+        except RetriableError as error:
+            self._note_refused(write, config)
+            return _Checked(write, config, error=error)
         except StratalogError as error:
             return _Checked(write, config, error=error)
         return _Checked(write, config, batches)
 
-    async def _grown(self, write: PartitionWrite) -> Topic:
-        """The topic, asked for anew if the partition is beyond those that we know of."""
-        topic = write.topic
-        if 0 <= write.partition < topic.partition_count:
-            return topic
-        self._catalog.forget(topic.id)
-        found = await self._catalog.with_ids([topic.id])
-        if topic.id not in found or not 0 <= write.partition < found[topic.id].partition_count:
-            raise UnknownTopicError(f"topic {topic.name!r} has no partition {write.partition}")
-        return found[topic.id]
+    def _note_refused(self, write: PartitionWrite, config: TopicConfig) -> None:
+        """Note the batches of a partition that could not be looked up.
+
+        The look-up may succeed for the producer's next request, which must not take their place.
+        """
+        with suppress(StratalogError):
+            batches = self._entries(write, config)
+            for appender in self._appenders.values():
+                appender.refused(batches)
+
+    async def _writable(self, write: PartitionWrite) -> PartitionWrite:
+        """Decide whether the partition exists and is written to a tier of this broker.
+
+        The topic's entry in the catalog decides. An entry that says no may be old: the topic may
+        have grown or been migrated through another broker. Then the control plane is asked.
+        """
+        if self._refusal(write) is None:
+            return write
+        found = (await self._catalog.refreshed([write.topic.name])).get(write.topic.name)
+        if found is None or found.id != write.topic.id:
+            raise _no_partition(write)
+        write = replace(write, topic=found)
+        refusal = self._refusal(write)
+        if refusal is not None:
+            raise refusal
+        return write
+
+    def _refusal(self, write: PartitionWrite) -> StratalogError | None:
+        if not 0 <= write.partition < write.topic.partition_count:
+            return _no_partition(write)
+        if write.topic.write_tier(write.partition) not in self._appenders:
+            return _rejection(write, CommitOutcome.WRONG_TIER)
+        return None
 
     def _entries(self, write: PartitionWrite, config: TopicConfig) -> list[EntryBatch]:
         if not write.data:
@@ -227,7 +247,7 @@ class TopicAppender:
         )
 
     def _time_bounds(self, config: TopicConfig) -> tuple[int | None, int | None]:
-        """Between which times a producer's timestamps must lie. Ours need no bounds."""
+        """Bound the timestamps of producers. The broker's own timestamps need no bounds."""
         if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
             return None, None
         now_ms = self._clock.now_ms()
@@ -239,7 +259,7 @@ def _needs_rework(batch: EntryBatch, config: TopicConfig) -> bool:
 
 
 def _reworked(batches: Sequence[EntryBatch], config: TopicConfig) -> list[EntryBatch]:
-    """The batches with what the log changes at entry. It may decompress, so never on the loop."""
+    """Change the batches as the log needs them. Never call it on the loop: it may decompress."""
     return [_reworked_one(batch, config) for batch in batches]
 
 
@@ -257,7 +277,7 @@ def _reworked_one(batch: EntryBatch, config: TopicConfig) -> EntryBatch:
 
 
 def _lacks_max_timestamp(header: BatchHeader) -> bool:
-    """Some clients leave the field at -1. Retention and offsets by time go by it."""
+    """Some clients leave the field at -1. Retention and offsets by time depend on it."""
     return header.max_timestamp < 0 <= header.base_timestamp
 
 
@@ -265,20 +285,20 @@ def _has_other_codec(header: BatchHeader, config: TopicConfig) -> bool:
     return config.compression is not None and header.codec_bits != config.compression
 
 
-def _read_only(one: _Checked) -> StratalogError:
-    return _rejection(one, CommitOutcome.WRONG_TIER)
+def _no_partition(write: PartitionWrite) -> StratalogError:
+    return UnknownTopicError(f"topic {write.topic.name!r} has no partition {write.partition}")
 
 
-def _rejection(one: _Checked, outcome: CommitOutcome) -> StratalogError:
+def _rejection(write: PartitionWrite, outcome: CommitOutcome) -> StratalogError:
     kind, reason = _REJECTIONS[outcome]
-    name = one.write.topic.name
-    return kind(f"{name}-{one.write.partition}: {reason.format(topic=name)}")
+    name = write.topic.name
+    return kind(f"{name}-{write.partition}: {reason.format(topic=name)}")
 
 
 def _written(one: _Checked, answers: Sequence[CommitAnswer]) -> PartitionWritten:
     for answer in answers:
         if answer.outcome in _REJECTIONS:
-            return PartitionWritten(error=_rejection(one, answer.outcome))
+            return PartitionWritten(error=_rejection(one.write, answer.outcome))
     first = answers[0]
     stamps = one.config.timestamp_type is TimestampType.LOG_APPEND_TIME
     return PartitionWritten(

@@ -1,8 +1,8 @@
 """The topics, as this broker knows them.
 
-The cache may say yes, never "not there": what it does not have is asked of the control plane. A
-topic that was deleted or has grown elsewhere is noticed when its entry expires, or when a commit
-or a read finds out that the partition is gone.
+The cache may say yes, and never no: for a topic that is not in it, the control plane is asked. A
+topic that was deleted, migrated or grown through another broker is noticed when its entry expires,
+or when a commit or a read contradicts the entry.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from stratalog.control.topics.model import Topic
 from stratalog.ids import TopicId
 
 _EXPIRY_S = 5.0
-"""How long a cached topic is believed. It bounds how stale partition counts and configs are."""
+"""The lifetime of an entry. It bounds how stale partition counts and configs are."""
 
 
 class TopicCatalog:
@@ -24,14 +24,23 @@ class TopicCatalog:
         self._by_id: dict[TopicId, tuple[float, Topic]] = {}
 
     def cached(self, name: str) -> Topic | None:
-        """The topic if it is known and fresh. None says nothing."""
+        """Return the topic if it is cached. None does not mean that the topic does not exist."""
         return self._fresh(self._by_name.get(name))
 
     def cached_id(self, topic_id: TopicId) -> Topic | None:
         return self._fresh(self._by_id.get(topic_id))
 
+    def last_known(self, name: str) -> Topic | None:
+        """Return the topic as it was last seen, also if its entry has expired."""
+        entry = self._by_name.get(name)
+        return entry[1] if entry is not None else None
+
+    def last_known_id(self, topic_id: TopicId) -> Topic | None:
+        entry = self._by_id.get(topic_id)
+        return entry[1] if entry is not None else None
+
     async def named(self, names: Sequence[str]) -> dict[str, Topic]:
-        """Those of the topics that exist, by name."""
+        """Find the topics of these names that exist."""
         known = {name: topic for name in names if (topic := self.cached(name)) is not None}
         missing = [name for name in names if name not in known]
         if missing:
@@ -42,8 +51,10 @@ class TopicCatalog:
         return known
 
     async def refreshed(self, names: Sequence[str]) -> dict[str, Topic]:
-        """Like `named`, without believing the cache: for those who change topics, or are shown
-        what somebody has just changed through another broker."""
+        """Find the topics without the cache.
+
+        For callers that change topics, or that show a change which another broker has just made.
+        """
         found = {topic.name: topic for topic in await self._control.topics.named(names)}
         for name in names:
             entry = self._by_name.get(name)
@@ -76,7 +87,7 @@ class TopicCatalog:
         return self._remember([grown])[0]
 
     async def set_configs(self, topic: Topic, changes: Mapping[str, str | None]) -> Topic:
-        """Other brokers follow when their entries expire."""
+        """Set or, with None, unset configs. Other brokers follow when their entries expire."""
         changed = await self._control.topics.set_configs(topic.id, changes)
         return self._remember([changed])[0]
 
@@ -87,7 +98,7 @@ class TopicCatalog:
             self.forget(topic.id)
 
     def forget(self, topic_id: TopicId) -> None:
-        """Ask again next time: somebody found out that this topic is not what we think."""
+        """Drop the entry of a topic that was found to be out of date."""
         entry = self._by_id.pop(topic_id, None)
         if entry is not None:
             self._by_name.pop(entry[1].name, None)

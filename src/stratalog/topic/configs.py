@@ -1,4 +1,4 @@
-"""What the configs of a topic come to: typed, and with the defaults filled in."""
+"""The effective configs of a topic: typed, and with the defaults filled in."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _INT64_LAST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """The configs that mean something here, typed, defaults filled in."""
+    """The configs that have an effect here."""
 
     retention_ms: int | None
     """None: for ever."""
@@ -36,10 +36,10 @@ class TopicConfig:
 
 
 def effective(defaults: Mapping[str, str], configs: Mapping[str, str]) -> TopicConfig:
-    """What holds for a topic: its own configs, else the broker's defaults, else Kafka's.
+    """Combine the configs of a topic, the defaults of the broker and the defaults of Kafka.
 
-    Raises `TopicConfigError` if one that means something here has a value that it cannot have, as
-    another version may have stored it.
+    Raises `TopicConfigError` if a config that has an effect here has an impossible value, which
+    another version may have stored.
     """
     return _effective(tuple(defaults.items()), tuple(configs.items()))
 
@@ -80,7 +80,7 @@ def _effective(
 
 
 def _level_of(codec: str, chosen: Mapping[str, str]) -> int | None:
-    """Zstandard has a level -1; of the others it means none in particular."""
+    """Return the level that the topic asks for. The level -1 of gzip means its default."""
     level = chosen.get(f"compression.{codec}.level")
     return None if level is None or (codec == "gzip" and level == "-1") else int(level)
 
@@ -104,7 +104,7 @@ _MEANT = frozenset(
         "local.retention.bytes",
     }
 )
-"""The configs that `TopicConfig` is made of. What the others say is nobody's concern here."""
+"""The configs that `TopicConfig` is made of. All others have no effect here."""
 
 _TIMESTAMP_TYPES = {
     "CreateTime": TimestampType.CREATE_TIME,

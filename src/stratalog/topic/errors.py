@@ -1,4 +1,4 @@
-"""Why a partition cannot be read or written, although there is nothing wrong with its bytes."""
+"""Refusals to read, write or adopt a partition, although there is nothing wrong with its bytes."""
 
 from stratalog.errors import CallError, DamagedError
 from stratalog.pieces import Tier
@@ -9,7 +9,7 @@ class RowMissingError(DamagedError):
 
 
 class RemoteReadsOffError(CallError):
-    """The records are in the remote tier, which this broker was told not to read."""
+    """The records are in the remote tier, and the settings of this broker exclude it from reads."""
 
 
 class TierNotServedError(CallError):
@@ -18,6 +18,26 @@ class TierNotServedError(CallError):
 
 class ReadOnlyTopicError(CallError):
     """The topic was adopted with its segments and has not been opened for writes yet."""
+
+
+class NotInMetadataError(CallError):
+    """The metadata of the source does not have the topic, or has several topics of its name."""
+
+
+class OwnRealmError(CallError):
+    """The objects to adopt lie where this cluster deletes objects without rows."""
+
+
+class UnsealedSourceError(CallError):
+    """Records of the source would be lost, because they are in no segment."""
+
+
+class OpenTransactionsError(CallError):
+    """The source ends inside transactions, which may still be committed or aborted."""
+
+
+class AdoptedAlreadyError(CallError):
+    """The topic was adopted before. The message names the steps that are left."""
 
 
 class OutOfOrderSequenceError(CallError):

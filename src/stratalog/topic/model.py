@@ -1,4 +1,4 @@
-"""What goes into and comes out of a topic: the values that the Kafka handlers deal in."""
+"""Values that the Kafka handlers exchange with a topic: writes, reads and their answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class PartitionRead:
     log_start: Offset = NO_OFFSET
     parts: Sequence[bytes | bytearray | memoryview] = ()
     aborted: Sequence[AbortedTransaction] = ()
-    """Those with records among the batches, for readers of committed records only."""
+    """Transactions with records among the batches, for readers of committed records only."""
 
     @property
     def size_bytes(self) -> int:
@@ -48,7 +48,7 @@ class PartitionRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOffset:
-    """An offset with the timestamp of the record there and the epoch it was written in."""
+    """An offset, the timestamp of its record, and the epoch in which the record was written."""
 
     offset: Offset
     timestamp: int

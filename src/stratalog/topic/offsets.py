@@ -7,8 +7,8 @@ from stratalog.control.log.model import PartitionState, TimeQuery
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import LeaderEpoch, Offset, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError
-from stratalog.scan.times import Place, TimeSearch
-from stratalog.segment.times import TimedRecord
+from stratalog.pieces import Piece, TimedRecord
+from stratalog.scan.times import TimeSearch
 from stratalog.topic.model import TimedOffset
 from stratalog.topic.times import RecordTimes
 
@@ -25,13 +25,13 @@ class TopicOffsets:
     async def earliest_local(
         self, wanted: Sequence[TopicPartition]
     ) -> dict[TopicPartition, TimedOffset]:
-        """The first offset that is not in the remote tier alone."""
+        """Find the first offset that is not in the remote tier alone."""
         return await self._boundaries(wanted, lambda state: max(state.log_start, state.remote_end))
 
     async def latest_tiered(
         self, wanted: Sequence[TopicPartition]
     ) -> dict[TopicPartition, TimedOffset | None]:
-        """The last offset in the remote tier; None for partitions that have nothing there."""
+        """Find the last offset in the remote tier; None if the tier holds nothing."""
         states = await self._control.log.partitions(wanted)
         tiered = {key: one for key, one in states.items() if one.remote_end > one.log_start}
         found = await self._untimed(tiered, lambda state: Offset(state.remote_end - 1))
@@ -40,7 +40,8 @@ class TopicOffsets:
     async def latest(
         self, wanted: Sequence[TopicPartition], *, committed: bool = False
     ) -> dict[TopicPartition, TimedOffset]:
-        """The next offset to be written or, of committed transactions only, the last stable."""
+        """Find the next offset to be written or, for committed transactions only, the last stable
+        offset."""
         states = await self._control.log.partitions(wanted)
         return {
             key: _untimed(
@@ -52,44 +53,44 @@ class TopicOffsets:
     async def newest(
         self, wanted: Sequence[TopicPartition]
     ) -> dict[TopicPartition, TimedOffset | None]:
-        """The first record with the greatest timestamp, of those partitions that have any."""
+        """Find the first record with the greatest timestamp, of each partition that has any."""
         found = await asyncio.gather(*map(self._newest_again_if_gone, wanted))
         return dict(zip(wanted, found, strict=True))
 
     async def at_time(self, queries: Sequence[TimeQuery]) -> list[TimedOffset | None]:
-        """For each query the first record that is not older than asked."""
+        """Find for each query the first record that is not older than asked."""
         return list(await asyncio.gather(*map(self._at_time, queries)))
 
     async def _at_time(self, query: TimeQuery) -> TimedOffset | None:
         return _timed(await self._search.first(query))
 
     async def _newest_again_if_gone(self, partition: TopicPartition) -> TimedOffset | None:
-        """An object that is gone was deleted between the look and the read: look once more."""
         try:
             return await self._newest(partition)
         except ObjectNotFoundError:
+            # The object was deleted between the look and the read: look once more.
             return await self._newest(partition)
 
     async def _newest(self, partition: TopicPartition) -> TimedOffset | None:
-        """Usually the place with the greatest time holds the record. It does not if the record
-        was deleted and the place stays for what comes after: it is the partition's first one
-        then, and the newest record is in what is left of it or in a later place."""
-        [place] = await self._control.log.find_newest([partition])
-        if place is None:
+        [piece] = await self._control.log.find_newest([partition])
+        if piece is None:
             return None
-        best = await self._newest_in(place)
-        if best is not None and best.timestamp >= place.max_timestamp:
+        best = await self._newest_in(piece)
+        if best is not None and best.timestamp >= piece.max_timestamp:
             return best
-        later: Place | None = None
-        async for one in self._search.places_after(place):
+        # The newest record was deleted, and its piece is kept for the records behind it. So it is
+        # the first piece of the partition, and the newest record that is left lies in it or in a
+        # later piece.
+        later: Piece | None = None
+        async for one in self._search.pieces_after(piece):
             if later is None or one.max_timestamp > later.max_timestamp:
                 later = one
         if later is None or (best is not None and best.timestamp >= later.max_timestamp):
             return best
         return await self._newest_in(later)
 
-    async def _newest_in(self, place: Place) -> TimedOffset | None:
-        return _timed(await self._times.newest(place, await self._search.log_start(place)))
+    async def _newest_in(self, piece: Piece) -> TimedOffset | None:
+        return _timed(await self._times.newest(piece, await self._search.log_start(piece)))
 
     async def _boundaries(
         self, wanted: Sequence[TopicPartition], boundary: Callable[[PartitionState], Offset]
@@ -110,7 +111,8 @@ class TopicOffsets:
         }
 
     async def _epoch_at(self, state: PartitionState, offset: Offset) -> LeaderEpoch:
-        """The epoch that the offset was or will be written in. Most partitions have one only."""
+        """Find the epoch that the offset was or will be written in."""
+        # Most partitions have one epoch only, and need no look.
         if state.leader_epoch == 0 or offset >= state.high_watermark:
             return state.leader_epoch
         starts = await self._control.log.epochs(state.topic_partition)

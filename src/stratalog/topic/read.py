@@ -1,9 +1,9 @@
 """Fetching from partitions: one sequence of offsets, whatever holds the bytes.
 
-Which tier serves an offset follows from the partition's boundaries alone, and those come from the
-same snapshot as the segments and rows. An object that is gone although one of them named it was
-deleted between the look and the read, and indexes that do not fit their row may just have been
-repaired: the offset is resolved once more before the read fails.
+The tier that serves an offset follows from the partition's boundaries alone, and the boundaries
+come from the same snapshot as the pieces. A piece may be out of date when it is read: its object
+may have been deleted after the look, or its indexes may have been repaired. So the offset is looked
+up once more before the read fails.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class TopicReader:
         self._stopping = False
 
     def stop(self) -> None:
-        """Answer readers that wait for new data with what there is."""
+        """Let readers that wait for new data answer at once."""
         self._stopping = True
         self._watermarks.wake_all()
 
@@ -58,10 +58,10 @@ class TopicReader:
         max_wait_ms: int,
         committed: bool = False,
     ) -> list[PartitionRead]:
-        """Answer as soon as there are `min_bytes`, or something to tell, or the wait is over.
+        """Answer as soon as there are `min_bytes` or an error, or the wait is over.
 
-        A reader of committed records sees nothing beyond the last stable offset, and is told
-        which of the transactions that it sees were aborted.
+        A reader of committed records sees nothing beyond the last stable offset, and gets the
+        aborted transactions among the records that it sees.
         """
         budget = min(max_bytes, self._max_bytes)
         deadline = self._clock.monotonic() + max_wait_ms / 1000
@@ -72,7 +72,7 @@ class TopicReader:
                 over = self._stopping or self._clock.monotonic() >= deadline
                 if over or self._enough(looks, min_bytes):
                     answers = await self._answer(spans, looks, budget, committed=committed)
-                    # Segments that end in a gap have nothing for who stands in it.
+                    # A segment that ends in a gap holds nothing for a reader inside the gap.
                     if over or min_bytes <= 0 or any(one.parts or one.error for one in answers):
                         return answers
                 await watch.grown(deadline - self._clock.monotonic())
@@ -143,8 +143,11 @@ class TopicReader:
         *,
         committed: bool,
     ) -> None:
-        """Kafka's segments may end in a gap, and then hold nothing for who asks for an offset in
-        it. An empty answer would be asked for again and again."""
+        """Read on behind a gap.
+
+        A segment of Kafka may end in a gap, and then holds nothing for a reader inside the gap.
+        With an empty answer, the reader would ask for the same offset again and again.
+        """
         ends = {
             place: read.next_offset
             for place, (look, read) in enumerate(zip(looks, reads, strict=True))
@@ -172,14 +175,14 @@ class TopicReader:
                 remote_end=state.remote_end,
             )
         except StratalogError as error:
-            # Without them the reader would take aborted records for committed ones.
+            # Without the transactions, the reader would take aborted records for committed ones.
             answers[place] = _failed(state, error)
         else:
             answers[place] = replace(answers[place], aborted=aborted)
 
 
 def _left(budget: int, answers: Sequence[PartitionRead]) -> int:
-    """What the answers leave of the budget; at least 1, so that somebody moves on."""
+    """Return the rest of the budget, at least 1, so that one reader moves on."""
     return max(1, budget - sum(len(part) for answer in answers for part in answer.parts))
 
 

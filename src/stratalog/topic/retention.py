@@ -1,4 +1,4 @@
-"""What topics keep, by their configs and the cluster's defaults."""
+"""The retention of topics, by their configs and the cluster's defaults."""
 
 from collections.abc import Mapping
 

@@ -16,18 +16,18 @@ from stratalog.control.log.model import FoundBatches, Span
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset
 from stratalog.pieces import Part, Piece, PiecesRead, PiecesWanted, Start, Tier, TierReader
-from stratalog.topic.budget import Wish, fair_shares
+from stratalog.topic.byte_shares import Wish, fair_shares
 from stratalog.topic.errors import tier_not_served
 
 _T = TypeVar("_T")
 
 _Wants: TypeAlias = list[tuple[Tier, PiecesWanted[Piece]]]
-"""What is read for one look: runs of pieces of one tier, each beginning where the last one ends."""
+"""The reads for one look: runs of pieces of one tier. Each begins where the last one ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """A span and where it lives. `end` is the first offset that its reader must not see."""
+    """A span and its pieces. `end` is the first offset that the reader must not see."""
 
     span: Span
     found: FoundBatches
@@ -41,13 +41,13 @@ class Tiers:
         *,
         refusals: Mapping[Tier, StratalogError] | None = None,
     ) -> None:
-        """`refusals` give the reason for each tier that this broker is told not to read."""
+        """`refusals` give the reason for each tier that this broker must not read."""
         self._readers = readers
         self._refusals = dict(refusals or {})
         self._stale = tuple({error for one in readers.values() for error in one.stale_errors})
 
     def refusal(self, tier: Tier) -> StratalogError | None:
-        """The reason why this broker does not read a tier, if it does not."""
+        """Return the reason why this broker does not read a tier. None if it does."""
         refusal = self._refusals.get(tier)
         if refusal is None and tier not in self._readers:
             refusal = tier_not_served(tier)
@@ -72,7 +72,10 @@ class Tiers:
         ]
 
     async def _locate(self, wants: Sequence[_Wants]) -> list[Start | StratalogError | None]:
-        """Find where the first run of each look begins. The others begin at their first piece."""
+        """Find the position at which the first run of each look begins.
+
+        All other runs begin at their first piece.
+        """
         starts: list[Start | StratalogError | None] = [
             self.refusal(runs[0][0]) if runs else None for runs in wants
         ]
@@ -89,7 +92,7 @@ class Tiers:
         wants: Sequence[tuple[Tier, PiecesWanted[Piece]]],
         work: Callable[[TierReader[Any], Sequence[PiecesWanted[Piece]]], Awaitable[Sequence[_T]]],
     ) -> list[_T]:
-        """Let every tier work on its own of the wants, and give the results in their order."""
+        """Let every tier work on its wants, and return the results in the order of all wants."""
         places: dict[Tier, list[int]] = defaultdict(list)
         for place, (tier, _) in enumerate(wants):
             places[tier].append(place)
@@ -107,7 +110,7 @@ class Tiers:
     def _plan(
         self, look: Look, runs: _Wants, start: Start | StratalogError | None, share: int
     ) -> _Wants:
-        """Give each run what those before it leave of the look's share."""
+        """Give each run the rest of the look's share that the earlier runs leave."""
         if not share or not isinstance(start, Start):
             return []
         rest = min(share, look.span.max_bytes)
@@ -121,10 +124,10 @@ class Tiers:
 
 
 def _runs(look: Look) -> _Wants:
-    """The pieces that the reader may see, as runs of one tier.
+    """Group the pieces that the reader may see into runs of one tier.
 
-    They end where a piece is missing: the reader then asks for that offset, and learns of the
-    damage instead of being led across it.
+    The runs end where a piece is missing. The reader then asks for the missing offset and gets the
+    damage as an error, instead of being led across it.
     """
     runs: list[tuple[Tier, Offset, list[Piece]]] = []
     end: Offset | None = None
@@ -170,7 +173,7 @@ def _joined(
     reads: Sequence[PiecesRead],
     start: Start | StratalogError | None,
 ) -> PiecesRead:
-    """The answers of all runs as one: each counts only if it continues the one before it."""
+    """Join the answers of all runs. An answer counts only if it continues the one before it."""
     if not reads:
         error = start if isinstance(start, StratalogError) else None
         return PiecesRead(next_offset=look.span.offset, error=error)
@@ -190,7 +193,7 @@ def _joined(
 
 
 def _below(look: Look, parts: list[Part]) -> list[Part]:
-    """The batches that the reader may see. Of most answers that is all of them, as it is."""
+    """Cut off the batches that the reader must not see. Most answers stay as they are."""
     state = look.found.state
     if state is None or look.end >= state.high_watermark:
         return parts

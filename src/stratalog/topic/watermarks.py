@@ -1,8 +1,8 @@
-"""Who waits for which partition to grow.
+"""Readers that wait for partitions to grow.
 
-A reader registers first and looks then, so that nothing can be written between its look and its
-sleep. Whatever learns of new batches wakes it: this broker's commits, hints of other brokers, and
-the slow poll here, which is the net under the other two.
+A reader registers first and looks then, so that no write can slip in between its look and its
+sleep. Three sources wake it: the commits of this broker, the hints of other brokers, and the slow
+poll in this file, which is the net under the other two.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Watch:
         self._grown.set()
 
     def rest(self) -> None:
-        """Forget what woke this watch: whoever calls it looks next."""
+        """Forget the last wake-up. Call it before each look."""
         self._grown.clear()
 
     async def grown(self, timeout_s: float) -> bool:
@@ -84,20 +84,20 @@ class Watermarks:
                 self._known.pop(partition, None)
 
     def advanced(self, advanced: Mapping[TopicPartition, Offset]) -> None:
-        """Wake the watches of partitions that have grown beyond what is known."""
+        """Wake the watches of partitions that have grown beyond their known high watermarks."""
         self.hinted(advanced)
         for partition, high_watermark in advanced.items():
             self.seen(partition, high_watermark)
 
     def hinted(self, advanced: Mapping[TopicPartition, Offset]) -> None:
-        """Wake them likewise, on the word of somebody who may be wrong: nothing is noted."""
+        """Wake watches like `advanced`, and note nothing: hints may be wrong."""
         for partition, high_watermark in advanced.items():
             if partition in self._watches and high_watermark > self._known.get(partition, -1):
                 for watch in self._watches[partition]:
                     watch.wake()
 
     def seen(self, partition: TopicPartition, high_watermark: Offset) -> None:
-        """A reader looked and saw this: nobody needs to be woken for it."""
+        """Note a high watermark that a reader has seen, so that it wakes no watch."""
         if partition in self._watches and high_watermark > self._known.get(partition, -1):
             self._known[partition] = high_watermark
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.servers import PostgresServer
+from tests.support.servers import PostgresServer
 
 from stratalog.control.open import open_control_plane, open_database
 from stratalog.control.plane import ControlPlane
@@ -65,3 +65,12 @@ async def database(control_url: str, plane: ControlPlane) -> AsyncIterator[Datab
 @pytest.fixture
 async def topic(plane: ControlPlane) -> Topic:
     return await plane.topics.create("events", partition_count=3, configs={})
+
+
+@pytest.fixture
+async def server(control_dsn: str) -> AsyncIterator[ControlPlane]:
+    """A control plane on PostgreSQL, for tests of its locks."""
+    await empty(control_dsn)
+    plane = await open_control_plane(control_dsn)
+    yield plane
+    await plane.close()

@@ -15,7 +15,7 @@ from stratalog.cluster.membership import Membership
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
-from stratalog.groups.classic_groups import ClassicGroups
+from stratalog.groups.classic.groups import ClassicGroups
 from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.settings import BrokerSettings, Settings

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tests.faults.controls import TroubledControl
+from tests.support.faulty_control import TroubledControl
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.entry import EntryBatch

@@ -5,12 +5,12 @@ from uuid import UUID
 import pytest
 from crc32c import crc32c
 
+from stratalog.block.errors import FooterDamagedError
 from stratalog.block.footer import (
     FOOTER_MAGIC,
     TRAILER_BYTES,
     BlockFooter,
     FooterBatch,
-    FooterDamagedError,
     FooterPartition,
     FooterRange,
     decode_footer,

@@ -7,8 +7,9 @@ from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import Record, iter_records
 from stratalog.block.block import OpenBlock, seal
+from stratalog.block.errors import RowDamagedError
 from stratalog.block.fresh_blocks import FreshBlocks
-from stratalog.block.reader import BlockReader, RowDamagedError
+from stratalog.block.reader import BlockReader
 from stratalog.clock import SystemClock
 from stratalog.control.log.model import Coordinates
 from stratalog.ids import BrokerId, LeaderEpoch, ObjectId, Offset

@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from tests.faults.controls import (
+from tests.support.faulty_control import (
     Answers,
     Commit,
     loses_the_reply,

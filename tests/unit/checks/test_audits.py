@@ -1,4 +1,4 @@
-"""What the bytes of a segment tell about its indexes, and the other way round."""
+"""Audits of a segment: its indexes against its log, and its log against its row."""
 
 import struct
 from dataclasses import replace
@@ -72,9 +72,9 @@ class Made:
             indexes.step(position, header, body if log.step(position, header, body) else None)
         log.finish()
         indexes.finish()
-        found = [problem.what for problem in (*log.problems, *indexes.problems)]
-        assert all(what.startswith("segment 100 to ") for what in found)
-        return [what.partition(": ")[2] for what in found]
+        found = [problem.text for problem in (*log.problems, *indexes.problems)]
+        assert all(text.startswith("segment 100 to ") for text in found)
+        return [text.partition(": ")[2] for text in found]
 
     def entry(self, kind: IndexKind, number: int, *values: int) -> None:
         """Overwrite an entry."""
@@ -111,9 +111,9 @@ def test_a_segment_as_it_is_built_is_right() -> None:
 def test_a_wrong_crc_is_named_with_its_offset() -> None:
     made = plain()
     made.data[-1] ^= 1
-    (what,) = made.problems()
-    assert what.startswith("the batch of offset 114, at byte")
-    assert "CRC" in what
+    (text,) = made.problems()
+    assert text.startswith("the batch of offset 114, at byte")
+    assert "CRC" in text
 
 
 def test_a_missing_batch_is_damage_unless_kafka_wrote_the_segment() -> None:
@@ -158,7 +158,7 @@ def test_an_offset_that_is_off_by_one_is_found(change: int) -> None:
     for made in (plain(), plain().adopted()):
         relative, position = made.entries(IndexKind.OFFSET)[1]
         made.entry(IndexKind.OFFSET, 1, relative + change, position)
-        assert len([what for what in made.problems() if "offset index" in what]) == 1
+        assert len([text for text in made.problems() if "offset index" in text]) == 1
 
 
 @pytest.mark.parametrize("change", [-1, 1])
@@ -167,11 +167,11 @@ def test_a_position_that_is_off_by_one_is_found(change: int) -> None:
         relative, position = made.entries(IndexKind.OFFSET)[1]
         made.entry(IndexKind.OFFSET, 1, relative, position + change)
         expected = f"its offset index: entry 1 points at byte {position + change}, where no batch"
-        assert any(what.startswith(expected) for what in made.problems())
+        assert any(text.startswith(expected) for text in made.problems())
 
 
 def test_an_entry_for_several_batches_is_right_if_kafka_wrote_it() -> None:
-    """Before 4.1 it names the first position and the last offset of what was appended at once."""
+    """Before 4.1 it names the first position and the last offset of a whole append."""
     made = plain()
     relative, position = made.entries(IndexKind.OFFSET)[1]
     made.entry(IndexKind.OFFSET, 1, relative + 2, position)
@@ -201,9 +201,9 @@ def test_an_entry_that_is_missing_is_found(removed: int) -> None:
 def test_an_index_that_makes_no_sense_is_named(kind: IndexKind) -> None:
     made = plain()
     made.indexes[kind] += b"x"
-    (what,) = made.problems()
-    assert what.startswith(f"its {kind} index: ")
-    assert "not a multiple" in what
+    (text,) = made.problems()
+    assert text.startswith(f"its {kind} index: ")
+    assert "not a multiple" in text
 
 
 @pytest.mark.parametrize("change", [-1, 1])
@@ -257,7 +257,7 @@ def test_an_abort_that_never_was_is_found(producer_id: int, offset: int) -> None
     if offset == 103:
         made.indexes[IndexKind.TRANSACTION] = made.indexes[IndexKind.TRANSACTION][34:]
     expected = f"it says that producer {producer_id} aborted at offset {offset}, which is not so"
-    assert any(expected in what for what in made.problems())
+    assert any(expected in text for text in made.problems())
 
 
 def test_a_transaction_that_began_before_the_segment_may_have_an_entry_or_none() -> None:
@@ -278,8 +278,8 @@ def test_a_wrong_last_stable_offset_is_found(last_stable: int) -> None:
     if last_stable < 100:
         assert made.problems() == []
         made.before = PartitionTail()
-    (what,) = made.problems()
-    assert what.startswith(f"its transaction index: it says that all before offset {last_stable}")
+    (text,) = made.problems()
+    assert text.startswith(f"its transaction index: it says that all before offset {last_stable}")
 
 
 @pytest.mark.parametrize("first_offset", [99, 101, 103])
@@ -289,8 +289,8 @@ def test_a_wrong_first_offset_of_a_transaction_is_found(first_offset: int) -> No
     if first_offset < 100:
         assert made.problems() == []
         made.before = PartitionTail()
-    (what,) = made.problems()
-    assert f"what producer 7 aborted at offset 103 began at {first_offset}" in what
+    (text,) = made.problems()
+    assert f"the transaction that producer 7 aborted at offset 103 began at {first_offset}" in text
 
 
 def test_what_was_open_before_the_segment_is_expected_in_its_index() -> None:
@@ -321,12 +321,12 @@ def test_a_producer_that_wrote_after_the_end_is_found() -> None:
 def test_a_snapshot_or_checkpoint_that_does_not_decode_is_named(kind: IndexKind) -> None:
     made = transactional()
     made.indexes[kind] = b"nonsense"
-    (what,) = made.problems()
-    assert what.startswith(f"its {kind} index: ")
+    (text,) = made.problems()
+    assert text.startswith(f"its {kind} index: ")
 
 
 def test_a_checkpoint_of_other_epochs_is_found() -> None:
     made = transactional()
     made.indexes[IndexKind.LEADER_EPOCH] = b"0\n1\n3 0\n"
-    (what,) = made.problems()
-    assert "has epochs 0 from 100, its checkpoint 3 from 100" in what
+    (text,) = made.problems()
+    assert "has epochs 0 from 100, its checkpoint 3 from 100" in text

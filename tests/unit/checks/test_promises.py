@@ -27,14 +27,14 @@ from stratalog.checks.promises import (
     rows_are_dense,
 )
 from stratalog.checks.report import Problem, Promise, Severity
-from stratalog.checks.rows import RowWalk
+from stratalog.checks.row_sequence import RowSequence
 from stratalog.control.log.model import Coordinates, PartitionState, WriteTier
 from stratalog.ids import LeaderEpoch, Offset
 
 
 def texts(problems: list[Problem], promise: Promise) -> list[str]:
     assert {problem.promise for problem in problems} <= {promise}
-    return [problem.what for problem in problems]
+    return [problem.text for problem in problems]
 
 
 # 1: acknowledged is readable.
@@ -47,14 +47,14 @@ def test_an_acknowledged_batch_is_in_the_rows_or_below_the_log_start(base: int, 
 
 def test_an_acknowledged_batch_in_a_gap_is_lost() -> None:
     problems = acknowledged_is_readable(Offset(20), Offset(39), STATE, [ROWS[0], ROWS[2]])
-    (what,) = texts(problems, Promise.READABLE)
-    assert what == "offset 20 was acknowledged and is in no segment and no row"
+    (text,) = texts(problems, Promise.READABLE)
+    assert text == "offset 20 was acknowledged and is in no segment and no row"
 
 
 def test_an_acknowledged_batch_after_the_rows_is_lost() -> None:
     problems = acknowledged_is_readable(Offset(35), Offset(40), STATE, ROWS)
-    (what,) = texts(problems, Promise.READABLE)
-    assert what == "offset 40 was acknowledged and is in no segment and no row"
+    (text,) = texts(problems, Promise.READABLE)
+    assert text == "offset 40 was acknowledged and is in no segment and no row"
 
 
 # 2 and 3: one value for each offset, and a value for each.
@@ -81,7 +81,7 @@ def test_an_empty_partition_is_dense() -> None:
 def test_rows_that_overlap_are_found(second: Coordinates) -> None:
     rows = [ROWS[0], second]
     assert "are in two rows" in texts(offsets_have_one_value(rows), Promise.ONE_VALUE)[0]
-    assert any("are in two rows" in problem.what for problem in rows_are_dense(STATE, rows))
+    assert any("are in two rows" in problem.text for problem in rows_are_dense(STATE, rows))
 
 
 def test_a_row_inside_an_earlier_and_longer_one_is_found() -> None:
@@ -144,22 +144,22 @@ def test_a_row_that_ends_before_it_begins_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "what"),
+    ("second", "text"),
     [
         (row(20, 29, committed_ms=CREATED_MS - 1), "row 20 was committed before row 10"),
         (row(20, 29, epoch=-1), "row 20 has epoch -1, the row before it 0"),
     ],
 )
-def test_times_and_epochs_do_not_go_back(second: Coordinates, what: str) -> None:
+def test_times_and_epochs_do_not_go_back(second: Coordinates, text: str) -> None:
     rows = [ROWS[0], second, row(30, 39, committed_ms=CREATED_MS + 1, epoch=1)]
-    assert texts(rows_are_dense(STATE, rows), Promise.BOUNDARIES) == [what]
+    assert texts(rows_are_dense(STATE, rows), Promise.BOUNDARIES) == [text]
 
 
 # Rows that are read while the partition lives.
 
 
 def lived_through(after: PartitionState, rows: list[Coordinates]) -> list[Problem]:
-    walk = RowWalk(STATE)
+    walk = RowSequence(STATE)
     for each in rows:
         walk.step(each)
     return walk.finish(after)
@@ -247,16 +247,16 @@ def test_a_row_is_backed_up_to_the_last_byte_of_its_object() -> None:
 
 
 def test_a_row_without_its_object_is_found() -> None:
-    assert "not in the store" in row_is_backed(1, OBJECT_ROW, None)[0].what
-    assert "no such object" in row_is_backed(1, None, INFO)[0].what
+    assert "not in the store" in row_is_backed(1, OBJECT_ROW, None)[0].text
+    assert "no such object" in row_is_backed(1, None, INFO)[0].text
     marked = replace(OBJECT_ROW, marked_ms=CREATED_MS)
-    assert "marked for deletion" in row_is_backed(1, marked, INFO)[0].what
+    assert "marked for deletion" in row_is_backed(1, marked, INFO)[0].text
 
 
 def test_a_committed_object_is_whole_until_it_is_marked() -> None:
     assert object_is_whole(OBJECT_ROW, INFO) == []
-    assert "has 999" in object_is_whole(OBJECT_ROW, replace(INFO, size_bytes=999))[0].what
-    assert "not in the store" in object_is_whole(OBJECT_ROW, None)[0].what
+    assert "has 999" in object_is_whole(OBJECT_ROW, replace(INFO, size_bytes=999))[0].text
+    assert "not in the store" in object_is_whole(OBJECT_ROW, None)[0].text
     assert object_is_whole(replace(OBJECT_ROW, marked_ms=CREATED_MS), None) == []
 
 
@@ -314,7 +314,7 @@ def test_a_flipped_bit_is_found() -> None:
     data[-1] ^= 1
     assert batches_fill_row(row(10, 19), data) == []
     data[CRC_START - 1] ^= 1
-    assert "batch at offset 10" in batches_fill_row(row(10, 19), data)[0].what
+    assert "batch at offset 10" in batches_fill_row(row(10, 19), data)[0].text
 
 
 def test_bytes_that_are_no_batches_are_found() -> None:

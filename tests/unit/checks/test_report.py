@@ -2,8 +2,8 @@ import json
 
 from stratalog.checks.report import MAX_FINDINGS, Problem, Promise, Report, Severity
 
-WASTE = Problem(promise=Promise.OBJECTS, what="garbage", severity=Severity.WASTE)
-DAMAGE = Problem(promise=Promise.DENSE, what="a hole")
+WASTE = Problem(promise=Promise.OBJECTS, text="garbage", severity=Severity.WASTE)
+DAMAGE = Problem(promise=Promise.DENSE, text="a hole")
 
 
 def test_waste_is_not_ok_and_not_damage() -> None:

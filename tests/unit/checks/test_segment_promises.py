@@ -7,6 +7,7 @@ from tests.unit.checks.snapshots import CREATED_MS, STATE, row
 
 from stratalog.checks.promises import acknowledged_is_readable
 from stratalog.checks.report import Problem, Promise, Severity
+from stratalog.checks.segment_chain import SegmentChain
 from stratalog.checks.segment_promises import (
     epochs_agree,
     epochs_rise,
@@ -16,15 +17,14 @@ from stratalog.checks.segment_promises import (
     segment_is_legal,
     sizes_add_up,
 )
-from stratalog.checks.segment_walk import SegmentWalk
 from stratalog.control.log.model import Coordinates, PartitionState
 from stratalog.control.segments.model import EpochStart, Segment, SegmentState, SegmentUploaded
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.objects.store import ObjectInfo
-from stratalog.segment.chunks import FixedChunks, VariableChunks
+from stratalog.segment.chunk_index import FixedChunks, VariableChunks
 from stratalog.segment.epoch_checkpoint import epochs_between
 from stratalog.segment.key_ring import EncryptionHeader
-from stratalog.segment.manifest import IndexPlace, Manifest
+from stratalog.segment.manifest import IndexRange, Manifest
 from stratalog.segment.model import IndexKind
 
 HYBRID = replace(
@@ -75,7 +75,7 @@ def walked(
     before: PartitionState = HYBRID,
     after: PartitionState | None = None,
 ) -> list[Problem]:
-    walk = SegmentWalk(before, LINEAGE)
+    walk = SegmentChain(before, LINEAGE)
     for each in segments:
         walk.step(each)
     for one in rows:
@@ -86,7 +86,7 @@ def walked(
 
 def texts(problems: list[Problem], promise: Promise) -> list[str]:
     assert {problem.promise for problem in problems} <= {promise}
-    return [problem.what for problem in problems]
+    return [problem.text for problem in problems]
 
 
 # The chain.
@@ -145,8 +145,8 @@ def test_a_segment_below_the_start_is_waste() -> None:
 
 def test_an_offset_in_a_segment_and_in_a_row_is_found() -> None:
     problems = walked(CHAIN, [row(28, 39)])
-    (what,) = texts(problems, Promise.ONE_VALUE)
-    assert what.startswith("offsets 28 to 29 are in a row, of blocks/")
+    (text,) = texts(problems, Promise.ONE_VALUE)
+    assert text.startswith("offsets 28 to 29 are in a row, of blocks/")
     overlapping = replace(HYBRID, block_start=Offset(20))
     assert walked(CHAIN, [row(20, 29), row(30, 39)], before=overlapping) != []
 
@@ -176,26 +176,26 @@ def test_segments_that_were_chained_meanwhile_are_no_surprise() -> None:
     assert walked(CHAIN, rows, before=before, after=before) != []
 
 
-# What was acknowledged.
+# Acknowledged offsets.
 
 
 @pytest.mark.parametrize(("base", "last"), [(0, 2), (3, 39), (25, 35), (30, 39)])
 def test_an_acknowledged_batch_is_in_segments_and_rows(base: int, last: int) -> None:
-    assert acknowledged_is_readable(Offset(base), Offset(last), HYBRID, ROWS, CHAIN) == []
+    assert acknowledged_is_readable(Offset(base), Offset(last), HYBRID, [*CHAIN, *ROWS]) == []
 
 
 def test_an_acknowledged_batch_that_is_in_neither_is_lost() -> None:
-    lost = acknowledged_is_readable(Offset(25), Offset(35), HYBRID, [], CHAIN)
-    assert "offset 30 was acknowledged" in lost[0].what
-    lost = acknowledged_is_readable(Offset(5), Offset(35), HYBRID, ROWS, CHAIN[1:])
-    assert "offset 5 was acknowledged" in lost[0].what
+    lost = acknowledged_is_readable(Offset(25), Offset(35), HYBRID, CHAIN)
+    assert "offset 30 was acknowledged" in lost[0].text
+    lost = acknowledged_is_readable(Offset(5), Offset(35), HYBRID, [*CHAIN[1:], *ROWS])
+    assert "offset 5 was acknowledged" in lost[0].text
 
 
 # Rows of segments.
 
 
 @pytest.mark.parametrize(
-    ("changes", "what"),
+    ("changes", "text"),
     [
         ({"state": SegmentState.DELETE_STARTED}, "although it is DELETE_STARTED"),
         ({"uploaded": None}, "although its row has no manifest"),
@@ -203,10 +203,10 @@ def test_an_acknowledged_batch_that_is_in_neither_is_lost() -> None:
         ({"size_bytes": 0}, "its log has 0 bytes"),
     ],
 )
-def test_a_chained_segment_was_finished(changes: dict[str, Any], what: str) -> None:
+def test_a_chained_segment_was_finished(changes: dict[str, Any], text: str) -> None:
     assert segment_is_legal(CHAIN[1]) == []
     (problem,) = segment_is_legal(replace(CHAIN[1], **changes))
-    assert problem.what.endswith(what)
+    assert problem.text.endswith(text)
 
 
 @pytest.mark.parametrize(("segment_bytes", "good"), [(1999, False), (2000, True), (2001, False)])
@@ -250,9 +250,9 @@ def test_epochs_of_a_segment_are_those_of_its_partition() -> None:
         assert len(epochs_agree(CHAIN[1], other, "the partition")) == 1
     nowhere = replace(CHAIN[1], leader_epochs=())
     (problem,) = epochs_agree(nowhere, LINEAGE, "the partition")
-    assert "segment 10 to 19 has no epochs" in problem.what
+    assert "segment 10 to 19 has no epochs" in problem.text
     (problem,) = epochs_agree(CHAIN[1], epochs((4, 30)), "the partition")
-    assert "the partition none" in problem.what
+    assert "the partition none" in problem.text
 
 
 @pytest.mark.parametrize(
@@ -280,10 +280,10 @@ def test_an_epoch_that_began_meanwhile_is_no_surprise() -> None:
 # Objects.
 
 PLACES = {
-    IndexKind.OFFSET: IndexPlace(0, 8),
-    IndexKind.TIMESTAMP: IndexPlace(8, 12),
-    IndexKind.PRODUCER_SNAPSHOT: IndexPlace(20, 10),
-    IndexKind.LEADER_EPOCH: IndexPlace(30, 10),
+    IndexKind.OFFSET: IndexRange(0, 8),
+    IndexKind.TIMESTAMP: IndexRange(8, 12),
+    IndexKind.PRODUCER_SNAPSHOT: IndexRange(20, 10),
+    IndexKind.LEADER_EPOCH: IndexRange(30, 10),
 }
 PLAIN = Manifest(
     chunks=FixedChunks(
@@ -314,7 +314,7 @@ def stored(log: int, indexes: int = 40, manifest: int = 2) -> dict[str, ObjectIn
 
 @pytest.mark.parametrize(("size_bytes", "has_aborted"), [(0, False), (34, True)])
 def test_a_transaction_index_counts_by_its_size(size_bytes: int, has_aborted: bool) -> None:
-    places = {**PLACES, IndexKind.TRANSACTION: IndexPlace(40, size_bytes)}
+    places = {**PLACES, IndexKind.TRANSACTION: IndexRange(40, size_bytes)}
     uploaded = SegmentUploaded(manifest="{}", stored_bytes=542, has_aborted=has_aborted)
     subject = replace(CHAIN[1], size_bytes=500, uploaded=uploaded)
     assert manifest_fits_row(subject, replace(PLAIN, indexes=places)) == []

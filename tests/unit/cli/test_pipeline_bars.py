@@ -12,13 +12,13 @@ from stratalog.cli import pipeline_bars
 from stratalog.cli.pipeline_bars import Bars
 from stratalog.pipeline.hosting.job_progress import TaskCounts
 from stratalog.pipeline.jobs import Begin, Bin, BinOutcome, unnoticed
-from stratalog.pipeline.plan.tasks import MergeTask
+from stratalog.pipeline.kinds.merge_model import MergeTask
 
 _BAR = re.compile(r"(\w+) [^\w\n]*(\d+/\d+) tasks")
 
 
 def work(name: str, tasks: int) -> Bin:
-    return Bin(name=name, tasks=[MergeTask(segments=())] * tasks)
+    return Bin(name=name, tasks=[MergeTask(parts=())] * tasks)
 
 
 class Terminal:

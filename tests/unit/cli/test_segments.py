@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.golden_topic import ADDED, metadata_values, write_dump
+from tests.support.golden_topic import ADDED, metadata_values, write_dump
 from tests.unit.segment.layout_golden import TOPIC
 from typer.testing import CliRunner, Result
 

@@ -1,4 +1,4 @@
-"""The coordinator over a real control plane: what is saved when, and who may answer."""
+"""The coordinator over a real control plane: saving before answering, and losing a group."""
 
 import asyncio
 import os
@@ -18,9 +18,9 @@ from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
 from stratalog.groups import coordinator as coordinator_module
-from stratalog.groups.classic import ClassicGroup
-from stratalog.groups.classic_groups import ClassicGroups
-from stratalog.groups.classic_model import (
+from stratalog.groups.classic.group import ClassicGroup
+from stratalog.groups.classic.groups import ClassicGroups
+from stratalog.groups.classic.model import (
     ClassicLimits,
     JoinAnswer,
     JoinRequest,
@@ -51,7 +51,7 @@ ANY_LIMITS = ClassicLimits(
 
 
 class SlowControl(ControlWrapper):
-    """Saves when it is told to, or fails to."""
+    """Saves when the test lets it, or fails as the test asks."""
 
     def __init__(self, inner: ControlPlane) -> None:
         super().__init__(inner)
@@ -181,7 +181,7 @@ async def settled() -> None:
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for what passes through the database's thread, which takes its time."""
+    """Wait for a condition that depends on the thread of the database."""
     for _ in range(10_000):
         if await condition():
             return
@@ -239,13 +239,13 @@ async def test_a_save_does_not_speak_for_a_group_that_took_its_place_meanwhile(
     classic.revision = consumer.revision
     node.control.open.clear()
     changing = asyncio.create_task(
-        node.coordinator.change(GROUP, lambda held, _: held.replace(consumer))
+        node.coordinator.change(GROUP, lambda loaded, _: loaded.replace(consumer))
     )
     await node.control.saving.wait()
-    await node.coordinator.look(GROUP, lambda held, _: held.replace(classic))
+    await node.coordinator.look(GROUP, lambda loaded, _: loaded.replace(classic))
     node.control.open.set()
     await changing
-    await node.coordinator.change(GROUP, lambda _held, _now_s: None)
+    await node.coordinator.change(GROUP, lambda _loaded, _now_s: None)
     saved = [record.kind for record in node.control.saved]
     assert saved == [GroupKind.CONSUMER, GroupKind.CLASSIC]
 
@@ -292,7 +292,7 @@ async def test_a_broker_answers_only_while_its_lease_is_surely_alive(
         raise ControlUnavailableError("away")
 
     monkeypatch.setattr(plane.brokers, "renew", never)
-    group_before = await node.coordinator.look(GROUP, lambda held, _: held)
+    group_before = await node.coordinator.look(GROUP, lambda loaded, _: loaded)
     for _ in range(LEASE_MS // 1000 // 5 - 1):
         await clock.advance(5)
         await node.beat(joined)
@@ -306,7 +306,7 @@ async def test_a_broker_answers_only_while_its_lease_is_surely_alive(
     await node.membership._renew()
     assert is_alive(node)
     await node.beat(joined)
-    group_after = await node.coordinator.look(GROUP, lambda held, _: held)
+    group_after = await node.coordinator.look(GROUP, lambda loaded, _: loaded)
     assert group_after is not group_before, "it may have been another's in between"
 
 
@@ -350,7 +350,7 @@ async def test_a_session_ends_by_the_clock_and_that_is_saved(
 
 
 async def test_many_who_ask_at_once_load_a_group_once(node: Node, plane: ControlPlane) -> None:
-    looks = [node.coordinator.look(GROUP, lambda held, _: held) for _ in range(5)]
+    looks = [node.coordinator.look(GROUP, lambda loaded, _: loaded) for _ in range(5)]
     assert len(set(map(id, await asyncio.gather(*looks)))) == 1
 
 
@@ -360,9 +360,9 @@ async def test_groups_without_members_are_forgotten_when_there_are_too_many(
     monkeypatch.setattr(coordinator_module, "MOST_IDLE", 3)
     await node.stable()
     for number in range(5):
-        await node.coordinator.look(f"idle-{number}", lambda held, _: held)
-    held = node.coordinator._groups
-    assert list(held) == [GROUP, "idle-3", "idle-4"]
+        await node.coordinator.look(f"idle-{number}", lambda loaded, _: loaded)
+    loaded = node.coordinator._groups
+    assert list(loaded) == [GROUP, "idle-3", "idle-4"]
 
 
 async def test_a_group_of_an_unknown_kind_is_left_alone(node: Node, plane: ControlPlane) -> None:

@@ -7,8 +7,7 @@ from tests.support.ledgers import FakeControlPlane
 
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.groups.model import GroupOffsets, LeftOut, OffsetToCommit
-from stratalog.groups import offsets
-from stratalog.groups.offsets import OffsetWriter
+from stratalog.groups.offset_writer import OffsetWriter
 from stratalog.ids import Offset, PartitionIndex, new_topic_id
 
 TOPIC = new_topic_id()
@@ -90,7 +89,7 @@ async def test_what_comes_during_a_transaction_goes_together_into_the_next(
 async def test_a_transaction_is_bounded(
     control: SlowControl, writer: OffsetWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offsets, "MAX_ROWS", 10)
+    monkeypatch.setattr("stratalog.groups.offset_writer.MAX_ROWS", 10)
     tasks = await begun(writer, commit("a"))
     tasks += await begun(
         writer, commit("b", rows=6), commit("c", rows=4), commit("d"), commit("e", rows=50)

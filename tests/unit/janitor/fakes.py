@@ -1,4 +1,4 @@
-"""Stand-ins that answer only what the janitor asks, and can be told to refuse."""
+"""Fakes that answer only the requests of the janitor, and can refuse them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -2,7 +2,8 @@ import pytest
 from tests.unit.janitor.fakes import FakeControl, FakeStore, object_row
 
 from stratalog.control.errors import ControlUnavailableError
-from stratalog.janitor.deletion import DeletionRefusedError, delete_marked, purge_topics
+from stratalog.janitor.deletion import delete_marked, purge_topics
+from stratalog.janitor.errors import DeletionRefusedError
 from stratalog.objects.store import StoreAccessError, StoreUnavailableError
 
 

@@ -7,8 +7,8 @@ from tests.unit.janitor.fakes import FakeControl, FakeStore, object_row, segment
 
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.segments.model import SegmentState
+from stratalog.janitor.errors import SegmentPrefixError
 from stratalog.janitor.retention import Retention
-from stratalog.janitor.segment_sweeper import SegmentPrefixError
 from stratalog.janitor.service import Janitor
 from stratalog.metrics import Metrics
 from stratalog.objects.store import ObjectStore
@@ -109,7 +109,7 @@ async def test_one_failing_step_leaves_the_others_alone(
     }
     assert (
         "could not finish deletion, and will try again: the database is away. "
-        "Until then objects that nobody needs keep their space." in caplog.text
+        "Until then unreferenced objects keep their space." in caplog.text
     )
     count = metrics.registry.get_sample_value
     assert count("stratalog_janitor_failures_total", {"step": "deletion"}) == 1

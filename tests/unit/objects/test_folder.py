@@ -25,7 +25,7 @@ from stratalog.objects import (
     StoreFullError,
     StoreUnavailableError,
 )
-from stratalog.objects.durable import DurableFolders, read_exactly, write_parts
+from stratalog.objects.durable_files import DurableFolders, read_exactly, write_parts
 from stratalog.objects.folder import RUNS_UNDER_WAY, STREAM_RUN_BYTES, FolderStore
 from stratalog.objects.folder_files import LEFTOVER_AGE_MS
 from stratalog.objects.streamed_file import StreamedFile

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from stratalog.cli import main as cli
 from stratalog.pipeline.hosting import child_main, submit
-from stratalog.pipeline.hosting.lazy_spark import SparkJobs
+from stratalog.pipeline.hosting.spark_jobs import SparkJobs
 from stratalog.pipeline.jobs import Begin, Bin, BinOutcome
 
 WORKING = b"working\n"

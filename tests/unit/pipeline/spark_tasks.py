@@ -2,7 +2,9 @@
 
 from typing import Any, cast
 
-from stratalog.pipeline.plan.tasks import MergeTask, Task, Workplace
+from stratalog.pipeline.kinds.merge_model import MergeTask
+from stratalog.pipeline.plan.tasks import Task
+from stratalog.pipeline.workplace import Workplace
 
 SECRET = "hush-this-is-a-secret"
 WORKPLACE = Workplace(
@@ -18,9 +20,8 @@ WORKPLACE = Workplace(
 
 def task(*words: object) -> Task:
     """A task that carries these words to the function that runs it."""
-    return MergeTask(segments=cast(Any, words))
+    return MergeTask(parts=cast(Any, words))
 
 
 def words_of(given: Task) -> tuple[Any, ...]:
-    assert isinstance(given, MergeTask)
-    return cast(Any, given.segments)  # type: ignore[no-any-return]
+    return cast(tuple[Any, ...], given.parts)

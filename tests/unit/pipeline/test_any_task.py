@@ -5,8 +5,7 @@ from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.pipeline.test_merge_task import check_logs
-from tests.unit.pipeline.test_split_task import check_split
+from tests.unit.pipeline.task_checks import check_logs, check_split
 from tests.unit.pipeline.world import (
     Sent,
     World,
@@ -19,9 +18,10 @@ from tests.unit.pipeline.world import (
 
 from stratalog.batch.header import Codec, TimestampType
 from stratalog.control.log.model import Coordinates
+from stratalog.pipeline.kinds.merge_model import SegmentPlan
 from stratalog.pipeline.kinds.merge_task import run_merge
+from stratalog.pipeline.kinds.split_model import SplitTask
 from stratalog.pipeline.kinds.split_task import run_split
-from stratalog.pipeline.plan.tasks import SegmentPlan, SplitTask
 
 EXAMPLES = 40
 
@@ -93,7 +93,7 @@ def test_any_merge_makes_the_stamped_batches(
                 portion_bytes=held_bytes,
             )
             assert not done.failed
-            assert len(done.logs) == len(mine)
+            assert len(done.made) == len(mine)
             await check_logs(world, done)
 
     asyncio.run(scenario())
@@ -114,15 +114,15 @@ def test_any_splits_before_a_merge_make_no_difference(
             ]
             task = SplitTask(parts=[split_plan(rows) for rows in chosen])
             if task.parts:
-                done = await run_split(task, world.place())
+                done = await run_split(task.parts, world.place())
                 assert not done.failed
                 await check_split(world, done)
                 assert [*swapped(world, done)] == sorted(whole)
         after = [segment_plan(world.rows[partition]) for partition in whole]
         merged = await run_merge(merge_of(after), world.place())
         assert not merged.failed
-        assert [log.built for log in merged.logs] == [log.built for log in direct.logs]
-        for one, other in zip(direct.logs, merged.logs, strict=True):
+        assert [log.built for log in merged.made] == [log.built for log in direct.made]
+        for one, other in zip(direct.made, merged.made, strict=True):
             assert await world.log_in_store(one.key_base) == await world.log_in_store(
                 other.key_base
             )

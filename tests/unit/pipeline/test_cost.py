@@ -3,9 +3,9 @@ from tests.unit.pipeline.rows import TOPICS, claimed, row
 from stratalog.control.pipeline.model import UnitKind
 from stratalog.objects.ranges import REMOTE_GAP_BYTES
 from stratalog.objects.upload import PART_BYTES
+from stratalog.pipeline.kinds.merge_plan import plan_merges
+from stratalog.pipeline.kinds.split_plan import plan_splits
 from stratalog.pipeline.plan.cost import cost_of
-from stratalog.pipeline.plan.merge_plan import plan_merges
-from stratalog.pipeline.plan.split_plan import plan_splits
 from stratalog.pipeline.plan.tasks import Task
 from stratalog.settings import TieringSettings
 
@@ -17,7 +17,7 @@ def test_a_segment_takes_a_request_per_part_and_five_more() -> None:
     rows = [row(0, n, size=PART_BYTES // 2, byte_offset=n * PART_BYTES // 2) for n in range(4)]
     for count, requests in ((1, 1), (2, 3), (3, 4), (4, 4)):
         cost = cost_of(plan_merges([claimed(rows[:count])], TOPICS, SETTINGS, 0))
-        assert (cost.segments, cost.write_requests) == (1, requests + 3)
+        assert (cost.figures["segments"], cost.write_requests) == (1, requests + 3)
 
 
 def test_pieces_that_lie_far_apart_are_asked_for_apart_and_gaps_are_read_along() -> None:

@@ -4,16 +4,17 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import pytest
-from tests.unit.pipeline.rows import TOPICS, aged, claimed, row
-from tests.unit.pipeline.test_split_plan import joined
+from tests.unit.pipeline.rows import TOPICS, aged, claimed, joined, row
 
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import UnitKind
+from stratalog.pipeline.kinds.merge_plan import plan_merges
+from stratalog.pipeline.kinds.registry import AGED_KINDS
+from stratalog.pipeline.kinds.split_model import SplitTask
+from stratalog.pipeline.kinds.split_plan import plan_splits
 from stratalog.pipeline.plan.cost import cost_of
-from stratalog.pipeline.plan.merge_plan import plan_merges
 from stratalog.pipeline.plan.selection import select
-from stratalog.pipeline.plan.split_plan import plan_splits
-from stratalog.pipeline.plan.tasks import SplitTask, Task
+from stratalog.pipeline.plan.tasks import Task
 from stratalog.settings import MIB, TieringSettings
 
 BLOCKS = 4096
@@ -47,10 +48,11 @@ class Backlog:
             )
             for index, rows in self.rows.items()
         ]
-        selection = select(facts, TOPICS, SETTINGS, 0)
-        merges = [claimed(self.rows[one.partition]) for one in selection.merges]
+        selection = select(facts, TOPICS, SETTINGS, 0, AGED_KINDS)
+        merges = [claimed(self.rows[one.partition]) for one in selection.by_kind["merge"]]
         splits = [
-            claimed(self.rows[one.partition], kind=UnitKind.SPLIT) for one in selection.splits
+            claimed(self.rows[one.partition], kind=UnitKind.SPLIT)
+            for one in selection.by_kind["split"]
         ]
         tasks: list[Task] = [
             *plan_merges(merges, TOPICS, SETTINGS, 0),
@@ -66,7 +68,7 @@ class Backlog:
         old: dict[int, set[int]] = defaultdict(set)
         new: dict[int, list[Coordinates]] = defaultdict(list)
         self.objects += 1
-        for part in task.parts if isinstance(task, SplitTask) else task.segments:
+        for part in task.parts:
             index = int(part.rows[0].partition)
             old[index] |= {each.base_offset for each in part.rows}
             if isinstance(task, SplitTask):

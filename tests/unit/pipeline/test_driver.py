@@ -4,27 +4,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.pipeline.lab import (
-    EAGER,
-    MERGE,
-    PATIENT,
-    SPLIT,
-    Interposed,
-    Lab,
-    change,
-    number_in,
-    using,
-)
+from tests.unit.pipeline.failing_control import FailingControl
+from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT, Lab, change, number_in, using
 
 from stratalog.cli.pipeline_status import status_json
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.pipeline.model import UnitKind
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.pipeline.open import PrivateStoreError
-from stratalog.pipeline.plan.cost import Kind, cost_of
+from stratalog.pipeline.errors import PrivateStoreError
+from stratalog.pipeline.plan.cost import cost_of
 from stratalog.pipeline.plan.selection import Reason
-from stratalog.pipeline.plan.tasks import MergeTask
 from stratalog.pipeline.service import kinds_of_work
 from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import KeyMissingError
@@ -234,7 +224,7 @@ async def test_topics_that_are_not_there_are_named(lab: Lab) -> None:
 async def test_a_topic_that_is_deleted_between_two_runs_is_no_mistake(lab: Lab) -> None:
     topic = await lab.topic(1)
     await lab.fill(topic)
-    control = Interposed(lab.control)
+    control = FailingControl(lab.control)
 
     async def save_then_delete(*args: object, **rest: object) -> None:
         await lab.control.pipeline.save_run(*args, **rest)  # type: ignore[arg-type]
@@ -250,10 +240,10 @@ async def test_a_topic_that_is_deleted_between_two_runs_is_no_mistake(lab: Lab) 
 async def test_a_plan_claims_and_changes_nothing(lab: Lab) -> None:
     topic = await lab.topic()
     await lab.fill(topic)
-    watched = Interposed(lab.control)
+    watched = FailingControl(lab.control)
     async with lab.driver(control=watched) as driver:
         plan = await driver.plan()
-    assert sum(len(task.segments) for task in plan.tasks if isinstance(task, MergeTask)) == 2
+    assert [(task.kind, len(task.parts)) for task in plan.tasks] == [("merge", 1)] * 2
     assert set(watched.calls) == {
         "topics.all",
         "pipeline.aged_partitions",
@@ -276,11 +266,10 @@ async def test_the_cost_of_a_plan_is_what_the_run_then_costs(
         cost = cost_of((await driver.plan()).tasks)
         report = await driver.run()
     assert cost.bytes == report.merged_bytes + report.split_bytes
-    assert (cost.segments, cost.split_files) == (report.segments, report.split_files)
+    for name in ("merged_partitions", "segments", "split_partitions", "split_files"):
+        assert cost.figures[name] == getattr(report, name)
     assert cost.rows_removed == report.rows_removed
     assert cost.read_requests + cost.write_requests == report.requests
-    assert cost.merged_partitions == report.merged_partitions
-    assert cost.split_partitions == report.split_partitions
 
 
 async def test_the_cost_of_a_plan_tells_of_rewrites_and_of_every_topic(lab: Lab) -> None:
@@ -293,14 +282,20 @@ async def test_the_cost_of_a_plan_tells_of_rewrites_and_of_every_topic(lab: Lab)
         await lab.write_both([(kept, {0: [1]}), (gone, {0: [40]})])
     async with lab.driver() as driver:
         plan = await driver.plan()
-        cost = cost_of(plan.tasks, plan.rewrites)
+        cost = cost_of(plan.tasks)
         report = await driver.run()
-    assert (cost.merged_partitions, cost.rewritten_partitions) == (1, 1)
-    assert (cost.rewritten_files, cost.split_files) == (report.split_files, 0)
+    assert cost.figures == {
+        "merged_partitions": 1,
+        "segments": 1,
+        "split_partitions": 0,
+        "split_files": 0,
+        "rewritten_partitions": 1,
+        "rewritten_files": report.split_files,
+    }
     assert cost.bytes == report.merged_bytes + report.split_bytes
     assert cost.topics == [
-        ("gone", Kind.MERGE, 1, report.merged_bytes),
-        ("kept", Kind.REWRITE, 1, report.split_bytes),
+        ("gone", "merge", 1, report.merged_bytes),
+        ("kept", "rewrite", 1, report.split_bytes),
     ]
     assert cost.to_json()["topics"] == [share._asdict() for share in cost.topics]
     assert f"  kept: rewrite 1 partition, {report.split_bytes / 1e6:.1f} MB" in cost.lines()
@@ -314,9 +309,9 @@ async def test_a_plan_rewrites_an_object_once_that_dies_further_by_it(lab: Lab) 
         await driver.run(MERGE, ["gone"])
         plan = await driver.plan()
         report = await driver.run()
-    cost = cost_of(plan.tasks, plan.rewrites)
+    cost = cost_of(plan.tasks)
     assert cost.bytes == report.merged_bytes + report.split_bytes
-    assert (cost.rewritten_files, report.split_files) == (1, 1)
+    assert (cost.figures["rewritten_files"], report.split_files) == (1, 1)
 
 
 async def test_a_run_without_brokers_deletes_what_nobody_needs_any_more(lab: Lab) -> None:
@@ -382,7 +377,7 @@ async def test_to_clean_in_vain_does_not_fail_a_run(
 ) -> None:
     topic = await lab.topic()
     await lab.fill(topic)
-    watched = Interposed(lab.control)
+    watched = FailingControl(lab.control)
     watched.errors["objects.marked"] = ControlUnavailableError("made to fail")
     async with lab.driver(control=watched, clean=True) as driver:
         assert (await driver.run()).segments == 2

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.pipeline.lab import EAGER, Lab
 
 from stratalog.control.segments.model import ChainOutcome
+from stratalog.pipeline.kinds.merge_model import LogMade, SegmentPlan
 from stratalog.pipeline.kinds.segment_finisher import SegmentFinisher
-from stratalog.pipeline.plan.tasks import LogMade, SegmentPlan
 
 
 @pytest.fixture

@@ -8,13 +8,9 @@ from tests.unit.pipeline.rows import FACTS, TOPICS, claimed, row
 
 from stratalog.control.log.model import Coordinates
 from stratalog.ids import Offset
-from stratalog.pipeline.plan.merge_plan import (
-    ClaimedRows,
-    HoleError,
-    check_rows,
-    plan_merges,
-    plan_segments,
-)
+from stratalog.pipeline.errors import HoleError
+from stratalog.pipeline.kinds.merge_plan import plan_merges, plan_segments
+from stratalog.pipeline.plan.claimed_rows import ClaimedRows, check_rows
 from stratalog.settings import DAY_MS, TieringSettings
 
 SETTINGS = TieringSettings(min_segment_bytes=2000, max_segment_bytes=3000, task_bytes=5000)
@@ -100,7 +96,7 @@ def test_offsets_in_a_segment_fit_into_its_indexes() -> None:
 
 def test_a_task_holds_neighbouring_partitions_up_to_its_size() -> None:
     tasks = plan_merges([claimed(run(2, n)) for n in (3, 0, 2, 1)], TOPICS, SETTINGS, 0)
-    partitions = [[segment.partition for segment in task.segments] for task in tasks]
+    partitions = [[segment.partition for segment in task.parts] for task in tasks]
     assert partitions == [[0, 1], [2, 3]]
 
 
@@ -119,7 +115,7 @@ def test_every_row_is_planned_once_in_order_or_waits_at_the_end(
     planned = Counter(
         (planned.partition, planned.base_offset)
         for task in tasks
-        for segment in task.segments
+        for segment in task.parts
         for planned in segment.rows
     )
     assert set(planned.values()) <= {1}
@@ -127,7 +123,7 @@ def test_every_row_is_planned_once_in_order_or_waits_at_the_end(
         rows = [
             planned
             for task in tasks
-            for segment in task.segments
+            for segment in task.parts
             if segment.token == unit.claim.token
             for planned in segment.rows
         ]

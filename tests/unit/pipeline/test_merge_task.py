@@ -7,6 +7,7 @@ from weakref import ref
 import pytest
 import zstandard
 from Crypto.PublicKey import RSA
+from tests.unit.pipeline.task_checks import check_logs, partition_of
 from tests.unit.pipeline.world import (
     Sent,
     WatchedStore,
@@ -20,12 +21,9 @@ from tests.unit.pipeline.world import (
 from stratalog.batch.header import TimestampType
 from stratalog.ids import Offset
 from stratalog.objects.store import Buffer, Range, StoreUnavailableError
-from stratalog.pipeline.kinds.merge_task import run_merge, source_run
-from stratalog.pipeline.plan.tasks import LogMade, TaskDone
-from stratalog.segment.build import SegmentBuilder
+from stratalog.pipeline.kinds.merge_task import run_merge
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.keys import parse_segment_key
-from stratalog.segment.transform import Encoding
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PATIENCE_S = 30.0
@@ -38,35 +36,10 @@ async def three_blocks(partitions: int = 3, *, size: int = 10) -> World:
     return world
 
 
-async def check_logs(world: World, done: TaskDone) -> None:
-    """Every log holds exactly the stamped batches of its rows, and its indexes are theirs."""
-    for log in done.logs:
-        rows = [
-            row
-            for row in world.rows[partition_of(log)]
-            if log.built.base_offset <= row.base_offset <= log.built.last_offset
-        ]
-        expected = await world.log_of(rows)
-        assert await world.log_in_store(log.key_base) == expected
-        builder = SegmentBuilder(log.built.base_offset, index_interval_bytes=200)
-        position = 0
-        for row in rows:
-            data = bytearray(expected[position : position + row.byte_size])
-            builder.add(data, source_run(*[row._replace(stamped=True)] * 2))
-            position += row.byte_size
-        assert builder.finish() == log.built
-
-
-def partition_of(log: LogMade) -> int:
-    key = parse_segment_key(log.key_base + ".log", "segments/")
-    assert key is not None
-    return key.partition
-
-
 async def test_segments_are_the_stamped_batches_of_their_partitions() -> None:
     world = await three_blocks()
     done = await run_merge(merge_of(world.segments()), world.place())
-    assert [partition_of(log) for log in done.logs] == [0, 1, 2]
+    assert [partition_of(log) for log in done.made] == [0, 1, 2]
     assert not done.failed
     await check_logs(world, done)
 
@@ -74,7 +47,7 @@ async def test_segments_are_the_stamped_batches_of_their_partitions() -> None:
 async def test_a_partition_may_have_several_segments_in_a_task() -> None:
     world = await three_blocks()
     done = await run_merge(merge_of(world.segments(at=1)), world.place())
-    assert [(partition_of(log), log.built.base_offset) for log in done.logs] == [
+    assert [(partition_of(log), log.built.base_offset) for log in done.made] == [
         (0, 0), (0, 4), (1, 0), (1, 4), (2, 0), (2, 4),
     ]  # fmt: skip
     await check_logs(world, done)
@@ -87,7 +60,7 @@ async def test_append_times_and_epochs_are_stamped() -> None:
     await world.commit(sent(0, 4, timestamp_type=TimestampType.LOG_APPEND_TIME))
     done = await run_merge(merge_of(world.segments()), world.place())
     await check_logs(world, done)
-    (log,) = done.logs
+    (log,) = done.made
     assert [(each.epoch, each.start_offset) for each in log.built.leader_epochs] == [(0, 0), (3, 2)]
     assert log.built.max_timestamp == world.rows[0][-1].committed_ms
 
@@ -96,7 +69,7 @@ async def test_dead_bytes_are_left_out() -> None:
     world = World()
     await world.commit(sent(0), sent(0, dead=True), sent(0, 3), sent(1, dead=True), sent(2))
     done = await run_merge(merge_of(world.segments()), world.place())
-    assert [log.built.last_offset for log in done.logs] == [3, 0]
+    assert [log.built.last_offset for log in done.made] == [3, 0]
     await check_logs(world, done)
 
 
@@ -105,7 +78,7 @@ async def test_every_attempt_writes_under_names_of_its_own() -> None:
     task = merge_of(world.segments())
     first = await run_merge(task, world.place())
     second = await run_merge(task, world.place())
-    ids = {log.segment_id for log in [*first.logs, *second.logs]}
+    ids = {log.segment_id for log in [*first.made, *second.made]}
     assert len(ids) == 6
     assert len(await world.keys("segments/")) == 6
     assert all(segment_id.version == 4 for segment_id in ids)
@@ -120,7 +93,7 @@ async def test_a_block_is_read_once_for_all_segments_of_a_task() -> None:
 async def test_only_the_ranges_that_a_task_needs_are_read() -> None:
     world = await three_blocks(10)
     done = await run_merge(merge_of(world.segments()[3:6]), world.place())
-    wanted = sum(log.built.size_bytes for log in done.logs)
+    wanted = sum(log.built.size_bytes for log in done.made)
     assert sum(end - start for _, ranges in world.store.reads for start, end in ranges) == wanted
 
 
@@ -154,7 +127,7 @@ async def test_a_damaged_batch_costs_its_own_partition_only(at: int, complaint: 
         # What a producer wrote as the base offset is stamped over.
         assert not done.failed
         return
-    assert [partition_of(log) for log in done.logs] == [0, 2]
+    assert [partition_of(log) for log in done.made] == [0, 2]
     (failure,) = done.failed
     assert failure.token == plans[1].token
     assert not failure.retriable
@@ -169,7 +142,7 @@ async def test_an_object_that_is_gone_is_worth_another_plan() -> None:
     await world.commit(sent(1))
     await world.store.delete([world.blocks[-1]])
     done = await run_merge(merge_of(world.segments()), world.place())
-    assert [partition_of(log) for log in done.logs] == [0, 2]
+    assert [partition_of(log) for log in done.made] == [0, 2]
     (failure,) = done.failed
     assert failure.retriable
     assert world.blocks[-1] in failure.error
@@ -181,7 +154,7 @@ async def test_a_store_that_does_not_answer_is_worth_another_try() -> None:
     world = await three_blocks()
     world.store.failures[world.blocks[1]] = StoreUnavailableError("get: 503")
     done = await run_merge(merge_of(world.segments()), world.place())
-    assert not done.logs
+    assert not done.made
     assert [failure.retriable for failure in done.failed] == [True] * 3
     assert all("503" in failure.error for failure in done.failed)
     assert not await world.keys("segments/")
@@ -191,7 +164,7 @@ async def test_an_upload_that_fails_costs_its_own_partition_only() -> None:
     world = await three_blocks()
     world.store.failures["/1/"] = StoreUnavailableError("put: 503")
     done = await run_merge(merge_of(world.segments()), world.place())
-    assert [partition_of(log) for log in done.logs] == [0, 2]
+    assert [partition_of(log) for log in done.made] == [0, 2]
     assert [(failure.error, failure.retriable) for failure in done.failed] == [("put: 503", True)]
 
 
@@ -200,7 +173,7 @@ async def test_a_block_that_was_cut_short_is_good_for_those_before_the_cut() -> 
     data = bytes((await world.store.get(world.blocks[0])).data)
     await world.store.put(world.blocks[0], [data[:-10]])
     done = await run_merge(merge_of(world.segments()), world.place())
-    assert [partition_of(log) for log in done.logs] == [0, 1]
+    assert [partition_of(log) for log in done.made] == [0, 1]
     (failure,) = done.failed
     assert not failure.retriable
     assert world.blocks[0] in failure.error
@@ -273,7 +246,7 @@ async def test_after_a_failure_later_segments_of_that_claim_are_not_made() -> No
     plans = world.segments(at=1)
     await world.damage(world.rows[1][0], 61)
     done = await run_merge(merge_of(plans), world.place())
-    assert [(partition_of(log), log.built.base_offset) for log in done.logs] == [
+    assert [(partition_of(log), log.built.base_offset) for log in done.made] == [
         (0, 0), (0, 4), (2, 0), (2, 4),
     ]  # fmt: skip
     assert [failure.token for failure in done.failed] == [plans[2].token]
@@ -285,16 +258,16 @@ async def test_before_a_failure_earlier_segments_of_that_claim_are_kept() -> Non
     plans = world.segments(at=1)
     await world.damage(world.rows[1][2], 61)
     done = await run_merge(merge_of(plans), world.place())
-    assert (1, 0) in [(partition_of(log), log.built.base_offset) for log in done.logs]
+    assert (1, 0) in [(partition_of(log), log.built.base_offset) for log in done.made]
     assert [failure.token for failure in done.failed] == [plans[2].token]
-    assert len(done.logs) == 5
+    assert len(done.made) == 5
 
 
 async def test_a_compressed_log_opens_with_any_zstd() -> None:
     world = await three_blocks(size=5000)
     place = world.place(encoding=Encoding(chunk_bytes=4096, compress=True))
     done = await run_merge(merge_of(world.segments()), place)
-    for log in done.logs:
+    for log in done.made:
         stored = await world.log_in_store(log.key_base)
         assert log.uploaded.stored_bytes == len(stored) < log.built.size_bytes
         reader = zstandard.ZstdDecompressor().stream_reader(stored, read_across_frames=True)
@@ -308,10 +281,10 @@ async def test_a_log_is_encrypted_with_the_public_key_alone() -> None:
         encoding=Encoding(encrypt=True), keys=KeyRing({"k1": public_key}, active="k1")
     )
     done = await run_merge(merge_of(world.segments()), place)
-    assert [log.uploaded.encryption and log.uploaded.encryption.key_id for log in done.logs] == [
+    assert [log.uploaded.encryption and log.uploaded.encryption.key_id for log in done.made] == [
         "k1"
     ] * 3
-    assert payload(2)[61:] not in await world.log_in_store(done.logs[0].key_base)
+    assert payload(2)[61:] not in await world.log_in_store(done.made[0].key_base)
 
 
 @pytest.mark.parametrize("read_ahead_bytes", [1, 1000])
@@ -332,7 +305,7 @@ async def test_many_segments_never_wait_for_each_other(
             portion_bytes=portion_bytes,
         )
     assert not done.failed
-    assert len(done.logs) == 80
+    assert len(done.made) == 80
     await check_logs(world, done)
 
 
@@ -404,7 +377,7 @@ async def test_reading_waits_for_uploads_that_do_not_move() -> None:
     store.gate.set()
     async with asyncio.timeout(PATIENCE_S):
         done = await running
-    assert [log.built.size_bytes for log in done.logs] == [30 * len(payload(1, 10_000))] * 2
+    assert [log.built.size_bytes for log in done.made] == [30 * len(payload(1, 10_000))] * 2
     assert store.most_live_bytes <= limit + 2 * portion
     assert store.live_bytes == 0
 
@@ -435,7 +408,7 @@ async def test_a_batch_larger_than_all_that_may_be_read_ahead_is_merged() -> Non
     world = World()
     await world.commit(sent(0, size=50_000), Sent(1, payload(1, 3_000_000), 1))
     done = await run_merge(merge_of(world.segments()), world.place(), read_ahead_bytes=1000)
-    assert len(done.logs) == 2
+    assert len(done.made) == 2
     await check_logs(world, done)
 
 
@@ -444,4 +417,4 @@ async def test_a_segment_without_rows_is_refused() -> None:
     plan = replace(segment_plan(world.rows[0]), rows=[])
     done = await run_merge(merge_of([plan, *world.segments()[1:]]), world.place())
     assert "has no batch" in done.failed[0].error
-    assert len(done.logs) == 2
+    assert len(done.made) == 2

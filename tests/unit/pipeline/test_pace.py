@@ -52,7 +52,7 @@ async def test_a_task_reads_no_faster_than_it_may(kind: str) -> None:
     if kind == "merge":
         done = await run_merge(merge_of(world.segments()), place)
     else:
-        done = await run_split(world.split_task(), place)
+        done = await run_split(world.split_task().parts, place)
     # The first of four blocks is read at once, each of the others two seconds after the one before.
     assert clock.monotonic() == pytest.approx(6, abs=0.1)
     assert not done.failed

@@ -3,7 +3,7 @@ from dataclasses import fields
 import pytest
 
 from stratalog.pipeline.plan.tasks import Effort
-from stratalog.pipeline.report import TOLD_ERROR_CHARS, TOLD_ERRORS, Report
+from stratalog.pipeline.report import KEPT_ERROR_CHARS, KEPT_ERRORS, Report
 
 
 def test_a_run_that_did_nothing_says_so_in_five_lines() -> None:
@@ -31,6 +31,7 @@ def test_five_lines_tell_what_a_run_moved_freed_and_left() -> None:
         elsewhere=2,
         overtaken=1,
         objects_deleted=1,
+        commits=3,
     )
     report.add(Effort(bytes_read=41_000_000, bytes_written=40_500_000, requests=1, seconds=9.0))
     assert report.lines() == [
@@ -85,16 +86,16 @@ def test_the_history_keeps_every_figure() -> None:
 
 @pytest.mark.parametrize("more", [0, 1, 14_000])
 def test_the_history_keeps_the_first_failures_and_their_number(more: int) -> None:
-    names = [f"orders-{number}" for number in range(TOLD_ERRORS + more)]
+    names = [f"orders-{number}" for number in range(KEPT_ERRORS + more)]
     kept = Report(failed=dict.fromkeys(names, "why"), parked=names).to_json()
-    assert kept["failed"] == dict.fromkeys(names[:TOLD_ERRORS], "why")
-    assert kept["parked"] == names[:TOLD_ERRORS]
+    assert kept["failed"] == dict.fromkeys(names[:KEPT_ERRORS], "why")
+    assert kept["parked"] == names[:KEPT_ERRORS]
     assert (kept["failed_partitions"], kept["parked_partitions"]) == (len(names), len(names))
 
 
 @pytest.mark.parametrize("more", [0, 1, 1_000_000])
 def test_the_history_keeps_the_beginning_of_a_long_error(more: int) -> None:
-    report = Report(failed={"x": "e" * (TOLD_ERROR_CHARS + more)})
+    report = Report(failed={"x": "e" * (KEPT_ERROR_CHARS + more)})
     [told] = report.to_json()["failed"].values()  # type: ignore[attr-defined]
-    assert told == ("e" * (TOLD_ERROR_CHARS - 1) + "…" if more else report.failed["x"])
-    assert len(told) == TOLD_ERROR_CHARS
+    assert told == ("e" * (KEPT_ERROR_CHARS - 1) + "…" if more else report.failed["x"])
+    assert len(told) == KEPT_ERROR_CHARS

@@ -5,15 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT, Interposed, Lab, path_of, using
+from tests.unit.pipeline.failing_control import FailingControl
+from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT, Lab, path_of, using
 
 from stratalog.block.block import SealedBlock
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.pipeline.model import UnitKind
 from stratalog.control.topics.model import Topic
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.pipeline.kinds.rewrite_search import RewriteLook
-from stratalog.pipeline.service import kinds_of_work
+from stratalog.pipeline.service import kinds_of_work, new_watches
 from stratalog.settings import TieringSettings
 
 
@@ -92,7 +92,7 @@ async def write_alive(lab: Lab, topic: Topic, count: int) -> None:
 def small_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two pages of two objects."""
     monkeypatch.setattr("stratalog.pipeline.kinds.rewrite_search._PAGE", 2)
-    monkeypatch.setattr("stratalog.pipeline.kinds.rewrite_search._LOOK_PAGES", 2)
+    monkeypatch.setattr("stratalog.pipeline.kinds.rewrite_search._WATCH_PAGES", 2)
 
 
 @pytest.mark.usefixtures("small_looks")
@@ -103,11 +103,11 @@ async def test_a_look_goes_on_where_the_last_one_ended_and_begins_again(
     await write_alive(lab, kept, 9)
     await write_dying(lab, kept, gone)
     await lab.run(kinds=MERGE)
-    look = RewriteLook()
-    control = Interposed(lab.control)
+    watches = new_watches()
+    control = FailingControl(lab.control)
 
     async def kinds() -> Sequence[UnitKind]:
-        return await kinds_of_work(control, lab.settings, look)
+        return await kinds_of_work(control, lab.settings, watches)
 
     assert [await kinds() for _ in range(4)] == [[], [], SPLIT, SPLIT]
     assert control.calls.count("pipeline.mostly_dead_objects") == 2 + 2 + 1 + 1
@@ -142,7 +142,7 @@ async def test_a_look_for_rewrites_that_fails_costs_a_run_the_rewrites_alone(
 ) -> None:
     await lab.control.pipeline.pause(kept.id)
     await write_dying(lab, kept, gone)
-    control = Interposed(lab.control)
+    control = FailingControl(lab.control)
     control.errors[failing] = ControlUnavailableError("a statement took too long")
     async with lab.driver(control=control, clean=True) as driver:
         report = await driver.run()
@@ -161,7 +161,7 @@ async def test_a_look_for_rewrites_that_fails_hides_no_other_work(
 ) -> None:
     await lab.control.pipeline.pause(kept.id)
     await write_alive(lab, gone, 1)
-    control = Interposed(lab.control)
+    control = FailingControl(lab.control)
     control.errors[failing] = ControlUnavailableError("a statement took too long")
     assert await kinds_of_work(control, lab.settings) == MERGE
     assert "mostly dead were not looked for" in caplog.text
@@ -306,7 +306,7 @@ async def test_small_files_are_joined_once_they_are_too_many(
     using(lab, replace(EAGER, max_rows=8))
     assert (await kinds_of_work(lab.control, lab.settings) == [UnitKind.SPLIT]) is joined
     async with lab.driver() as driver:
-        planned = (await driver.plan()).rewrites
+        planned = (await driver.plan()).tasks
         report = await driver.run_until_idle()
     assert len(planned) == report.split_files == joined
     assert await pieces_of(lab, kept) == ((1, 1) if joined else (files, files))

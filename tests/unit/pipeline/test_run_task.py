@@ -12,9 +12,9 @@ from stratalog.objects.folder import THREADS
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore, StoreAccessError
 from stratalog.opening.marker import MARKER_KEY, StoreMarker, encode_marker, read_marker
-from stratalog.pipeline import own_store
+from stratalog.pipeline import worker_store_check
 from stratalog.pipeline.hosting.run_task import run_in_loop, run_task
-from stratalog.pipeline.plan.tasks import Workplace
+from stratalog.pipeline.workplace import Workplace
 from stratalog.segment.errors import KeyFileError
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -48,8 +48,8 @@ async def test_tasks_and_answers_cross_processes(tmp_path: Path) -> None:
     assert [*swapped(world, done)] == [0, 1, 2, 3, 4]
     task = pickle.loads(pickle.dumps(merge_of(world.segments())))
     merged = pickle.loads(pickle.dumps(await run_in_loop(task, place)))
-    assert [log.built.last_offset for log in merged.logs] == [5] * 5
-    for log, rows in zip(merged.logs, world.rows.values(), strict=True):
+    assert [log.built.last_offset for log in merged.made] == [5] * 5
+    for log, rows in zip(merged.made, world.rows.values(), strict=True):
         assert await world.log_in_store(log.key_base) == await world.log_of(rows)
     await world.store.close()
 
@@ -69,9 +69,9 @@ async def test_segments_may_have_a_store_of_their_own(tmp_path: Path) -> None:
     await world.store.close()
     place = replace(workplace(tmp_path / "blocks"), segments_url=f"file:{tmp_path / 'cold'}")
     done = await run_in_loop(merge_of(world.segments()), place)
-    assert all((tmp_path / "cold" / f"{log.key_base}.log").is_file() for log in done.logs)
+    assert all((tmp_path / "cold" / f"{log.key_base}.log").is_file() for log in done.made)
     assert done.effort.requests == 3 + 5
-    assert done.effort.bytes_written == sum(log.built.size_bytes for log in done.logs)
+    assert done.effort.bytes_written == sum(log.built.size_bytes for log in done.made)
 
 
 async def test_more_segments_than_threads_are_written_at_the_same_time(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_more_segments_than_threads_are_written_at_the_same_time(tmp_path:
         await world.commit(*(sent(each, 1, 2000) for each in range(2 * THREADS + 1)))
     async with asyncio.timeout(60):
         done = await run_in_loop(merge_of(world.segments(at=2)), workplace(tmp_path))
-    assert len(done.logs) == 2 * (2 * THREADS + 1)
+    assert len(done.made) == 2 * (2 * THREADS + 1)
     assert not done.failed
     await world.store.close()
 
@@ -92,7 +92,7 @@ async def test_keys_come_with_the_workplace(tmp_path: Path) -> None:
     pem = (GOLDEN / "test-only-public.pem").read_text()
     place = replace(workplace(tmp_path), encryption_key="k1", public_keys_pem={"k1": pem})
     done = await run_in_loop(merge_of(world.segments()), place)
-    assert {log.uploaded.encryption and log.uploaded.encryption.key_id for log in done.logs} == {
+    assert {log.uploaded.encryption and log.uploaded.encryption.key_id for log in done.made} == {
         "k1"
     }
 
@@ -119,7 +119,7 @@ async def test_a_worker_reads_the_marker_of_its_stores_once(
         reads.append(store.url)
         return await read_marker(store)
 
-    monkeypatch.setattr(own_store, "read_marker", watched)
+    monkeypatch.setattr(worker_store_check, "read_marker", watched)
     place = replace(
         workplace(tmp_path / "blocks"),
         segments_url=f"file:{tmp_path / 'cold'}",
@@ -154,7 +154,7 @@ async def test_a_store_that_refuses_a_worker_is_no_partitions_failure(
     async def refuse(_: ObjectStore) -> None:
         raise StoreAccessError("made to fail")
 
-    monkeypatch.setattr(own_store, "read_marker", refuse)
+    monkeypatch.setattr(worker_store_check, "read_marker", refuse)
     place = replace(workplace(tmp_path), cluster_id=uuid4())
     done = await run_in_loop(world.split_task(), place)
     assert [each.retriable for each in done.failed] == [True] * 5
@@ -163,7 +163,7 @@ async def test_a_store_that_refuses_a_worker_is_no_partitions_failure(
 
 def test_run_task_needs_no_loop(tmp_path: Path) -> None:
     done = run_task(merge_of([]), workplace(tmp_path))
-    assert (done.logs, done.failed, done.effort.requests) == ([], [], 0)
+    assert (done.made, done.failed, done.effort.requests) == ((), (), 0)
 
 
 def test_the_text_of_a_workplace_shows_no_secret(tmp_path: Path) -> None:

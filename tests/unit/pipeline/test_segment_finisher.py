@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.integration.adopted_log import adopt_log
+from tests.support.adopted_log import adopt_log
 from tests.unit.pipeline.lab import Lab
 from tests.unit.segment.runs import batch
 

@@ -19,7 +19,7 @@ from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.pipeline.model import UnitKind
 from stratalog.control.plane import ControlPlane
 from stratalog.pipeline.hosting.child_process import Child
-from stratalog.pipeline.report import TOLD_ERRORS, Report
+from stratalog.pipeline.report import KEPT_ERRORS, Report
 from stratalog.pipeline.service import PipelineService, kinds_of_work
 from stratalog.settings import HOUR_MS, Settings, StorageSettings, TieringSettings
 
@@ -154,14 +154,14 @@ async def test_a_child_that_dies_is_told_of_and_replaced(
 async def test_of_many_failures_the_log_has_the_first_and_their_number(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, more: int
 ) -> None:
-    names = [f"orders-{number}" for number in range(TOLD_ERRORS + more)]
+    names = [f"orders-{number}" for number in range(KEPT_ERRORS + more)]
     report = Report(failed=dict.fromkeys(names, "why"), parked=names[:3])
     look = Looks(MERGE)
     tiering = replace(OFTEN, splitter_interval_ms=HOUR_MS)
     async with running(tmp_path, look, tiering=tiering, report=report):
         await look.reach(2)
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(told) == TOLD_ERRORS + 3 + more
+    assert len(told) == KEPT_ERRORS + 3 + more
     in_all = "In all, the pipeline could not convert 101 partitions, and has parked 3."
     assert (in_all in told) == bool(more)
 

@@ -5,20 +5,21 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.pipeline.rows import TOPICS, claimed, row
+from tests.unit.pipeline.rows import TOPICS, claimed, joined, row
 
 from stratalog.control.log.commit_plan import MAX_ROW_BYTES
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import UnitKind
-from stratalog.pipeline.plan.merge_plan import ClaimedRows
-from stratalog.pipeline.plan.split_plan import (
+from stratalog.pipeline.kinds.rewrite import plan_rewrites
+from stratalog.pipeline.kinds.split_model import SplitTask
+from stratalog.pipeline.kinds.split_plan import (
     is_worth_joining,
     outgrown_files,
-    plan_rewrites,
     plan_splits,
     rows_needed,
 )
-from stratalog.pipeline.plan.tasks import SplitTask
+from stratalog.pipeline.plan.claimed_rows import ClaimedRows
+from stratalog.pipeline.plan.tasks import Task
 from stratalog.settings import TieringSettings
 
 SETTINGS = TieringSettings(split_file_bytes=8000, max_rows=8)
@@ -36,7 +37,7 @@ def thin(partition: int, blocks: int, size: int = 100) -> list[Coordinates]:
     ]
 
 
-def planned(task: SplitTask) -> list[list[int]]:
+def planned(task: Task) -> list[list[int]]:
     """The objects that each part comes from."""
     return [[each.object_id.int for each in part.rows] for part in task.parts]
 
@@ -225,27 +226,3 @@ def apply(rows: list[Coordinates], moved: Sequence[Coordinates], block: int) -> 
     """Put what is moved together into rows of a new object."""
     at = next(n for n, each in enumerate(rows) if each.base_offset == moved[0].base_offset)
     rows[at : at + len(moved)] = joined(moved, block)
-
-
-def joined(moved: Sequence[Coordinates], block: int) -> list[Coordinates]:
-    """The rows that a split makes of these, with the times that it gives them."""
-    made: list[Coordinates] = []
-    for each in moved:
-        if made and made[-1].byte_size + each.byte_size <= MAX_ROW_BYTES:
-            made[-1] = made[-1]._replace(
-                byte_size=made[-1].byte_size + each.byte_size,
-                last_offset=each.last_offset,
-                committed_ms=each.committed_ms,
-            )
-        else:
-            placed = row(each.partition, each.base_offset, block=block)
-            made.append(
-                placed._replace(
-                    byte_size=each.byte_size,
-                    last_offset=each.last_offset,
-                    committed_ms=each.committed_ms,
-                    oldest_ms=each.oldest_commit_ms,
-                    stamped=True,
-                )
-            )
-    return made

@@ -1,7 +1,7 @@
 from collections.abc import AsyncIterable
-from itertools import pairwise
 
 import pytest
+from tests.unit.pipeline.task_checks import check_split
 from tests.unit.pipeline.world import (
     START_MS,
     Sent,
@@ -14,18 +14,14 @@ from tests.unit.pipeline.world import (
     swapped,
 )
 
-from stratalog.batch.frames import check_crc, iter_batches
 from stratalog.batch.header import TimestampType
 from stratalog.block.footer import FooterRange, decode_footer
-from stratalog.block.keys import parse_split_key
 from stratalog.checks.inspect import inspect_object
 from stratalog.control.log.commit_plan import MAX_ROW_BYTES
-from stratalog.control.log.model import Coordinates
 from stratalog.ids import Offset
 from stratalog.objects.store import Buffer, StoreUnavailableError
 from stratalog.pipeline.kinds.merge_task import run_merge
 from stratalog.pipeline.kinds.split_task import run_split
-from stratalog.pipeline.plan.tasks import SplitMade, SplitTask, TaskDone
 
 
 async def thin_world(blocks: int = 5, partitions: int = 4) -> World:
@@ -36,62 +32,9 @@ async def thin_world(blocks: int = 5, partitions: int = 4) -> World:
     return world
 
 
-async def bytes_of(world: World, rows: list[Coordinates]) -> bytes:
-    (key,) = {row.object_key for row in rows}
-    data = bytes((await world.store.get(key)).data)
-    return b"".join(data[row.byte_offset : row.byte_offset + row.byte_size] for row in rows)
-
-
-async def check_split(world: World, done: TaskDone) -> SplitMade:
-    """The new rows hold the stamped batches of the old ones, and tell the truth about them."""
-    (made,) = done.splits
-    assert parse_split_key(made.key) == made.object_id
-    stored = bytes((await world.store.get(made.key)).data)
-    assert made.size_bytes == len(stored)
-    position = 0
-    for part in made.parts:
-        rows = [*part.new_rows]
-        assert rows[0].byte_offset == position
-        assert await bytes_of(world, rows) == await world.log_of(part.old_rows)
-        assert rows[0].base_offset == part.old_rows[0].base_offset
-        assert rows[-1].last_offset == part.old_rows[-1].last_offset
-        for before, row in pairwise(rows):
-            assert row.byte_offset == before.byte_offset + before.byte_size
-            assert row.base_offset == before.last_offset + 1
-            assert row.committed_ms >= before.committed_ms
-        for row in rows:
-            check_row(row, part.old_rows, stored)
-        position = rows[-1].byte_offset + rows[-1].byte_size
-    return made
-
-
-def check_row(row: Coordinates, old_rows: object, stored: bytes) -> None:
-    assert isinstance(old_rows, list)
-    sources = [
-        old
-        for old in old_rows
-        if old.last_offset >= row.base_offset and old.base_offset <= row.last_offset
-    ]
-    assert row.stamped
-    assert row.committed_ms == max(old.committed_ms for old in sources)
-    assert row.oldest_ms == min(old.oldest_commit_ms for old in sources)
-    assert {(row.leader_epoch, row.timestamp_type)} == {
-        (old.leader_epoch, old.timestamp_type) for old in sources
-    }
-    data = stored[row.byte_offset : row.byte_offset + row.byte_size]
-    headers = [header for _, header in iter_batches(data)]
-    for position, header in iter_batches(data):
-        check_crc(data, position, header)
-    assert row.byte_size <= MAX_ROW_BYTES or len(headers) == 1
-    assert headers[0].base_offset == row.base_offset
-    assert headers[-1].last_offset == row.last_offset
-    assert {header.leader_epoch for header in headers} == {row.leader_epoch}
-    assert row.max_timestamp == max(header.max_timestamp for header in headers)
-
-
 async def test_a_split_file_holds_each_partition_in_one_piece() -> None:
     world = await thin_world()
-    done = await run_split(world.split_task(), world.place())
+    done = await run_split(world.split_task().parts, world.place())
     made = await check_split(world, done)
     assert not done.failed
     assert [len(part.new_rows) for part in made.parts] == [1, 1, 1, 1]
@@ -109,23 +52,23 @@ async def test_a_file_of_which_the_store_took_too_little_is_not_offered(
         return await put_stream(key, parts) - 1
 
     monkeypatch.setattr(place.objects, "put_stream", torn)
-    done = await run_split(world.split_task(), place)
-    assert not done.splits
+    done = await run_split(world.split_task().parts, place)
+    assert not done.made
     assert len(done.failed) == 4
 
 
 async def test_every_source_object_is_read_once() -> None:
     world = await thin_world(20, 30)
-    await run_split(world.split_task(), world.place())
+    await run_split(world.split_task().parts, world.place())
     assert sorted(key for key, _ in world.store.reads) == sorted(world.blocks)
 
 
 async def test_every_attempt_writes_an_object_of_its_own() -> None:
     world = await thin_world()
     task = world.split_task()
-    first = await run_split(task, world.place())
-    second = await run_split(task, world.place())
-    assert first.splits[0].key != second.splits[0].key
+    first = await run_split(task.parts, world.place())
+    second = await run_split(task.parts, world.place())
+    assert first.made[0].key != second.made[0].key
     assert len(await world.keys("splits/")) == 2
 
 
@@ -136,7 +79,7 @@ async def test_rows_part_where_epoch_or_timestamp_type_change() -> None:
     world.epochs[0] = 2
     await world.commit(sent(0, timestamp_type=TimestampType.LOG_APPEND_TIME))
     await world.commit(sent(0), sent(0))
-    made = await check_split(world, await run_split(world.split_task(), world.place()))
+    made = await check_split(world, await run_split(world.split_task().parts, world.place()))
     rows = made.parts[0].new_rows
     assert [(row.base_offset, row.last_offset) for row in rows] == [(0, 0), (1, 2), (3, 3), (4, 5)]
     assert [row.leader_epoch for row in rows] == [0, 0, 2, 2]
@@ -149,7 +92,7 @@ async def test_rows_end_before_they_become_too_large() -> None:
     world = World()
     for _ in range(2 * fitting + 1):
         await world.commit(sent(0, size=100_000))
-    made = await check_split(world, await run_split(world.split_task(), world.place()))
+    made = await check_split(world, await run_split(world.split_task().parts, world.place()))
     assert [row.byte_size for row in made.parts[0].new_rows] == [
         fitting * size, fitting * size, size,
     ]  # fmt: skip
@@ -164,14 +107,14 @@ async def test_a_row_may_be_as_large_as_the_bound(spare: int, rows: int) -> None
     assert len(first) + len(rest) == MAX_ROW_BYTES - spare
     await world.commit(Sent(0, first, 1))
     await world.commit(Sent(0, rest, 1))
-    made = await check_split(world, await run_split(world.split_task(), world.place()))
+    made = await check_split(world, await run_split(world.split_task().parts, world.place()))
     assert len(made.parts[0].new_rows) == rows
 
 
 async def test_a_batch_larger_than_a_row_is_a_row() -> None:
     world = World()
     await world.commit(sent(0), Sent(0, payload(1, MAX_ROW_BYTES), 1), sent(0))
-    made = await check_split(world, await run_split(world.split_task(), world.place()))
+    made = await check_split(world, await run_split(world.split_task().parts, world.place()))
     assert [row.base_offset for row in made.parts[0].new_rows] == [0, 1, 2]
 
 
@@ -182,22 +125,22 @@ async def test_commit_times_never_decrease() -> None:
     await world.commit(Sent(0, payload(1, MAX_ROW_BYTES), 1))
     assert rows[-1].byte_size == size
     rows[-1] = rows[-1]._replace(committed_ms=5)
-    done = await run_split(SplitTask(parts=[split_plan(rows)]), world.place())
-    new_rows = done.splits[0].parts[0].new_rows
+    done = await run_split([split_plan(rows)], world.place())
+    new_rows = done.made[0].parts[0].new_rows
     assert [row.committed_ms for row in new_rows] == [rows[-2].committed_ms] * 2
     assert [row.oldest_ms for row in new_rows] == [rows[0].committed_ms, 5]
 
 
 async def test_split_files_are_split_again() -> None:
     world = await thin_world()
-    first = await run_split(world.split_task(), world.place())
+    first = await run_split(world.split_task().parts, world.place())
     assert [*swapped(world, first)] == [0, 1, 2, 3]
     await world.commit(*(sent(each, 2) for each in range(4)))
-    second = await run_split(world.split_task(), world.place())
+    second = await run_split(world.split_task().parts, world.place())
     made = await check_split(world, second)
     assert [len(part.old_rows) for part in made.parts] == [2] * 4
     assert [len(part.new_rows) for part in made.parts] == [1] * 4
-    for part, old in zip(made.parts, first.splits[0].parts, strict=True):
+    for part, old in zip(made.parts, first.made[0].parts, strict=True):
         assert part.new_rows[0].oldest_ms == old.old_rows[0].committed_ms
         assert part.new_rows[0].committed_ms == part.old_rows[-1].committed_ms
 
@@ -205,16 +148,16 @@ async def test_split_files_are_split_again() -> None:
 async def test_split_then_merge_makes_the_same_segments_as_merge() -> None:
     world = await thin_world()
     direct = await run_merge(merge_of(world.segments()), world.place())
-    assert [*swapped(world, await run_split(world.split_task(), world.place()))]
+    assert [*swapped(world, await run_split(world.split_task().parts, world.place()))]
     merged = await run_merge(merge_of(world.segments()), world.place())
-    assert [log.built for log in merged.logs] == [log.built for log in direct.logs]
-    for one, other in zip(direct.logs, merged.logs, strict=True):
+    assert [log.built for log in merged.made] == [log.built for log in direct.made]
+    for one, other in zip(direct.made, merged.made, strict=True):
         assert await world.log_in_store(one.key_base) == await world.log_in_store(other.key_base)
 
 
 async def test_the_footer_is_an_index_of_offsets_and_times() -> None:
     world = await thin_world()
-    made = (await run_split(world.split_task(), world.place())).splits[0]
+    made = (await run_split(world.split_task().parts, world.place())).made[0]
     stored = bytes((await world.store.get(made.key)).data)
     data_end = made.parts[-1].new_rows[-1].byte_offset + made.parts[-1].new_rows[-1].byte_size
     footer = decode_footer(stored[data_end:])
@@ -233,7 +176,7 @@ async def test_the_footer_is_an_index_of_offsets_and_times() -> None:
 
 async def test_inspect_shows_a_split_file() -> None:
     world = await thin_world()
-    made = (await run_split(world.split_task(), world.place())).splits[0]
+    made = (await run_split(world.split_task().parts, world.place())).made[0]
     inspection = await inspect_object(world.store, made.key, records=True)
     assert inspection.ok
     shown = [(batch.partition, batch.header) for batch in inspection.batches]
@@ -244,7 +187,7 @@ async def test_inspect_shows_a_split_file() -> None:
 
 async def test_inspect_finds_damage_in_a_split_file() -> None:
     world = await thin_world()
-    made = (await run_split(world.split_task(), world.place())).splits[0]
+    made = (await run_split(world.split_task().parts, world.place())).made[0]
     row = made.parts[1].new_rows[0]
     await world.damage(row, 7)
     inspection = await inspect_object(world.store, made.key)
@@ -260,7 +203,7 @@ async def test_a_failing_part_is_left_out() -> None:
     bad = world.rows[1][1]
     await world.damage(bad, 61)
     task = world.split_task()
-    done = await run_split(task, world.place())
+    done = await run_split(task.parts, world.place())
     made = await check_split(world, done)
     assert [part.new_rows[0].partition for part in made.parts] == [0, 2, 3]
     (failure,) = done.failed
@@ -275,7 +218,7 @@ async def test_an_object_that_is_gone_costs_those_that_need_it() -> None:
     world = await thin_world()
     await world.commit(sent(2))
     await world.store.delete([world.blocks[-1]])
-    done = await run_split(world.split_task(), world.place())
+    done = await run_split(world.split_task().parts, world.place())
     made = await check_split(world, done)
     assert [part.new_rows[0].partition for part in made.parts] == [0, 1, 3]
     assert [failure.retriable for failure in done.failed] == [True]
@@ -285,20 +228,20 @@ async def test_without_a_good_part_there_is_no_file() -> None:
     world = await thin_world()
     for key in world.blocks:
         await world.store.delete([key])
-    done = await run_split(world.split_task(), world.place())
+    done = await run_split(world.split_task().parts, world.place())
     assert len(done.failed) == 4
-    assert not done.splits
+    assert not done.made
     assert not await world.keys("splits/")
 
 
 async def test_a_store_that_takes_no_file_is_worth_another_try() -> None:
     world = await thin_world()
     world.store.failures["splits/"] = StoreUnavailableError("put: 503")
-    done = await run_split(world.split_task(), world.place())
+    done = await run_split(world.split_task().parts, world.place())
     assert [(failure.error, failure.retriable) for failure in done.failed] == [
         ("put: 503", True)
     ] * 4
-    assert not done.splits
+    assert not done.made
 
 
 @pytest.mark.parametrize(
@@ -315,30 +258,30 @@ async def test_rows_that_are_not_what_they_say_are_refused(
 ) -> None:
     world = await thin_world()
     world.rows[0][1] = world.rows[0][1]._replace(**change)  # type: ignore[arg-type]
-    done = await run_split(world.split_task(), world.place())
+    done = await run_split(world.split_task().parts, world.place())
     (failure,) = done.failed
     assert complaint in failure.error
     assert not failure.retriable
-    assert len(done.splits[0].parts) == 3
+    assert len(done.made[0].parts) == 3
 
 
 async def test_parts_are_sorted_whatever_their_order_in_the_plan() -> None:
     world = await thin_world()
     task = world.split_task()
-    done = await run_split(SplitTask(parts=[*reversed(task.parts)]), world.place())
+    done = await run_split([*reversed(task.parts)], world.place())
     made = await check_split(world, done)
     assert [part.new_rows[0].partition for part in made.parts] == [0, 1, 2, 3]
 
 
 async def test_little_is_read_ahead_if_little_may_be() -> None:
     world = await thin_world(20)
-    done = await run_split(world.split_task(), world.place(), read_ahead_bytes=1)
+    done = await run_split(world.split_task().parts, world.place(), read_ahead_bytes=1)
     await check_split(world, done)
 
 
 async def test_a_merge_of_a_damaged_split_file_names_it() -> None:
     world = await thin_world()
-    assert [*swapped(world, await run_split(world.split_task(), world.place()))]
+    assert [*swapped(world, await run_split(world.split_task().parts, world.place()))]
     await world.damage(world.rows[2][0], 100)
     done = await run_merge(merge_of([segment_plan(world.rows[2])]), world.place())
     assert world.rows[2][0].object_key in done.failed[0].error

@@ -6,7 +6,8 @@ from pyspark import cloudpickle
 from tests.unit.pipeline.spark_tasks import SECRET, WORKPLACE, task, words_of
 
 from stratalog.pipeline.hosting.task_rows import answers, plan_table, row_function
-from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone, Workplace
+from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone
+from stratalog.pipeline.workplace import Workplace
 
 
 def counting(given: Task, workplace: Workplace) -> TaskDone:

@@ -22,16 +22,17 @@ from pathlib import Path
 
 import pytest
 from tests.unit.pipeline.lab import Lab
-from tests.unit.pipeline.rows import FACTS, TOPIC, aged, claimed, row
-from tests.unit.pipeline.test_split_plan import joined
+from tests.unit.pipeline.rows import FACTS, TOPIC, aged, claimed, joined, row
 
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import UnitKind
+from stratalog.pipeline.kinds.merge_plan import plan_merges
+from stratalog.pipeline.kinds.registry import AGED_KINDS
+from stratalog.pipeline.kinds.split_model import SplitTask
+from stratalog.pipeline.kinds.split_plan import plan_splits
 from stratalog.pipeline.plan.cost import cost_of
-from stratalog.pipeline.plan.merge_plan import plan_merges
 from stratalog.pipeline.plan.selection import select
-from stratalog.pipeline.plan.split_plan import plan_splits
-from stratalog.pipeline.plan.tasks import SplitTask, Task
+from stratalog.pipeline.plan.tasks import Task
 from stratalog.settings import DAY_MS, MIB, MINUTE_MS, TieringSettings
 
 SCALE = 125
@@ -100,9 +101,11 @@ class Model:
             for index, rows in enumerate(old)
             if rows
         ]
-        selection = select(facts, topics, SETTINGS, now_ms)
-        merges = [claimed(old[one.partition]) for one in selection.merges]
-        splits = [claimed(old[one.partition], kind=UnitKind.SPLIT) for one in selection.splits]
+        selection = select(facts, topics, SETTINGS, now_ms, AGED_KINDS)
+        merges = [claimed(old[one.partition]) for one in selection.by_kind["merge"]]
+        splits = [
+            claimed(old[one.partition], kind=UnitKind.SPLIT) for one in selection.by_kind["split"]
+        ]
         tasks: list[Task] = [
             *plan_merges(merges, topics, SETTINGS, now_ms),
             *plan_splits(splits, topics, SETTINGS),
@@ -128,8 +131,8 @@ class Model:
             for part in task.parts:
                 self._swap(part.rows, joined(part.rows, self.objects))
         else:
-            self.segments += len(task.segments)
-            for segment in task.segments:
+            self.segments += len(task.parts)
+            for segment in task.parts:
                 self._swap(segment.rows, [])
 
     def _swap(self, old: Sequence[Coordinates], new: list[Coordinates]) -> None:

@@ -26,12 +26,14 @@ from stratalog.ids import LeaderEpoch, ObjectId, Offset, PartitionIndex, TopicId
 from stratalog.objects.open import open_store
 from stratalog.objects.store import Buffer, ObjectStore, Range
 from stratalog.objects.wrapped import WrappedStore
+from stratalog.pipeline.kinds.merge_model import MergeTask, SegmentPlan
 from stratalog.pipeline.kinds.source_reader import Pace
-from stratalog.pipeline.kinds.task_stores import OpenWorkplace
-from stratalog.pipeline.plan.tasks import MergeTask, SegmentPlan, SplitPlan, SplitTask, TaskDone
+from stratalog.pipeline.kinds.split_model import SplitPlan, SplitTask
+from stratalog.pipeline.plan.tasks import TaskDone
+from stratalog.pipeline.workplace import OpenWorkplace
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import LOG_SUFFIX
-from stratalog.segment.transform import Encoding
 
 T = TypeVar("T")
 
@@ -256,12 +258,12 @@ def split_plan(rows: Sequence[Coordinates]) -> SplitPlan:
 
 
 def merge_of(plans: Sequence[SegmentPlan]) -> MergeTask:
-    return MergeTask(segments=plans)
+    return MergeTask(parts=plans)
 
 
 def swapped(world: World, done: TaskDone) -> Iterator[int]:
     """Put the rows of split files in the place of those that they replace."""
-    for made in done.splits:
+    for made in done.made:
         for part in made.parts:
             partition = int(part.old_rows[0].partition)
             first = row_index(world.rows[partition], part.old_rows[0])

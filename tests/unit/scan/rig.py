@@ -9,8 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from tests.tiering import Converter
-from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT, LocalJobs
+from tests.support.tiering import Converter
+from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT
+from tests.unit.pipeline.local_jobs import LocalJobs
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.entry import EntryBatch
@@ -26,16 +27,16 @@ from stratalog.ids import BrokerId, ObjectId, PartitionIndex, uuid7
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.workers import WorkerKeys, worker_access
+from stratalog.pipeline.kinds import split_plan
 from stratalog.pipeline.open import opened_driver, workplace_of
-from stratalog.pipeline.plan import split_plan
 from stratalog.pipeline.report import Report
 from stratalog.scan.model import ScanColumn, ScanPlan, ScanRequest, ScanSplit
 from stratalog.scan.open import opened_scanner
-from stratalog.scan.opened_place import close_places
 from stratalog.scan.planner import Scanner
+from stratalog.scan.scan_stores import close_scan_stores
 from stratalog.scan.split_reader import read_split
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.transform import Encoding
 from stratalog.settings import RemoteSettings, Settings, StorageSettings, TieringSettings
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -48,7 +49,7 @@ MODES = {
     "both": Encoding(chunk_bytes=3000, compress=True, encrypt=True),
 }
 SPLITTING = replace(PATIENT, max_rows=1)
-"""Whatever is in more than one piece has too many."""
+"""A range in more than one row has too many rows."""
 NOW_MS = 1_700_000_000_000
 
 Row = Mapping[str, Any]
@@ -182,6 +183,6 @@ async def scan_rig(folder: Path, **changes: Any) -> AsyncIterator[ScanRig]:
         async with opened_scanner(settings, control=control) as scanner:
             yield ScanRig(control=control, store=store, scanner=scanner, settings=settings)
     finally:
-        close_places()
+        close_scan_stores()
         await store.close()
         await control.close()

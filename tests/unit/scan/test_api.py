@@ -104,7 +104,7 @@ async def test_an_object_that_is_missing_is_told_with_the_store_and_what_helps(
 async def test_rows_come_in_order_however_many_threads_decode(
     rig: ScanRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stratalog.scan.chunks.CHUNK_RECORDS", 10)
+    monkeypatch.setattr("stratalog.scan.batch_groups.GROUP_RECORDS", 10)
     topic = await rig.topic(partitions=2)
     await rig.write(topic, {0: [3] * 200, 1: [3] * 200})
     expected = [(partition, offset) for partition in (0, 1) for offset in range(600)]
@@ -163,8 +163,8 @@ async def test_a_wrong_call_is_refused_at_once(orders: ScanRig) -> None:
     wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
         (ScanRefusedError, "no column 'vlaue'; did you mean 'value'", {"columns": ["vlaue"]}),
         (ScanRefusedError, "says no time zone", {"start": datetime(2026, 1, 1)}),
-        (ScanRefusedError, "-3 is no place", {"end": -3}),
-        (ScanRefusedError, "'newest' is no place", {"start": "newest"}),
+        (ScanRefusedError, "-3 is no position", {"end": -3}),
+        (ScanRefusedError, "'newest' is no position", {"start": "newest"}),
         (ScanRefusedError, "one way", {"pattern": "x"}),
         (TopicNotFoundError, "did you mean 'orders'", {"topics": "order"}),
         (TopicNotFoundError, "did you mean 'orders'", {"topics": "order", "partitions": [0]}),

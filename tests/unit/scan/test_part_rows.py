@@ -1,4 +1,4 @@
-"""Parts of rows: whoever wants little of a row reads little of it, and gets the right records."""
+"""Parts of rows: a scan of a few records reads few bytes of a row, and gets the right records."""
 
 import struct
 from typing import Any
@@ -13,8 +13,9 @@ from stratalog.block import batch_index, footer
 from stratalog.control.log.model import TimeQuery
 from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
-from stratalog.scan import slices
-from stratalog.scan.model import AtTime, Positions, RowPiece, ScanPlan
+from stratalog.scan import extent_planner
+from stratalog.scan.extents import RowExtent
+from stratalog.scan.model import AtTime, Positions, ScanPlan
 
 BATCH = 10
 BATCHES = 30
@@ -23,11 +24,11 @@ BATCHES = 30
 @pytest.fixture(autouse=True)
 def narrows_small_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_index, "LEAST_ROW_BYTES", 1)
-    monkeypatch.setattr(slices, "NARROWED_ROW_BYTES", 100)
+    monkeypatch.setattr(extent_planner, "NARROWED_ROW_BYTES", 100)
 
 
 async def one_row(rig: ScanRig, **how: Any) -> Topic:
-    """300 records, a second apart, in thirty batches of one row, beside those of others."""
+    """300 records, a second apart, in thirty batches of one row, beside other partitions."""
     topic = await rig.topic(partitions=3)
     await rig.write(topic, {1: [BATCH] * BATCHES, 0: [7], 2: [9]}, **how)
     state = (await rig.control.log.partitions([key(topic)]))[key(topic)]
@@ -50,9 +51,9 @@ def between(start: Any, end: Any) -> dict[str, Any]:
 
 
 def row_bytes(plan: ScanPlan) -> int:
-    found = [piece for split in plan.splits for one in split.stretches for piece in one.pieces]
-    assert all(isinstance(piece, RowPiece) for piece in found)
-    return sum(piece.byte_size for piece in found)
+    found = [extent for split in plan.splits for one in split.stretches for extent in one.extents]
+    assert all(isinstance(extent, RowExtent) for extent in found)
+    return sum(extent.byte_size for extent in found)
 
 
 def offsets_of(rig: ScanRig, plan: ScanPlan) -> list[int]:
@@ -101,7 +102,7 @@ async def test_a_time_is_looked_for_in_the_footer_and_one_batch(
 ) -> None:
     topic = await one_row(rig, value_bytes=2000)
     times = rig.scanner._times
-    store = times._times._blocks._store
+    store = rig.scanner._index._store
     read: list[int] = []
     get_ranges = store.get_ranges
 

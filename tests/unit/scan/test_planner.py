@@ -1,4 +1,4 @@
-"""What is planned for a request, and what is refused."""
+"""The planner of scans: plans for requests, and refusals."""
 
 from dataclasses import replace
 from itertools import chain
@@ -22,23 +22,15 @@ from stratalog.scan.errors import (
     TopicNotFoundError,
     TopicReplacedError,
 )
-from stratalog.scan.model import (
-    AtTime,
-    Positions,
-    RowFilter,
-    RowPiece,
-    ScanColumn,
-    ScanPlan,
-    ScanRequest,
-    SegmentPiece,
-)
-from stratalog.scan.opened_place import open_place
-from stratalog.scan.partition_selection import SelectedPartition, choose
-from stratalog.scan.split_reader import chunks_of
+from stratalog.scan.extents import RowExtent, SegmentExtent
+from stratalog.scan.model import AtTime, Positions, RowFilter, ScanColumn, ScanPlan, ScanRequest
+from stratalog.scan.partition_selection import SelectedPartition, select_partitions
+from stratalog.scan.scan_stores import shared_scan_stores
+from stratalog.scan.split_reader import read_batch_groups
 
 
 def at(offset: int, **others: int) -> Positions:
-    """This offset for all partitions but those of `orders` that are named p0, p1, ..."""
+    """Give this offset to all partitions, except to p0, p1, ... of `orders`."""
     by_partition: dict[tuple[str, int], Any] = {
         ("orders", int(name[1:])): Offset(one) for name, one in others.items()
     }
@@ -223,11 +215,11 @@ def delete_when_chosen(rig: ScanRig, topic: Topic, monkeypatch: pytest.MonkeyPat
     """The topic goes between the two looks of a planner."""
 
     async def choose_and_delete(*given: Any) -> list[SelectedPartition]:
-        chosen = await choose(*given)
+        chosen = await select_partitions(*given)
         await rig.control.topics.delete(topic.id)
         return chosen
 
-    monkeypatch.setattr(planner, "choose", choose_and_delete)
+    monkeypatch.setattr(planner, "select_partitions", choose_and_delete)
 
 
 async def test_a_topic_that_goes_while_a_pattern_is_resolved_does_not_match_it(
@@ -257,7 +249,7 @@ async def test_a_topic_that_was_made_anew_is_not_the_one_that_was_asked_for(rig:
     await rig.control.topics.delete(old.id)
     new = await rig.topic()
     await rig.write(new, {0: [5]})
-    with pytest.raises(TopicReplacedError, match="'orders' was deleted and created anew"):
+    with pytest.raises(TopicReplacedError, match="'orders' was deleted and created again"):
         await rig.plan(topic_ids={"orders": old.id})
     assert await rig.offsets(topic_ids={"orders": new.id}) == [0, 1, 2, 3, 4]
 
@@ -342,9 +334,9 @@ async def test_of_a_segment_a_split_reads_about_its_own_offsets(rig: ScanRig) ->
     await rig.convert(topic)
     plan = await rig.plan(max_split_offsets=50, columns=[ScanColumn.OFFSET])
     log_bytes = plan.splits[0].size_bytes
-    place = open_place(worker_access(rig.settings, WorkerKeys.OPENING))
+    place = shared_scan_stores(worker_access(rig.settings, WorkerKeys.OPENING))
     for number, split in enumerate(plan.splits):
-        chunks = list(chunks_of(split, place))
+        chunks = list(read_batch_groups(split, place))
         assert sum(len(chunk.data) for chunk in chunks) < log_bytes / 10
         assert offsets_by_split(rig, replace(plan, splits=[split])) == [
             list(range(50 * number, 50 * number + 50))
@@ -369,9 +361,9 @@ async def test_neighbouring_rows_of_one_object_are_read_as_one(rig: ScanRig) -> 
     [state] = await rig.control.log.topic_partitions(topic.id)
     rows = await rig.control.log.all_coordinates(state.topic_partition, limit=100)
     assert len(rows) > 1
-    [piece] = plan.splits[0].stretches[0].pieces
-    assert isinstance(piece, RowPiece)
-    assert (piece.byte_size, piece.last_offset) == (state.size_bytes, 29_999)
+    [extent] = plan.splits[0].stretches[0].extents
+    assert isinstance(extent, RowExtent)
+    assert (extent.byte_size, extent.last_offset) == (state.size_bytes, 29_999)
     assert len(await rig.offsets()) == 30_000
 
 
@@ -379,7 +371,7 @@ async def test_rows_of_different_commits_are_not_joined(rig: ScanRig) -> None:
     topic = await rig.topic()
     await rig.write(topic, {0: [5]}, append_time=True)
     await rig.write(topic, {0: [5]}, append_time=True)
-    assert len((await rig.plan()).splits[0].stretches[0].pieces) == 2
+    assert len((await rig.plan()).splits[0].stretches[0].extents) == 2
 
 
 async def test_older_segments_and_rows_are_not_read_for_a_time(rig: ScanRig) -> None:
@@ -389,10 +381,10 @@ async def test_older_segments_and_rows_are_not_read_for_a_time(rig: ScanRig) -> 
         await rig.convert(topic)
     for _ in range(3):
         await rig.write(topic, {0: [10]})
-    for first, pieces in [(0, 6), (9, 6), (10, 5), (29, 4), (30, 3), (59, 1)]:
+    for first, extents in [(0, 6), (9, 6), (10, 5), (29, 4), (30, 3), (59, 1)]:
         rows = RowFilter(first_timestamp_ms=NOW_MS + 1000 * first)
         plan = await rig.plan(rows=rows)
-        assert len(plan.splits[0].stretches[0].pieces) == pieces
+        assert len(plan.splits[0].stretches[0].extents) == extents
         assert [row["offset"] for row in rig.rows_of(plan.splits)] == list(range(first, 60))
     assert not (await rig.plan(rows=RowFilter(first_timestamp_ms=NOW_MS + 59_001))).splits
 
@@ -400,31 +392,31 @@ async def test_older_segments_and_rows_are_not_read_for_a_time(rig: ScanRig) -> 
 async def test_inside_the_first_segment_the_indexes_tell_where_to_begin(
     rig: ScanRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stratalog.scan.slices.NARROWED_BYTES", 0)
+    monkeypatch.setattr("stratalog.scan.extent_planner.NARROWED_BYTES", 0)
     topic = await rig.topic()
     await rig.write(topic, {0: [10] * 10})
     await rig.convert(topic)
-    [segment] = (await rig.plan()).splits[0].stretches[0].pieces
+    [segment] = (await rig.plan()).splits[0].stretches[0].extents
     for request in (
         {"rows": RowFilter(first_timestamp_ms=NOW_MS + 55_000)},
         {"starting": at(55)},
         {"rows": RowFilter(first_offset=55)},
     ):
         plan = await rig.plan(**request)
-        [piece] = plan.splits[0].stretches[0].pieces
-        assert isinstance(piece, SegmentPiece)
-        assert piece.byte_size <= segment.byte_size * 0.65
+        [extent] = plan.splits[0].stretches[0].extents
+        assert isinstance(extent, SegmentExtent)
+        assert extent.byte_size <= segment.byte_size * 0.65
         assert [row["offset"] for row in rig.rows_of(plan.splits)] == list(range(55, 100))
     plan = await rig.plan(starting=at(31), ending=at(39))
-    [piece] = plan.splits[0].stretches[0].pieces
-    assert piece.byte_size <= segment.byte_size * 0.4
+    [extent] = plan.splits[0].stretches[0].extents
+    assert extent.byte_size <= segment.byte_size * 0.4
     assert [row["offset"] for row in rig.rows_of(plan.splits)] == list(range(31, 39))
 
 
 async def test_a_time_far_ahead_does_not_hide_where_the_real_beginning_is(
     rig: ScanRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stratalog.scan.slices.NARROWED_BYTES", 0)
+    monkeypatch.setattr("stratalog.scan.extent_planner.NARROWED_BYTES", 0)
     topic = await rig.topic()
     rig.written = 10_000
     await rig.write(topic, {0: [1]})
@@ -434,9 +426,9 @@ async def test_a_time_far_ahead_does_not_hide_where_the_real_beginning_is(
     for _ in range(2):
         await rig.write(topic, {0: [10] * 10})
         await rig.convert(topic)
-    whole = (await rig.plan()).splits[0].stretches[0].pieces
+    whole = (await rig.plan()).splits[0].stretches[0].extents
     plan = await rig.plan(rows=RowFilter(first_timestamp_ms=NOW_MS + 85_000))
-    ahead, first, later = plan.splits[0].stretches[0].pieces
+    ahead, first, later = plan.splits[0].stretches[0].extents
     assert ahead.byte_size == whole[0].byte_size
     assert first.byte_size < whole[1].byte_size / 2
     assert later.byte_size == whole[2].byte_size
@@ -449,7 +441,7 @@ async def test_the_end_of_a_time_drops_rows_of_the_brokers_time_only(rig: ScanRi
     await rig.write(topic, {0: [10]})
     rows = RowFilter(end_timestamp_ms=NOW_MS + 5000)
     plan = await rig.plan(topics=["own"], rows=rows)
-    assert len(plan.splits[0].stretches[0].pieces) == 2
+    assert len(plan.splits[0].stretches[0].extents) == 2
     assert [row["offset"] for row in rig.rows_of(plan.splits)] == list(range(5))
     topic = await rig.topic("broker")
     await rig.write(topic, {0: [10]}, append_time=True)
@@ -462,17 +454,17 @@ async def test_the_end_of_a_time_drops_segments_of_the_brokers_time_only(rig: Sc
     for append_time in (False, True, True):
         await rig.write(topic, {0: [10]}, append_time=append_time)
         await rig.convert(topic)
-    [own, first, last] = (await rig.plan()).splits[0].stretches[0].pieces
-    assert isinstance(first, SegmentPiece)
-    assert isinstance(last, SegmentPiece)
-    for end_ms, pieces in [
+    [own, first, last] = (await rig.plan()).splits[0].stretches[0].extents
+    assert isinstance(first, SegmentExtent)
+    assert isinstance(last, SegmentExtent)
+    for end_ms, extents in [
         (first.segment.max_timestamp, [own]),
         (last.segment.max_timestamp + 1, [own, first, last]),
     ]:
         plan = await rig.plan(rows=RowFilter(end_timestamp_ms=end_ms))
-        assert list(plan.splits[0].stretches[0].pieces) == pieces
+        assert list(plan.splits[0].stretches[0].extents) == extents
     plan = await rig.plan(rows=RowFilter(end_timestamp_ms=NOW_MS + 5000))
-    assert list(plan.splits[0].stretches[0].pieces) == [own]
+    assert list(plan.splits[0].stretches[0].extents) == [own]
     assert [row["offset"] for row in rig.rows_of(plan.splits)] == list(range(5))
 
 

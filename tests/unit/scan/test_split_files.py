@@ -11,16 +11,9 @@ from stratalog.batch.header import Codec
 from stratalog.block.keys import parse_split_key
 from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset
-from stratalog.scan.model import (
-    AtTime,
-    Positions,
-    RowFilter,
-    RowPiece,
-    ScanColumn,
-    ScanPlan,
-    SegmentPiece,
-    Tier,
-)
+from stratalog.pieces import Tier
+from stratalog.scan.extents import Extent, RowExtent, SegmentExtent
+from stratalog.scan.model import AtTime, Positions, RowFilter, ScanColumn, ScanPlan
 
 PARTITIONS = 3
 COUNTS = {0: [4, 3], 1: [2], 2: [1, 1, 5]}
@@ -44,7 +37,7 @@ async def all_places(rig: ScanRig) -> Topic:
 
 
 def expected(rig: ScanRig) -> list[Row]:
-    """What was written, as a scan of all columns gives it."""
+    """The written records, as a scan of all columns gives them."""
     return [
         {
             "key": record.key,
@@ -67,22 +60,23 @@ def but_tiers(rows: Sequence[Row]) -> list[Row]:
 
 
 def places_of(plan: ScanPlan) -> list[str]:
-    """Where each piece lies, without neighbours that are the same."""
+    """Name the kind of object of each extent, and equal neighbours once."""
     found: list[str] = []
     for split in plan.splits:
         for stretch in split.stretches:
-            for piece in stretch.pieces:
-                place = place_of(piece)
+            for extent in stretch.extents:
+                place = place_of(extent)
                 if found[-1:] != [place]:
                     found.append(place)
     return found
 
 
-def place_of(piece: RowPiece | SegmentPiece) -> str:
-    if isinstance(piece, SegmentPiece):
+def place_of(extent: Extent) -> str:
+    if isinstance(extent, SegmentExtent):
         return "segment"
-    is_split = parse_split_key(piece.object_key) is not None
-    assert piece.run.stamped == is_split
+    assert isinstance(extent, RowExtent)
+    is_split = parse_split_key(extent.object_key) is not None
+    assert extent.run.stamped == is_split
     return "split file" if is_split else "block"
 
 
@@ -93,7 +87,7 @@ async def test_segments_split_files_and_blocks_give_all_that_was_written(rig: Sc
         assert places_of(plan) == ["segment", "split file", "block"] * PARTITIONS
         rows = rig.rows_of(plan.splits)
         assert but_tiers(rows) == expected(rig)
-        assert {row["tier"] for row in rows} == set(Tier)
+        assert {row["tier"] for row in rows} == {Tier.BLOCK, Tier.REMOTE}
 
 
 async def test_split_files_that_are_split_again_give_the_same(rig: ScanRig) -> None:
@@ -103,7 +97,7 @@ async def test_split_files_that_are_split_again_give_the_same(rig: ScanRig) -> N
         assert (await rig.split()).split_files == 1
     plan = await rig.plan()
     assert places_of(plan) == ["split file"]
-    assert len(plan.splits[0].stretches[0].pieces) == 1
+    assert len(plan.splits[0].stretches[0].extents) == 1
     assert but_tiers(rig.rows_of(plan.splits)) == expected(rig)
     assert (await rig.merge()).segments == PARTITIONS
     assert but_tiers(await rig.rows()) == expected(rig)

@@ -1,4 +1,4 @@
-"""What a task reads: whole, in order, checked, and no more at a time than it may."""
+"""Reads of a split: complete, in order, checked, and within bounds of memory."""
 
 import os
 from collections.abc import Iterator
@@ -11,11 +11,12 @@ from tests.unit.scan.rig import ScanRig
 from stratalog.batch.header import Codec, parse_header
 from stratalog.ids import Offset
 from stratalog.opening.workers import WorkerKeys, worker_access
-from stratalog.scan import chunks, decode, fetch
+from stratalog.scan import batch_groups, decode, fetch
 from stratalog.scan.errors import ScanDamagedError
+from stratalog.scan.extents import RowExtent, SegmentExtent
 from stratalog.scan.fetch import Source
-from stratalog.scan.model import RowPiece, ScanColumn, ScanSplit, SegmentPiece, Stretch
-from stratalog.scan.opened_place import open_place
+from stratalog.scan.model import ScanColumn, ScanSplit, Stretch
+from stratalog.scan.scan_stores import shared_scan_stores
 from stratalog.scan.schema import arrow_schema
 from stratalog.scan.split_reader import read_split
 
@@ -25,8 +26,8 @@ def one_stretch(split: ScanSplit) -> Stretch:
     return stretch
 
 
-def with_pieces(split: ScanSplit, pieces: Any) -> ScanSplit:
-    return replace(split, stretches=[replace(one_stretch(split), pieces=pieces)])
+def with_extents(split: ScanSplit, extents: Any) -> ScanSplit:
+    return replace(split, stretches=[replace(one_stretch(split), extents=extents)])
 
 
 async def one_split(rig: ScanRig, **request: Any) -> ScanSplit:
@@ -65,7 +66,7 @@ async def test_no_more_is_fetched_ahead_than_allowed(
     topic = await rig.topic()
     await rig.write(topic, {0: [1] * 100})
     split = await one_split(rig)
-    opened = open_place(worker_access(rig.settings, WorkerKeys.OPENING))
+    opened = shared_scan_stores(worker_access(rig.settings, WorkerKeys.OPENING))
     asked = 0
     get_ranges = opened.objects.get_ranges
 
@@ -89,7 +90,7 @@ async def test_no_more_is_fetched_ahead_than_allowed(
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "LEAST_ROWS", 100)
     monkeypatch.setattr(decode, "MOST_ROWS", 300)
-    monkeypatch.setattr(chunks, "CHUNK_RECORDS", 250)
+    monkeypatch.setattr(batch_groups, "GROUP_RECORDS", 250)
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -106,7 +107,7 @@ async def test_tiny_batches_of_many_partitions_are_read_and_given_as_one(
 ) -> None:
     topic = await rig.topic(partitions=60)
     await rig.write(topic, {partition: [1, 1] for partition in range(60)})
-    opened = open_place(worker_access(rig.settings, WorkerKeys.OPENING))
+    opened = shared_scan_stores(worker_access(rig.settings, WorkerKeys.OPENING))
     asked = []
     get_ranges = opened.objects.get_ranges
 
@@ -153,8 +154,8 @@ async def test_a_flipped_bit_is_told_with_its_object(rig: ScanRig, tier: str) ->
         await rig.convert(topic)
     for columns in (list(ScanColumn), [ScanColumn.OFFSET]):
         split = await one_split(rig, columns=columns)
-        [piece] = one_stretch(split).pieces
-        key = Source(one_stretch(split), piece).object_key
+        [extent] = one_stretch(split).extents
+        key = Source(one_stretch(split), extent).object_key
         # Of a block's batch, the base offset is not in its bytes.
         for position in (10, 16, 30, 61 + 20) if tier == "block" else (3, 10, 16, 30, 61 + 20):
             await flip(rig, key, position)
@@ -168,14 +169,14 @@ async def test_rows_that_do_not_hold_their_offsets_are_told(rig: ScanRig) -> Non
     topic = await rig.topic()
     await rig.write(topic, {0: [5, 5]})
     split = await one_split(rig)
-    [piece] = one_stretch(split).pieces
-    assert isinstance(piece, RowPiece)
-    wrong = replace(piece, last_offset=Offset(10))
+    [extent] = one_stretch(split).extents
+    assert isinstance(extent, RowExtent)
+    wrong = replace(extent, last_offset=Offset(10))
     with pytest.raises(ScanDamagedError, match="end before offset 10, not 11"):
-        rig.rows_of([with_pieces(split, [wrong])])
-    short = replace(piece, byte_size=piece.byte_size - 1)
+        rig.rows_of([with_extents(split, [wrong])])
+    short = replace(extent, byte_size=extent.byte_size - 1)
     with pytest.raises(ScanDamagedError, match="not a whole batch"):
-        rig.rows_of([with_pieces(split, [short])])
+        rig.rows_of([with_extents(split, [short])])
 
 
 async def test_a_segment_of_ours_that_lacks_a_batch_is_told(rig: ScanRig) -> None:
@@ -183,11 +184,11 @@ async def test_a_segment_of_ours_that_lacks_a_batch_is_told(rig: ScanRig) -> Non
     await rig.write(topic, {0: [5, 5, 5]})
     await rig.convert(topic)
     split = await one_split(rig)
-    [piece] = one_stretch(split).pieces
-    assert isinstance(piece, SegmentPiece)
-    data = bytes((await rig.store.get(piece.segment.key_base + ".log")).data)
+    [extent] = one_stretch(split).extents
+    assert isinstance(extent, SegmentExtent)
+    data = bytes((await rig.store.get(extent.segment.key_base + ".log")).data)
     first = parse_header(data).size_bytes
-    await rig.store.put(piece.segment.key_base + ".log", [data[first:], data[:first]])
+    await rig.store.put(extent.segment.key_base + ".log", [data[first:], data[:first]])
     with pytest.raises(ScanDamagedError, match="says offset 5, not 0"):
         rig.rows_of([split])
 
@@ -197,11 +198,11 @@ async def test_segments_that_were_cut_short_are_told(rig: ScanRig) -> None:
     await rig.write(topic, {0: [5, 5, 5]})
     await rig.convert(topic)
     split = await one_split(rig)
-    [piece] = one_stretch(split).pieces
-    assert isinstance(piece, SegmentPiece)
-    end = replace(piece, end=piece.end - 5)
+    [extent] = one_stretch(split).extents
+    assert isinstance(extent, SegmentExtent)
+    end = replace(extent, end=extent.end - 5)
     with pytest.raises(ScanDamagedError, match="not a whole batch"):
-        rig.rows_of([with_pieces(split, [end])])
+        rig.rows_of([with_extents(split, [end])])
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -231,7 +232,9 @@ async def test_a_reader_that_is_dropped_gives_up_what_is_under_way(
 
 async def test_stores_are_opened_once_per_process(rig: ScanRig) -> None:
     place = worker_access(rig.settings, WorkerKeys.OPENING)
-    assert open_place(place) is open_place(worker_access(rig.settings, WorkerKeys.OPENING))
+    assert shared_scan_stores(place) is shared_scan_stores(
+        worker_access(rig.settings, WorkerKeys.OPENING)
+    )
     other = replace(place, stores=replace(place.stores, object_options={"region": "eu"}))
     assert "eu" not in repr(other)
 

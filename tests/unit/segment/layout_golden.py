@@ -1,4 +1,4 @@
-"""Objects that Aiven's plugin wrote, the files that it wrote them from, and what made them random.
+"""Objects that Aiven's plugin wrote, with their source files and their random bytes.
 
 The producer snapshot and the transaction index are taken from the plain `.indexes` object, where
 they lie as they are.

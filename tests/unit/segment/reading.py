@@ -20,6 +20,7 @@ from stratalog.objects.retrying import RetryPolicy
 from stratalog.objects.store import ObjectStore
 from stratalog.pieces import PiecesRead, PiecesWanted
 from stratalog.segment.build import DEFAULT_INDEX_INTERVAL_BYTES, SegmentBuilder
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import segment_key_base
@@ -27,7 +28,6 @@ from stratalog.segment.model import SegmentIndexes
 from stratalog.segment.producer_state import PartitionTail, advance
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
-from stratalog.segment.transform import Encoding
 from stratalog.segment.txn_index import encode_aborted
 from stratalog.segment.upload import upload_indexes, upload_log
 from stratalog.settings import RemoteSettings

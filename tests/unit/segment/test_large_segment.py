@@ -21,7 +21,7 @@ _PROGRAM = """
     from stratalog.segment.build import SegmentBuilder
     from stratalog.segment.key_ring import KeyRing
     from stratalog.segment.model import SourceRun
-    from stratalog.segment.transform import Encoding
+    from stratalog.segment.chunk_encoding import Encoding
     from stratalog.segment.upload import upload_log
 
     url, compress, large_mib = sys.argv[1], sys.argv[2] == "True", int(sys.argv[3])

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.segment.layout_golden import MODES, Mode
 
 from stratalog.segment.errors import ManifestDamagedError
-from stratalog.segment.manifest import IndexPlace, Manifest, parse_manifest
+from stratalog.segment.manifest import IndexRange, Manifest, parse_manifest
 from stratalog.segment.model import IndexKind
 
 NAME = "pfx/a/7/1.rsm-manifest"
@@ -36,7 +36,7 @@ def test_the_manifest_of_the_plugin_says_how_to_read_the_segment() -> None:
     assert manifest.encryption.key_id == "key1"
     assert len(manifest.encryption.sealed_key) == 256
     assert len(manifest.encryption.aad) == 32
-    assert manifest.indexes[IndexKind.LEADER_EPOCH] == IndexPlace(2594, 43)
+    assert manifest.indexes[IndexKind.LEADER_EPOCH] == IndexRange(2594, 43)
     assert manifest.indexes_bytes == len(SEALED.indexes)
     assert manifest.segment is not None
     assert manifest.segment["endOffset"] == 9453

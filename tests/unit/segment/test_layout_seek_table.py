@@ -6,6 +6,7 @@ import pyzstd
 import zstandard
 from tests.unit.segment.layout_golden import LOG
 
+from stratalog.segment.chunk_encoding import ChunkEncoder
 from stratalog.segment.errors import SeekTableDamagedError
 from stratalog.segment.seek_table import (
     FOOTER_BYTES,
@@ -15,7 +16,6 @@ from stratalog.segment.seek_table import (
     frame_checksum,
     seek_table_bytes,
 )
-from stratalog.segment.transform import ChunkEncoder
 
 ENTRIES = [SeekEntry(30, 100, 1), SeekEntry(20, 100, 0xFFFF_FFFF), SeekEntry(10, 50, 7)]
 TABLE = encode_seek_table(ENTRIES)

@@ -10,7 +10,7 @@ from tests.unit.segment.runs import batch
 
 from stratalog.batch.records import decode_records
 from stratalog.pieces import PiecesRead, PiecesWanted, Start
-from stratalog.segment.transform import Encoding
+from stratalog.segment.chunk_encoding import Encoding
 from stratalog.settings import RemoteSettings
 
 SIZE = len(batch(2))

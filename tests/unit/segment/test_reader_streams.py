@@ -1,4 +1,4 @@
-"""Who is taken for a consumer that reads on, and what is planned for it."""
+"""Sequential reads: their recognition, and the spans that are planned for them."""
 
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from stratalog.batch.header import HEADER_BYTES
 from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicPartition
 from stratalog.segment.read_plan import Cursor, LogSpan, plan_spans, spans_after
-from stratalog.segment.sequential_reads import MOST_ENDS, LogPlace, Streams
+from stratalog.segment.sequential_reads import MOST_ENDS, LogPosition, SequentialReads
 from stratalog.settings import RemoteSettings
 
 SEGMENT = SegmentId(UUID(int=5))
@@ -21,25 +21,25 @@ def partition(number: int) -> TopicPartition:
 
 
 def test_a_read_is_known_where_an_earlier_one_ended_and_nowhere_else() -> None:
-    streams = Streams(1000)
-    place = LogPlace(SEGMENT, 500)
+    streams = SequentialReads(1000)
+    place = LogPosition(SEGMENT, 500)
     streams.ended(partition(1), Offset(10), place)
-    assert streams.place(partition(1), Offset(10)) == place
-    assert streams.place(partition(1), Offset(10)) == place
-    assert streams.place(partition(1), Offset(11)) is None
-    assert streams.place(partition(2), Offset(10)) is None
+    assert streams.position(partition(1), Offset(10)) == place
+    assert streams.position(partition(1), Offset(10)) == place
+    assert streams.position(partition(1), Offset(11)) is None
+    assert streams.position(partition(2), Offset(10)) is None
 
 
 def test_only_so_many_ends_are_remembered() -> None:
-    streams = Streams(1000)
+    streams = SequentialReads(1000)
     for offset in range(MOST_ENDS + 1):
-        streams.ended(partition(1), Offset(offset), LogPlace(SEGMENT, offset))
-    assert streams.place(partition(1), Offset(0)) is None
-    assert streams.place(partition(1), Offset(1)) is not None
+        streams.ended(partition(1), Offset(offset), LogPosition(SEGMENT, offset))
+    assert streams.position(partition(1), Offset(0)) is None
+    assert streams.position(partition(1), Offset(1)) is not None
 
 
 def test_scans_share_the_room_for_reading_ahead_until_they_end() -> None:
-    streams = Streams(1000)
+    streams = SequentialReads(1000)
     assert streams.reads_on(partition(1)) == 1000
     assert streams.reads_on(partition(2)) == 500
     assert streams.reads_on(partition(1)) == 500
@@ -57,7 +57,7 @@ async def segments_of(*sizes: int) -> list[Segment]:
 async def test_later_segments_are_asked_for_what_is_left_to_answer_with() -> None:
     segments = await segments_of(10, 10, 10)
     size = segments[0].size_bytes
-    cursor = Cursor(place=0, position=size // 2, expected=None, needed_bytes=100)
+    cursor = Cursor(number=0, position=size // 2, expected=None, needed_bytes=100)
     half = LogSpan(0, size // 2, size)
     assert plan_spans(segments, cursor, 10) == [LogSpan(0, size // 2, size // 2 + 100)]
     assert plan_spans(segments, cursor, size // 2) == [half]

@@ -15,8 +15,8 @@ from stratalog.batch.records import Record, iter_records
 from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError
 from stratalog.ids import LeaderEpoch, Offset, ProducerId
+from stratalog.pieces import TimedRecord
 from stratalog.segment.model import AbortedTransaction
-from stratalog.segment.times import TimedRecord
 
 
 def timed(times: Sequence[int], value_bytes: int = 10, codec: Codec = Codec.NONE) -> bytes:

@@ -1,4 +1,4 @@
-"""The offsets of a stream, and how a batch divides what it may take."""
+"""The offsets of a stream, and the division of a batch among partitions."""
 
 import json
 from uuid import UUID
@@ -16,7 +16,7 @@ from stratalog.spark.offsets import (
     from_json,
     ids_in,
     lag,
-    made_anew,
+    replaced_topics,
     start_in,
     to_json,
 )
@@ -57,7 +57,7 @@ def test_no_topic_can_be_called_what_a_checkpoint_has_beside_topics(name: str) -
 def test_names_stand_for_other_topics_only_if_both_ids_are_known() -> None:
     one, other = TopicId(UUID(int=1)), TopicId(UUID(int=2))
     before, after = {"a": one, "b": one, "c": one}, {"a": one, "b": other, "d": one}
-    assert made_anew(before, after) == ["b"]
+    assert replaced_topics(before, after) == ["b"]
 
 
 def test_lag_counts_partitions_that_have_something_only() -> None:

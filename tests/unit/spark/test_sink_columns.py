@@ -82,7 +82,7 @@ def test_a_column_may_say_the_topic_instead_of_an_option() -> None:
         ),
         (
             struct(value=TEXT, offset=LongType()),
-            "column 'offset': cannot be written; select only those",
+            "column 'offset': cannot be written; select only columns",
         ),
         (
             StructType([*struct(value=TEXT).fields, *struct(value=TEXT).fields]),

@@ -109,7 +109,7 @@ def test_times_are_bound_as_a_broker_binds_them() -> None:
         writing = encoder(strict)
         found = records_of(writing.encode(at(NOW_MS, outside)))
         assert len(found["orders", 0]) == 2, "whoever commits may know the batch"
-        told = f"row 1: timestamp {outside} ms is outside of what topic 'orders' takes"
+        told = f"row 1: timestamp {outside} ms is outside of the range that topic 'orders' takes"
         assert told in str(writing.untimely)
 
 

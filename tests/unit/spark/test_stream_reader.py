@@ -1,12 +1,9 @@
-"""What a stream reads next, by a planner that only knows offsets."""
+"""Batches of a stream: where they begin and end, by a planner that only knows offsets."""
 
 import json
-import re
-from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
 
 import pytest
 from pyspark.sql.streaming.datasource import (
@@ -15,112 +12,24 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     ReadMinRows,
 )
+from tests.unit.spark.streams import ALL, FakePlanner, reader
 
-from stratalog.control.scans.model import EARLIEST, Lease
-from stratalog.ids import Offset, PartitionIndex, TopicId
+from stratalog.control.scans.model import EARLIEST
+from stratalog.ids import PartitionIndex
 from stratalog.opening.keys import KeyTexts
 from stratalog.opening.stores import StoreAddresses
 from stratalog.opening.workers import WorkerAccess
-from stratalog.scan.errors import TopicNotFoundError, TopicReplacedError
 from stratalog.scan.model import (
-    Positions,
-    ResolvedPositions,
     ScanColumn,
-    ScanPlan,
-    ScanRequest,
 )
 from stratalog.spark import stream_reader
 from stratalog.spark.columns import spark_schema
 from stratalog.spark.errors import DataLossError, OptionError
-from stratalog.spark.options import ReadOptions, stream_options
-from stratalog.spark.patience import STREAM_PATIENCE_S
+from stratalog.spark.options import stream_options
+from stratalog.spark.outage_retry import STREAM_RETRY_S
 from stratalog.spark.source import StratalogSource
 from stratalog.spark.stream_reader import StreamReader
 from stratalog.testing import ManualClock
-
-ALL = ReadAllAvailable()
-
-
-class FakePlanner:
-    """Partitions with a beginning and an end, and what was asked about them."""
-
-    def __init__(self) -> None:
-        self.ranges: dict[tuple[str, int], tuple[int, int]] = {("t", 0): (0, 100)}
-        self.topic_ids: dict[str, TopicId] = {}
-        """None are told, and none are noted, unless a test is about them."""
-        self.before_plan: Callable[[], None] = lambda: None
-        self.planned: list[ScanRequest] = []
-        self.taken: list[Lease] = []
-        self.released: list[Lease] = []
-        self.patience: list[float] = []
-
-    def resolve(
-        self,
-        options: ReadOptions,
-        request: ScanRequest,
-        *positions: Positions,
-        patience_s: float = 0,
-    ) -> ResolvedPositions:
-        self.patience.append(patience_s)
-        names = request.pattern or "|".join(map(re.escape, request.topics or request.assign))
-        offsets = [
-            {
-                key: Offset(first if at.default == EARLIEST else end)
-                for key, (first, end) in self.ranges.items()
-                if re.fullmatch(names, key[0])
-            }
-            for at in positions
-        ]
-        return ResolvedPositions(offsets, dict(self.topic_ids))
-
-    def plan(
-        self,
-        options: ReadOptions,
-        request: ScanRequest,
-        *,
-        read: Sequence[Lease] = (),
-        patience_s: float = 0,
-    ) -> ScanPlan:
-        self.patience.append(patience_s)
-        self.before_plan()
-        self._check(request)
-        self.planned.append(request)
-        self.released += read
-        lease = Lease(lease_id=uuid4(), holder="", started_ms=0, expires_ms=0)
-        self.taken.append(lease)
-        return ScanPlan(splits=[], ranges=[], lease=lease)
-
-    def _check(self, request: ScanRequest) -> None:
-        for topic in request.assign:
-            if not any(name == topic for name, _ in self.ranges):
-                raise TopicNotFoundError(f"there is no topic {topic!r}")
-            found = self.topic_ids.get(topic)
-            if request.topic_ids.get(topic, found) != found:
-                raise TopicReplacedError(f"topic {topic!r} was deleted and created anew")
-
-    def release(self, options: ReadOptions, leases: Sequence[Lease]) -> None:
-        self.released += leases
-
-
-@pytest.fixture
-def planner(monkeypatch: pytest.MonkeyPatch) -> FakePlanner:
-    fake = FakePlanner()
-    monkeypatch.setattr(stream_reader, "resolve", fake.resolve)
-    monkeypatch.setattr(stream_reader, "plan", fake.plan)
-    monkeypatch.setattr(stream_reader, "release", fake.release)
-    monkeypatch.setattr(
-        stream_reader,
-        "find_place",
-        lambda options: WorkerAccess(stores=StoreAddresses(objects_url="")),
-    )
-    return fake
-
-
-def reader(clock: ManualClock | None = None, /, **options: str) -> StreamReader:
-    given = options if "subscribePattern" in options else {"topic": "t", **options}
-    given = {"startingOffsets": "earliest", **given}
-    schema = spark_schema([ScanColumn.OFFSET])
-    return StreamReader(stream_options(given), schema, clock=clock)
 
 
 def test_a_stream_goes_from_its_start_to_the_end(planner: FakePlanner) -> None:
@@ -383,149 +292,13 @@ def test_what_went_between_two_calls_is_left_out_if_losses_may_be(planner: FakeP
     assert not request.fail_on_data_loss
 
 
-OLD, NEW = TopicId(UUID(int=1)), TopicId(UUID(int=2))
-
-
-def noted(topic_id: TopicId, offset: int) -> dict[str, Any]:
-    return {"@ids": {"t": str(topic_id)}, "t": {"0": offset}}
-
-
-def test_offsets_say_whose_they_are(planner: FakePlanner) -> None:
-    planner.topic_ids = {"t": OLD, "not read": NEW}
-    stream = reader()
-    start = stream.initialOffset()
-    assert start == noted(OLD, 0)
-    first = stream.latestOffset(start, ALL)
-    assert first == {"@start": start, **noted(OLD, 100)}
-    assert stream.latestOffset(first, ALL) is first, "there is nothing new"
-    planner.ranges["t", 0] = (0, 120)
-    second = stream.latestOffset(first, ALL)
-    assert second == noted(OLD, 120)
-    stream.partitions(first, second)
-    [request] = planner.planned
-    assert request.topic_ids == {"t": OLD}
-    assert stream.reportLatestOffset() == {"t": {"0": 120}}
-
-
-@pytest.mark.parametrize("end", [50, 100, 150])
-def test_a_topic_that_was_made_anew_is_a_loss_however_long_it_is(
-    end: int, planner: FakePlanner
-) -> None:
-    planner.topic_ids, planner.ranges = {"t": NEW}, {("t", 0): (0, end)}
-    start = noted(OLD, 100)
-    with pytest.raises(DataLossError) as caught:
-        reader().latestOffset(start, ALL)
-    assert "topic 't' was deleted and created anew" in str(caught.value)
-    assert 'set the option "failOnDataLoss" to false' in str(caught.value)
-    lenient = reader(failOnDataLoss="false")
-    assert lenient.latestOffset(start, ReadMaxRows(5)) == noted(NEW, 5)
-    found = lenient.latestOffset(start, ALL)
-    assert found == noted(NEW, end)
-    assert lenient.latestOffset(found, ALL) is found
-    lenient.partitions(start, found)
-    [request] = planner.planned
-    assert request.starting.by_partition == {("t", 0): EARLIEST}
-    assert request.ending.by_partition == {("t", 0): end}
-    with pytest.raises(DataLossError, match="'t' was deleted and created anew"):
-        reader().partitions(start, found)
-
-
-def test_too_little_of_a_topic_that_was_made_anew_waits_as_well(planner: FakePlanner) -> None:
-    stream = reader(ManualClock(), minOffsetsPerTrigger="10", failOnDataLoss="false")
-    planner.topic_ids = {"t": OLD}
-    start = stream.latestOffset(noted(OLD, 0), ReadMinRows(10))
-    planner.topic_ids, planner.ranges = {"t": NEW}, {("t", 0): (0, 9)}
-    assert stream.latestOffset(start, ReadMinRows(10)) is start
-    planner.ranges = {("t", 0): (0, 10)}
-    assert stream.latestOffset(start, ReadMinRows(10)) == noted(NEW, 10)
-
-
-def test_a_checkpoint_without_ids_goes_on_and_has_them_with_its_next_batch(
-    planner: FakePlanner,
-) -> None:
-    """Spark makes a batch of every new text, also of one that tells of nothing to read."""
-    planner.topic_ids = {"t": OLD}
-    stream = reader()
-    for start in ({"t": {"0": 100}}, {"@start": {"t": {"0": 40}}, "t": {"0": 100}}):
-        planner.ranges["t", 0] = (0, 100)
-        assert stream.latestOffset(start, ALL) is start
-        planner.ranges["t", 0] = (0, 120)
-        assert stream.latestOffset(start, ALL) == noted(OLD, 120)
-    for end in (noted(OLD, 120), {"t": {"0": 120}}):
-        stream.partitions({"t": {"0": 100}}, end)
-    assert [each.starting.by_partition for each in planner.planned] == [{("t", 0): 100}] * 2
-
-
-def test_a_first_batch_that_is_repeated_knows_whose_start_it_has(planner: FakePlanner) -> None:
-    planner.topic_ids = {"t": OLD}
-    stream = reader(failOnDataLoss="false")
-    start = stream.initialOffset()
-    planner.topic_ids = {"t": NEW}
-    end = stream.latestOffset(start, ALL)
-    assert end == {"@start": noted(OLD, 0), **noted(NEW, 100)}
-    restarted = reader(failOnDataLoss="false")
-    restarted.partitions(restarted.initialOffset(), end)
-    [request] = planner.planned
-    assert request.starting.by_partition == {("t", 0): EARLIEST}
-
-
-def test_a_topic_that_is_made_anew_after_its_batch_was_decided_on_is_not_read_in_it(
-    planner: FakePlanner,
-) -> None:
-    planner.topic_ids = {"t": NEW, "u": OLD}
-    planner.ranges["u", 0] = (0, 100)
-    start, end = ({**noted(OLD, at), "u": {"0": at}} for at in (10, 20))
-    with pytest.raises(DataLossError) as caught:
-        reader(subscribePattern="t|u").partitions(start, end)
-    assert "topic 't' was deleted and created anew" in str(caught.value)
-    assert 'set the option "failOnDataLoss" to false' in str(caught.value)
-    end["@ids"] |= {"u": str(OLD)}
-    reader(subscribePattern="t|u", failOnDataLoss="false").partitions(start, end)
-    [request] = planner.planned
-    assert request.assign == {"u": [PartitionIndex(0)]}
-
-
-def delete(planner: FakePlanner) -> None:
-    planner.ranges.pop(("t", 0), None)
-
-
-def make_anew(planner: FakePlanner) -> None:
-    planner.topic_ids["t"] = NEW
-
-
-@pytest.mark.parametrize("happen", [delete, make_anew])
-def test_a_topic_that_goes_while_its_batch_is_planned_is_left_out(
-    happen: Callable[[FakePlanner], None], planner: FakePlanner
-) -> None:
-    planner.topic_ids = {"t": OLD, "u": OLD}
-    planner.ranges["u", 0] = (0, 100)
-    planner.before_plan = partial(happen, planner)
-    ids = {"t": str(OLD), "u": str(OLD)}
-    start, end = ({"@ids": ids, "t": {"0": at}, "u": {"0": at}} for at in (10, 20))
-    reader(subscribePattern="t|u", failOnDataLoss="false").partitions(start, end)
-    [request] = planner.planned
-    assert request.assign == {"u": [PartitionIndex(0)]}
-
-
-@pytest.mark.parametrize(
-    ("happen", "told"), [(delete, TopicNotFoundError), (make_anew, DataLossError)]
-)
-def test_a_topic_that_goes_while_its_batch_is_planned_is_told_if_losses_are(
-    happen: Callable[[FakePlanner], None], told: type[Exception], planner: FakePlanner
-) -> None:
-    planner.topic_ids = {"t": OLD}
-    planner.before_plan = partial(happen, planner)
-    with pytest.raises(told):
-        reader().partitions(noted(OLD, 10), noted(OLD, 20))
-
-
 def test_a_mistake_is_told_at_once_and_a_query_that_runs_is_patient(planner: FakePlanner) -> None:
     stream = reader()
     start = stream.initialOffset()
     assert planner.patience == [0]
     stream.prepareForTriggerAvailableNow()
     stream.partitions(start, stream.latestOffset(start, ALL))
-    assert min(planner.patience[1:]) == STREAM_PATIENCE_S
+    assert min(planner.patience[1:]) == STREAM_RETRY_S
 
 
 def test_a_reader_shows_no_secret_when_it_is_printed(
@@ -535,7 +308,7 @@ def test_a_reader_shows_no_secret_when_it_is_printed(
         stores=StoreAddresses(objects_url="s3://b/", object_options={"k": "hush"}),
         keys=KeyTexts(private={"k": "hush"}),
     )
-    monkeypatch.setattr(stream_reader, "find_place", lambda options: place)
+    monkeypatch.setattr(stream_reader, "worker_access_of", lambda options: place)
     stream = reader(config=str(Path("x.toml")))
     assert "hush" not in repr(stream) + repr(vars(stream))
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from tests.support.ledgers import ControlWrapper
@@ -19,6 +20,7 @@ from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.block.writer import BlockWriter
 from stratalog.clock import Clock, SystemClock
+from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.log.model import FoundBatches, Span, WriteTier
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
@@ -52,12 +54,21 @@ NOW_MS = SystemClock().now_ms()
 
 
 class LookingControl(ControlWrapper):
-    """Counts the looks of readers, and lets a test step in before a look's answer arrives."""
+    """Counts the looks of readers, lists all calls, fails while it is away, and lets a test step in
+    before the answer to a look arrives."""
 
     def __init__(self, inner: ControlPlane) -> None:
         super().__init__(inner)
         self.looks = 0
+        self.is_away = False
+        self.calls: list[str] = []
         self.after_look: list[Callable[[list[FoundBatches]], Awaitable[list[FoundBatches]]]] = []
+
+    async def around(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        self.calls.append(name)
+        if self.is_away:
+            raise ControlUnavailableError("the control plane is away")
+        return await call()
 
     async def log_find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
         self.looks += 1
@@ -91,7 +102,6 @@ class TopicRig:
         self.appenders: dict[WriteTier, Appender] = {WriteTier.BLOCK: self.writer}
         self.appender = TopicAppender(
             appenders=self.appenders,
-            control=self.control,
             catalog=self.catalog,
             clock=clock,
             topic_defaults={},
@@ -138,7 +148,7 @@ class TopicRig:
     async def configure(self, **configs: str) -> None:
         """Set configs; `compression_type` means `compression.type`."""
         changes = {name.replace("_", "."): value for name, value in configs.items()}
-        self.topic = await self.control.inner.topics.set_configs(self.topic.id, changes)
+        self.topic = await self.catalog.set_configs(self.topic, changes)
 
     async def append(self, partition: int, *data: bytes) -> PartitionWritten:
         [written] = await self.append_all({partition: b"".join(data)})
@@ -149,10 +159,11 @@ class TopicRig:
 
     async def place(self, writes: dict[int, bytes]) -> PendingAppend:
         """Append, and do not wait until it is durable."""
+        topics = await self.catalog.with_ids([self.topic.id])
         return await self.appender.append(
             [
                 PartitionWrite(
-                    topic=self.topic,
+                    topic=topics.get(self.topic.id, self.topic),
                     partition=PartitionIndex(partition),
                     data=memoryview(bytearray(data)),
                 )

@@ -9,10 +9,9 @@ from stratalog.control.segments.model import Segment
 from stratalog.errors import StratalogError
 from stratalog.ids import LeaderEpoch, Offset, SegmentId
 from stratalog.objects.store import ObjectNotFoundError
-from stratalog.pieces import PiecesRead, PiecesWanted, Start
+from stratalog.pieces import PiecesRead, PiecesWanted, Start, TimedRecord
 from stratalog.segment.model import AbortedTransaction
 from stratalog.segment.reader import SegmentReader
-from stratalog.segment.times import TimedRecord
 
 
 class SegmentsInMemory:

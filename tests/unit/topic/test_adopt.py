@@ -1,183 +1,51 @@
-"""What is adopted of a topic, from records and objects made for the occasion."""
+"""Plans of adoptions, from records and objects made for the occasion."""
 
-import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.golden_topic import ADDED, PARTITION, finished, lay_out, put_segment
+from tests.support.golden_topic import finished
 from tests.unit.segment.layout_golden import (
-    KEY_BASE,
-    PLAIN,
     PREFIX,
     TOPIC,
     TOPIC_ID,
-    Mode,
-    key_ring,
 )
+from tests.unit.topic.tiered_kafka import Kafka, bases, epoch
 
-from stratalog.clock import SystemClock
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
-from stratalog.control.segments.model import EpochStart, SegmentState, SegmentToAdd
+from stratalog.control.segments.model import SegmentState
 from stratalog.control.topics.errors import MigrationRefusedError, TopicExistsError
 from stratalog.control.topics.migration_state import MigrationState, migration_state
-from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, ProducerId, SegmentId, TopicId
-from stratalog.objects.open import open_store
+from stratalog.ids import Offset, PartitionIndex, ProducerId, TopicId
 from stratalog.objects.store import ObjectStore
-from stratalog.segment.custom_metadata import CustomMetadata, encode_custom_metadata
-from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.errors import (
-    DataKeyError,
-    IndexDamagedError,
-    KeyMissingError,
     LineageGapError,
-    ManifestDamagedError,
     SegmentMismatchError,
 )
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, segment_key_base
-from stratalog.segment.manifest import parse_manifest
-from stratalog.segment.metadata_fold import FoldedPartition, FoldedTopics, fold_records
-from stratalog.segment.model import IndexKind, SegmentIndexes
-from stratalog.segment.producer_snapshot import ProducerEntry, encode_snapshot
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
+from stratalog.segment.producer_snapshot import ProducerEntry
 from stratalog.segment.remote_log_metadata import (
-    PartitionDeleted,
-    PartitionDeleteState,
     RemoteLogRecord,
     SegmentAdded,
-    encode_record,
 )
-from stratalog.settings import RemoteSettings, Settings, StorageSettings
 from stratalog.topic.adopt import (
-    AdoptedAlreadyError,
-    AdoptionPlan,
-    OpenTransactionsError,
-    PartitionPlan,
-    UnsealedSourceError,
     check_free,
     open_for_writes,
     plan_adoption,
 )
+from stratalog.topic.adopted_objects import AdoptedObjects
 from stratalog.topic.adoption_source import (
-    NotInMetadataError,
     SourcePartition,
     SourceTopic,
-    topic_in_metadata,
-    usable_configs,
 )
-from stratalog.topic.foreign_objects import ForeignObjects, OwnRealmError, own_realms, place_of
+from stratalog.topic.errors import AdoptedAlreadyError, OpenTransactionsError, UnsealedSourceError
 
 OTHER_ID = TopicId(uuid4())
-
-
-def epoch(number: int, start: int) -> EpochStart:
-    return EpochStart(LeaderEpoch(number), Offset(start))
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[ObjectStore]:
-    (tmp_path / "tiered").mkdir()
-    store = open_store(f"file:{tmp_path / 'tiered'}", {}, clock=SystemClock())
-    yield store
-    await store.close()
-
-
-class Kafka:
-    """A partition of a topic as Kafka and its plugin leave it in a store."""
-
-    def __init__(self, store: ObjectStore, *, prefix: str = PREFIX) -> None:
-        self._store = store
-        self._prefix = prefix
-        self.records: list[RemoteLogRecord] = []
-        self.keys: KeyRing | None = None
-
-    async def tier(
-        self,
-        base: int,
-        last: int,
-        epochs: Sequence[EpochStart] = (epoch(0, 0),),
-        *,
-        producers: Sequence[ProducerEntry] = (),
-        partition: int = 0,
-        prefix: str | None = None,
-        finish: bool = True,
-        **changes: Any,
-    ) -> SegmentAdded:
-        """Upload a segment whose leader knows of these epochs."""
-        segment_id = SegmentId(uuid4())
-        where = PartitionIndex(partition)
-        key_base = segment_key_base(
-            self._prefix if prefix is None else prefix,
-            TOPIC,
-            TOPIC_ID,
-            where,
-            Offset(base),
-            segment_id,
-        )
-        segment = SegmentToAdd(
-            segment_id=segment_id,
-            topic_id=TOPIC_ID,
-            partition=where,
-            base_offset=Offset(base),
-            last_offset=Offset(last),
-            size_bytes=100,
-            max_timestamp=1,
-            leader_epochs=_own(epochs, base, last),
-            key_base=key_base,
-        )
-        indexes = SegmentIndexes(
-            offset=b"",
-            timestamp=b"",
-            producer_snapshot=encode_snapshot(producers),
-            leader_epoch=encode_checkpoint(epochs),
-        )
-        added = await put_segment(self._store, segment, b"x" * 100, indexes, keys=self.keys)
-        self.records.append(added)
-        if finish:
-            self.records.append(finished(added, **changes))
-        return added
-
-    def folded(self) -> FoldedTopics:
-        return fold_records(map(encode_record, self.records))
-
-    def partition(self, index: int = 0) -> FoldedPartition:
-        found = self.folded().partitions
-        [one] = [each for key, each in found.items() if key.partition == index]
-        return one
-
-    async def plan(self, *, keys: KeyRing | None = None, **offsets: Any) -> PartitionPlan:
-        """Of partition 0, with what a live source would say."""
-        return (await self.plan_topic(keys=keys, **offsets)).partitions[0]
-
-    async def plan_topic(self, *, keys: KeyRing | None = None, **offsets: Any) -> AdoptionPlan:
-        metadata = self.partition() if self.records else None
-        zero = SourcePartition(partition=PartitionIndex(0), metadata=metadata, **offsets)
-        objects = ForeignObjects(self._store, key_prefix=self._prefix, keys=keys or KeyRing())
-        return await plan_adoption(
-            SourceTopic(name=TOPIC, topic_id=TOPIC_ID, partitions=[zero]), objects
-        )
-
-
-def _own(epochs: Sequence[EpochStart], base: int, last: int) -> list[EpochStart]:
-    """Those with records in the segment, the first one's start moved to its base."""
-    started = [one for one in epochs if one.start_offset <= last]
-    before = [one for one in started if one.start_offset <= base][-1:]
-    inside = [one for one in started if one.start_offset > base]
-    return [*(epoch(one.epoch, base) for one in before), *inside]
-
-
-@pytest.fixture
-def kafka(store: ObjectStore) -> Kafka:
-    return Kafka(store)
-
-
-def bases(plan: PartitionPlan) -> list[tuple[int, int]]:
-    segments = [one.segment for one in plan.to_adopt.segments]
-    return [(one.base_offset, one.last_offset) for one in segments]
 
 
 # Which segments.
@@ -212,7 +80,7 @@ async def test_progress_is_told_segment_by_segment(kafka: Kafka, store: ObjectSt
     zero = SourcePartition(partition=PartitionIndex(0), metadata=kafka.partition())
     await plan_adoption(
         SourceTopic(name=TOPIC, topic_id=TOPIC_ID, partitions=[zero]),
-        ForeignObjects(store, key_prefix=PREFIX, keys=KeyRing()),
+        AdoptedObjects(store, key_prefix=PREFIX, keys=KeyRing()),
         lambda *one: told.append(one),
     )
     assert told == [("segments", number, 3) for number in (1, 2, 3)]
@@ -444,247 +312,6 @@ async def test_a_partition_that_was_never_tiered_is_empty(
     plan = await kafka.plan(**offsets)
     assert (bases(plan), plan.to_adopt.log_start, plan.lost_records) == ([], start, lost)
     assert plan.to_adopt.epochs == []
-
-
-# Objects.
-
-
-@pytest.mark.parametrize("suffix", [LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX])
-async def test_a_missing_object_is_named(kafka: Kafka, store: ObjectStore, suffix: str) -> None:
-    await kafka.tier(0, 9)
-    key = (await kafka.plan()).to_adopt.segments[0].segment.key_base + suffix
-    await kafka.tier(10, 19)
-    await store.delete([key])
-    with pytest.raises(SegmentMismatchError, match=key):
-        await kafka.plan()
-
-
-@pytest.mark.parametrize("suffix", [LOG_SUFFIX, INDEXES_SUFFIX])
-@pytest.mark.parametrize("change", [-1, 1])
-async def test_an_object_of_another_size_is_named(
-    kafka: Kafka, store: ObjectStore, suffix: str, change: int
-) -> None:
-    await kafka.tier(0, 9)
-    key = (await kafka.plan()).to_adopt.segments[0].segment.key_base + suffix
-    data = bytes((await store.get(key)).data)
-    await store.put(key, [data[:change] if change < 0 else data + b"."])
-    with pytest.raises(SegmentMismatchError, match=rf"{key} has {len(data) + change} bytes"):
-        await kafka.plan()
-
-
-@pytest.mark.parametrize(
-    ("mode", "extra", "fits"),
-    [
-        (Mode(compress=True, encrypt=False), 20, True),
-        (Mode(compress=True, encrypt=True), 20, False),
-        (Mode(compress=False, encrypt=False), 20, False),
-        (Mode(compress=True, encrypt=False), -1, False),
-    ],
-)
-async def test_only_compressed_plain_logs_may_have_a_seek_table_at_their_end(
-    store: ObjectStore, tmp_path: Path, mode: Mode, extra: int, fits: bool
-) -> None:
-    lay_out(tmp_path / "tiered", mode)
-    key = KEY_BASE + LOG_SUFFIX
-    log = bytes((await store.get(key)).data)
-    await store.put(key, [log + bytes(extra) if extra > 0 else log[:extra]])
-    objects = ForeignObjects(store, key_prefix=PREFIX, keys=key_ring())
-    if fits:
-        assert (await objects.check(ADDED)).manifest.compressed
-    else:
-        with pytest.raises(SegmentMismatchError, match="its manifest says"):
-            await objects.check(ADDED)
-
-
-async def test_a_manifest_of_another_segment_or_of_none_is_refused(
-    kafka: Kafka, store: ObjectStore
-) -> None:
-    added = await kafka.tier(0, 9)
-    kafka.records[0] = replace(added, size_bytes=101)
-    with pytest.raises(SegmentMismatchError, match="a log of 100 bytes, Kafka's metadata of 101"):
-        await kafka.plan()
-    kafka.records[0] = added
-    key = (await kafka.plan()).to_adopt.segments[0].segment.key_base + MANIFEST_SUFFIX
-    for text, error in ((b"{}", ManifestDamagedError), (b"\xff", SegmentMismatchError)):
-        await store.put(key, [text])
-        with pytest.raises(error, match=key):
-            await kafka.plan()
-
-
-@pytest.mark.parametrize("kind", [IndexKind.PRODUCER_SNAPSHOT, IndexKind.LEADER_EPOCH])
-async def test_a_damaged_snapshot_or_checkpoint_is_named_with_its_object(
-    kafka: Kafka, store: ObjectStore, kind: IndexKind
-) -> None:
-    await kafka.tier(0, 9)
-    [adopted] = (await kafka.plan()).to_adopt.segments
-    key = adopted.segment.key_base + INDEXES_SUFFIX
-    data = bytearray((await store.get(key)).data)
-    data[parse_manifest(adopted.uploaded.manifest, "").indexes[kind].position] ^= 0xFF
-    await store.put(key, [data])
-    with pytest.raises(IndexDamagedError, match=f"object {re.escape(key)}: "):
-        await kafka.plan()
-
-
-async def test_the_keys_of_encrypted_segments_must_be_there(kafka: Kafka) -> None:
-    kafka.keys = key_ring()
-    await kafka.tier(0, 9)
-    assert bases(await kafka.plan(keys=key_ring())) == [(0, 9)]
-    with pytest.raises(KeyMissingError, match="key1"):
-        await kafka.plan()
-
-
-async def test_a_damaged_data_key_is_named(store: ObjectStore, tmp_path: Path) -> None:
-    lay_out(tmp_path / "tiered", Mode(compress=False, encrypt=True))
-    key = KEY_BASE + MANIFEST_SUFFIX
-    text = bytes((await store.get(key)).data).replace(b'"key1:', b'"key1:AAAA', 1)
-    await store.put(key, [text])
-    objects = ForeignObjects(store, key_prefix=PREFIX, keys=key_ring())
-    with pytest.raises(DataKeyError, match=KEY_BASE):
-        await objects.check(ADDED)
-
-
-async def test_the_transaction_index_of_the_manifest_is_believed(
-    store: ObjectStore, tmp_path: Path
-) -> None:
-    lay_out(tmp_path / "tiered", PLAIN)
-    objects = ForeignObjects(store, key_prefix=PREFIX, keys=KeyRing())
-    assert (await objects.check(ADDED)).adopted.uploaded.has_aborted
-
-
-async def test_objects_are_found_where_the_plugin_noted_that_it_put_them(kafka: Kafka) -> None:
-    old = encode_custom_metadata(CustomMetadata(object_prefix="old/"))
-    await kafka.tier(0, 9, prefix="old/", custom_metadata=old)
-    added = await kafka.tier(10, 19)
-    whole = segment_key_base("", TOPIC, TOPIC_ID, PartitionIndex(0), Offset(10), added.segment_id)
-    noted = encode_custom_metadata(CustomMetadata(object_key=whole, remote_bytes=5))
-    kafka.records[-1] = finished(added, custom_metadata=noted)
-    [one, two] = (await kafka.plan()).to_adopt.segments
-    assert one.segment.key_base.startswith("old/")
-    assert (two.segment.key_base, two.uploaded.custom_metadata) == (PREFIX + whole, noted)
-
-
-async def test_a_manifest_below_todays_prefix_is_found_too(
-    kafka: Kafka, store: ObjectStore
-) -> None:
-    old = encode_custom_metadata(CustomMetadata(object_prefix="old/"))
-    await kafka.tier(0, 9, prefix="old/", custom_metadata=old)
-    [one] = (await kafka.plan()).to_adopt.segments
-    noted = one.segment.key_base + MANIFEST_SUFFIX
-    await store.copy(noted, PREFIX + noted.removeprefix("old/"))
-    await store.delete([noted])
-    assert (await kafka.plan()).to_adopt.segments[0].segment.key_base == one.segment.key_base
-
-
-@pytest.mark.parametrize(
-    ("objects", "remote", "refused"),
-    [
-        ("{0}", RemoteSettings(prefix=PREFIX), True),
-        ("{0}/", RemoteSettings(prefix=PREFIX), True),
-        ("{0}", RemoteSettings(prefix=""), True),
-        ("{0}/../tiered", RemoteSettings(prefix=PREFIX), True),
-        ("{0}", RemoteSettings(prefix="pfx/topic2/"), False),
-        ("{0}-2", RemoteSettings(prefix=""), False),
-        ("{0}-2", RemoteSettings(objects="file:{0}/pfx", prefix=""), True),
-        ("{0}-2", RemoteSettings(objects="file:{0}", prefix="segments/"), False),
-    ],
-)
-async def test_objects_where_the_cluster_sweeps_are_refused(
-    store: ObjectStore, tmp_path: Path, objects: str, remote: RemoteSettings, refused: bool
-) -> None:
-    lay_out(tmp_path / "tiered", PLAIN)
-    at = str(tmp_path / "tiered")
-    if remote.objects is not None:
-        remote = replace(remote, objects=remote.objects.format(at))
-    storage = StorageSettings(objects=f"file:{objects.format(at)}")
-    realms = own_realms(Settings(storage=storage, remote=remote))
-    foreign = ForeignObjects(store, key_prefix=PREFIX, keys=KeyRing(), realms=realms)
-    if refused:
-        with pytest.raises(OwnRealmError, match="where this cluster deletes"):
-            await foreign.check(ADDED)
-    else:
-        await foreign.check(ADDED)
-
-
-def test_a_place_has_one_spelling() -> None:
-    assert place_of("s3://bucket/a/", "b") == place_of("s3://bucket/a", "b") == "s3://bucket/a/b"
-    assert place_of("file:/x/y/../z", "b") == place_of("file:///x/z", "b") == "file:///x/z/b"
-
-
-# The topic in the metadata.
-
-
-def named(topic: str, topic_id: TopicId, partition: int = PARTITION) -> list[RemoteLogRecord]:
-    where = ADDED.partition._replace(
-        topic=topic, topic_id=topic_id, partition=PartitionIndex(partition)
-    )
-    added = replace(ADDED, partition=where, segment_id=SegmentId(uuid4()))
-    return [added, finished(added)]
-
-
-def deleted(topic: str, topic_id: TopicId, partition: int = PARTITION) -> RemoteLogRecord:
-    where = ADDED.partition._replace(
-        topic=topic, topic_id=topic_id, partition=PartitionIndex(partition)
-    )
-    return PartitionDeleted(
-        partition=where, broker_id=ADDED.broker_id, event_ms=1, state=PartitionDeleteState.MARKED
-    )
-
-
-def fold(*records: RemoteLogRecord) -> FoldedTopics:
-    return fold_records(map(encode_record, records))
-
-
-def test_a_topic_is_found_by_its_name() -> None:
-    metadata = fold(*named("a", TOPIC_ID, 0), *named("a", TOPIC_ID, 2), *named("b", OTHER_ID))
-    found, partitions = topic_in_metadata(metadata, "a")
-    assert (found, sorted(partitions)) == (TOPIC_ID, [0, 2])
-
-
-def test_a_topic_that_was_created_again_needs_its_id() -> None:
-    metadata = fold(*named("a", TOPIC_ID), *named("a", OTHER_ID))
-    with pytest.raises(NotInMetadataError, match=r"several topics called a.*--topic-id"):
-        topic_in_metadata(metadata, "a")
-    assert topic_in_metadata(metadata, "a", OTHER_ID)[0] == OTHER_ID
-    with pytest.raises(NotInMetadataError, match="no topic a with the id"):
-        topic_in_metadata(metadata, "a", TopicId(uuid4()))
-
-
-def test_a_topic_that_was_deleted_is_not_meant() -> None:
-    records = [*named("a", TOPIC_ID), deleted("a", TOPIC_ID)]
-    with pytest.raises(NotInMetadataError, match="was deleted"):
-        topic_in_metadata(fold(*records), "a")
-    assert topic_in_metadata(fold(*records, *named("a", OTHER_ID)), "a")[0] == OTHER_ID
-
-
-def test_a_topic_whose_deletion_has_begun_on_some_partitions_is_refused() -> None:
-    records = [record for index in range(4) for record in named("a", TOPIC_ID, index)]
-    records += [deleted("a", TOPIC_ID, index) for index in (1, 3)]
-    for topic_id in (None, TOPIC_ID):
-        with pytest.raises(NotInMetadataError, match=r"is being deleted: .* partitions: 1, 3$"):
-            topic_in_metadata(fold(*records), "a", topic_id)
-    # Another one of its name is meant then, if there is one.
-    found, partitions = topic_in_metadata(fold(*records, *named("a", OTHER_ID, 2)), "a")
-    assert (found, sorted(partitions)) == (OTHER_ID, [2])
-
-
-def test_a_deleted_topic_is_told_also_if_it_is_named_by_its_id() -> None:
-    records = [*named("a", TOPIC_ID), deleted("a", TOPIC_ID), *named("a", OTHER_ID)]
-    with pytest.raises(NotInMetadataError, match="was deleted"):
-        topic_in_metadata(fold(*records), "a", TOPIC_ID)
-
-
-def test_an_unknown_topic_is_told_with_the_nearest_name() -> None:
-    with pytest.raises(NotInMetadataError, match='did you mean "orders"'):
-        topic_in_metadata(fold(*named("orders", TOPIC_ID)), "order")
-
-
-def test_configs_that_mean_nothing_here_are_left_out() -> None:
-    usable, left_out = usable_configs(
-        {"retention.ms": "5", "no.such": "x", "cleanup.policy": "compact"}
-    )
-    assert usable == {"retention.ms": "5"}
-    assert len(left_out) == 2
-    assert "no.such" in left_out[0]
 
 
 # The steps.

@@ -3,15 +3,20 @@
 from uuid import UUID
 
 from stratalog.control.brokers.errors import BrokerIdTakenError
-from stratalog.control.brokers.model import BrokerInfo
+from stratalog.control.brokers.model import BROKER_INFO, BROKERS, BrokerInfo
 from stratalog.control.ledger import Ledger
-from stratalog.control.sql.database import Connection, Row, as_uuid
+from stratalog.control.sql.database import Connection
+from stratalog.control.sql.table import rows_from
 from stratalog.ids import BrokerId
 
-_SELECT = (
-    "SELECT broker_id, host, port, rack, incarnation,"
-    " expires_ms > {now_ms} AS alive FROM brokers ORDER BY broker_id"
-)
+_SELECT = f"SELECT {BROKER_INFO.columns} FROM brokers ORDER BY broker_id"
+_REGISTERED = BROKERS.shape_without("expires_ms")
+_INSERT = BROKERS.insert(_REGISTERED, expires_ms="{now_ms} + $1")
+_REGISTER = f"""
+    {_INSERT}
+    ON CONFLICT (broker_id)
+    DO UPDATE SET {BROKERS.overwrite("host", "port", "rack", "incarnation", "expires_ms")}
+"""
 
 
 class BrokersLedger(Ledger):
@@ -33,22 +38,14 @@ class BrokersLedger(Ledger):
         async def work(connection: Connection) -> BrokerInfo:
             # Two that look for a free id at once must not find the same.
             await connection.lock("brokers")
-            # Whoever listened there before has gone without saying so: the address is ours now.
+            # A broker that listened there before has gone without a word: the address is ours now.
             await connection.execute(
                 "DELETE FROM brokers WHERE host = $1 AND port = $2 AND incarnation <> $3",
                 host, port, incarnation,
             )  # fmt: skip
-            present = [_broker(row) for row in await connection.fetch(_SELECT)]
+            present = BROKER_INFO.read_all(await connection.fetch(_SELECT))
             chosen = _choose(present, broker_id, incarnation)
-            await connection.execute(
-                "INSERT INTO brokers (broker_id, host, port, rack, incarnation, expires_ms)"
-                " VALUES ($1, $2, $3, $4, $5, {now_ms} + $6)"
-                " ON CONFLICT (broker_id) DO UPDATE SET host = excluded.host,"
-                " port = excluded.port, rack = excluded.rack,"
-                " incarnation = excluded.incarnation, expires_ms = excluded.expires_ms",
-                chosen, host, port, rack, incarnation, lease_ms,
-            )  # fmt: skip
-            return BrokerInfo(
+            broker = BrokerInfo(
                 broker_id=chosen,
                 host=host,
                 port=port,
@@ -56,6 +53,8 @@ class BrokersLedger(Ledger):
                 incarnation=incarnation,
                 alive=True,
             )
+            await connection.execute(_REGISTER, lease_ms, rows=rows_from(_REGISTERED, [broker]))
+            return broker
 
         return await self._database.write(work)
 
@@ -84,7 +83,7 @@ class BrokersLedger(Ledger):
     async def all(self) -> list[BrokerInfo]:
         """All brokers ever registered and not removed, live or not, by id."""
         rows = await self._database.read(lambda connection: connection.fetch(_SELECT))
-        return [_broker(row) for row in rows]
+        return BROKER_INFO.read_all(rows)
 
 
 def _choose(present: list[BrokerInfo], wanted: BrokerId | None, incarnation: UUID) -> BrokerId:
@@ -98,15 +97,3 @@ def _choose(present: list[BrokerInfo], wanted: BrokerId | None, incarnation: UUI
         return wanted
     own = [b.broker_id for b in present if b.incarnation == incarnation]
     return own[0] if own else next(BrokerId(i) for i in range(len(taken) + 1) if i not in taken)
-
-
-def _broker(row: Row) -> BrokerInfo:
-    broker_id, host, port, rack, incarnation, alive = row
-    return BrokerInfo(
-        broker_id=BrokerId(broker_id),
-        host=host,
-        port=port,
-        rack=rack,
-        incarnation=as_uuid(incarnation),
-        alive=bool(alive),
-    )

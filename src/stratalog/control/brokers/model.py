@@ -1,9 +1,8 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from stratalog.ids import (
-    BrokerId,
-)
+from stratalog.control.sql.table import Expression, Selection, Table
+from stratalog.ids import BrokerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,5 +12,19 @@ class BrokerInfo:
     port: int
     rack: str | None
     incarnation: UUID
-    """New with every start, so that two processes with one id are told apart."""
+    """New with every start. It distinguishes two processes with the same id."""
     alive: bool
+
+
+BROKERS = Table(
+    "brokers",
+    broker_id="integer",
+    host="text",
+    port="integer",
+    rack="text null",
+    incarnation="uuid",
+    expires_ms="bigint",
+)
+BROKER_INFO = Selection(
+    BrokerInfo, BROKERS, alive=Expression("brokers.expires_ms > {now_ms}", "boolean")
+)

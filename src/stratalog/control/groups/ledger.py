@@ -5,5 +5,5 @@ from stratalog.control.groups.offsets import GroupOffsetOperations
 
 
 class GroupsLedger(GroupOperations, GroupOffsetOperations):
-    """A group has one coordinator: a live broker, with a term that fences all that its
-    predecessors may still write."""
+    """A group has one coordinator: a live broker, with a term that fences every later write of its
+    predecessors."""

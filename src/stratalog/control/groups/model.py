@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from stratalog.control.brokers.model import BrokerInfo
+from stratalog.control.brokers.model import BROKERS, BrokerInfo
+from stratalog.control.sql.table import Expression, Selection, Table
 from stratalog.ids import Offset, PartitionIndex, TopicId, TopicPartition
 
 
@@ -22,7 +23,7 @@ class GroupRecord:
 
     group_id: str
     term: int
-    """Grows with every change of coordinator. Whoever writes names the term it was given."""
+    """Grows with every change of coordinator. Every write names the term of its coordinator."""
     kind: GroupKind
     state_name: str
     """For ListGroups: Empty, Stable, and so on."""
@@ -40,7 +41,7 @@ class GroupSummary:
     state_name: str
     protocol_type: str
     coordinator: BrokerInfo | None
-    """None if it is dead: the next who asks for the group gets another."""
+    """None if it is dead: the next request for the group gives the group another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ LeftOut: TypeAlias = frozenset[TopicPartition]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsets:
-    """One OffsetCommit, to be committed together with those of other groups."""
+    """One OffsetCommit, to be committed together with the offsets of other groups."""
 
     group_id: str
     term: int
@@ -81,3 +82,44 @@ class CommittedOffset:
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic_id, self.partition)
+
+
+GROUPS = Table(
+    "groups",
+    group_id="text",
+    kind="text",
+    state_name="text",
+    protocol_type="text",
+    state="bytea",
+    term="bigint",
+    coordinator_id="integer",
+    coordinator_incarnation="uuid",
+    empty_since_ms="bigint null",
+    changed_ms="bigint",
+)
+GROUP_RECORD = Selection(GroupRecord, GROUPS)
+GROUP_SUMMARY = Selection(
+    GroupSummary,
+    GROUPS,
+    # Of a join with the brokers that are alive.
+    coordinator=Selection(
+        BrokerInfo, BROKERS, alive=Expression("true", "boolean"), none_without="broker_id"
+    ),
+)
+
+GROUP_OFFSETS = Table(
+    "group_offsets",
+    group_id="text",
+    topic_id="uuid",
+    partition="integer",
+    committed_offset="bigint",
+    leader_epoch="integer",
+    metadata="bytea",
+    committed_ms="bigint",
+)
+COMMITTED_OFFSET = Selection(
+    CommittedOffset,
+    GROUP_OFFSETS,
+    offset=GROUP_OFFSETS["committed_offset"],
+    metadata=GROUP_OFFSETS["metadata"].decoded(lambda metadata: bytes(metadata).decode()),
+)

@@ -1,26 +1,25 @@
-"""The one row that makes this control plane this one and no other."""
+"""The one row that holds the identity of a cluster."""
 
 from functools import partial
 from uuid import UUID
 
-from stratalog.control.identity.model import Cluster
+from stratalog.control.identity.model import CLUSTER, Cluster
 from stratalog.control.ledger import Ledger
-from stratalog.control.sql.database import Connection, Database, Row, as_uuid
+from stratalog.control.sql.database import Connection, Database
 from stratalog.ids import ProducerId
 
 FIRST_PRODUCER_ID = ProducerId(1 << 40)
-"""Kafka gives out its numbers from 0 on. Producers of an adopted topic keep theirs, and must not
-meet others here that were given the same ones before the adoption."""
-_COLUMNS = "cluster_id, generation, segments_apart"
+"""Kafka gives out its numbers from 0 on. Producers of an adopted topic keep theirs, so no producer
+of this cluster may have been given the same number before the adoption."""
 # A run that holds claims may have looked already where segments belong, and be about to add some.
-_HAS_OWN_SEGMENTS = (
-    "EXISTS (SELECT 1 FROM segments s WHERE s.store_url = '')"
-    " OR EXISTS (SELECT 1 FROM claims c WHERE c.token IS NOT NULL AND c.expires_ms > {now_ms})"
-)
+_HAS_OWN_SEGMENTS = """
+    EXISTS (SELECT 1 FROM segments WHERE store_url = '')
+    OR EXISTS (SELECT 1 FROM claims WHERE token IS NOT NULL AND expires_ms > {now_ms})
+"""
 
 
 async def is_founded(database: Database) -> bool:
-    """Whether a broker has made a control plane of this database."""
+    """Return True if a broker has made a control plane of this database."""
 
     async def work(connection: Connection) -> bool:
         tables = await connection.fetch(
@@ -46,23 +45,23 @@ class IdentityLedger(Ledger):
 
     async def cluster(self) -> Cluster:
         rows = await self._database.read(
-            lambda connection: connection.fetch(f"SELECT {_COLUMNS} FROM cluster")
+            lambda connection: connection.fetch(f"SELECT {CLUSTER.columns} FROM cluster")
         )
-        return _cluster(rows[0])
+        return CLUSTER.read(rows[0])
 
     async def next_generation(self) -> Cluster:
         """Raise the generation by one and return the new value."""
         rows = await self._database.write(
             lambda connection: connection.fetch(
-                f"UPDATE cluster SET generation = generation + 1 RETURNING {_COLUMNS}"
+                f"UPDATE cluster SET generation = generation + 1 RETURNING {CLUSTER.columns}"
             )
         )
-        return _cluster(rows[0])
+        return CLUSTER.read(rows[0])
 
     async def note_segments_apart(self, apart: bool, *, moved: bool = False) -> bool:
         """Note whether the cluster's own segments lie in a store apart from its blocks, and return
-        what is noted. Once there are any, or claims under which there soon may be, the first note
-        stays, unless they were `moved`."""
+        the note. Once there are any, or claims under which there soon may be, the first note
+        stays, unless the segments were `moved`."""
         return await self._database.write(partial(_note_segments_apart, apart=apart, moved=moved))
 
 
@@ -74,12 +73,3 @@ async def _note_segments_apart(connection: Connection, apart: bool, moved: bool)
     )
     [(noted,)] = await connection.fetch("SELECT segments_apart FROM cluster")
     return bool(noted)
-
-
-def _cluster(row: Row) -> Cluster:
-    cluster_id, generation, apart = row
-    return Cluster(
-        cluster_id=as_uuid(cluster_id),
-        generation=generation,
-        segments_apart=None if apart is None else bool(apart),
-    )

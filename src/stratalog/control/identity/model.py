@@ -1,15 +1,28 @@
 from dataclasses import dataclass
 from uuid import UUID
 
+from stratalog.control.sql.table import Selection, Table
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What makes this control plane this one and no other."""
+    """The identity of a cluster."""
 
     cluster_id: UUID
     generation: int
     """Grows with every broker start and every sweep. The object store's marker carries the
     newest value, so that a control plane restored from an old backup is noticed."""
     segments_apart: bool | None = None
-    """Whether its own segments lie in a store apart from its blocks. None: not noted, because no
-    broker that could has started yet."""
+    """True if the cluster's own segments lie in a store apart from its blocks. None: not noted,
+    because no broker that could note it has started yet."""
+
+
+CLUSTER_TABLE = Table(
+    "cluster",
+    one="smallint",
+    cluster_id="uuid",
+    generation="bigint",
+    next_producer_id="bigint",
+    segments_apart="boolean null",
+)
+CLUSTER = Selection(Cluster, CLUSTER_TABLE)

@@ -1,4 +1,4 @@
-"""What a commit does, decided without a database: from what is there to what shall be there.
+"""The plan of a commit: from the heads and producers as they are to the rows and heads to write.
 
 Pure, and the same for both databases. The caller holds the heads' locks from before it read
 `heads`, `producers` and `now_ms` until the plan is written.
@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from stratalog.batch.header import TimestampType
+from stratalog.control.log.boundaries import broken
 from stratalog.control.log.model import (
     BatchToCommit,
     BlockToCommit,
@@ -22,7 +23,16 @@ from stratalog.control.log.model import (
     WriteTier,
 )
 from stratalog.control.log.sequences import Producer, ProducerState, RecentBatch
-from stratalog.ids import NO_OFFSET, LeaderEpoch, ObjectId, Offset, ProducerId, TopicPartition
+from stratalog.ids import (
+    NO_OFFSET,
+    LeaderEpoch,
+    ObjectId,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
 
 MAX_ROW_BYTES = 1024 * 1024
 """Batches coalesce up to here. Larger rows would make a small fetch read and check too much."""
@@ -45,7 +55,7 @@ class Head(NamedTuple):
 
 
 class HeadChange(NamedTuple):
-    """The whole of what a commit changes about a head."""
+    """All changes of a commit to a head."""
 
     high_watermark: int
     added_bytes: int
@@ -56,7 +66,8 @@ class HeadChange(NamedTuple):
 class NewRow:
     """Coordinates in the making."""
 
-    partition: TopicPartition
+    topic_id: TopicId
+    partition: PartitionIndex
     object_id: ObjectId
     byte_offset: int
     byte_size: int
@@ -73,9 +84,9 @@ class CommitPlan:
     answers: list[list[CommitAnswer]] = field(default_factory=list)
     rows: list[NewRow] = field(default_factory=list)
     heads: dict[TopicPartition, HeadChange] = field(default_factory=dict)
-    """Only those that change."""
+    """Only heads that change."""
     producers: dict[ProducerKey, ProducerState] = field(default_factory=dict)
-    """Only those that change."""
+    """Only producers that change."""
     dead: set[ObjectId] = field(default_factory=set)
     """Objects of which nothing was accepted."""
 
@@ -99,7 +110,7 @@ def plan_commit(
     producers: Mapping[ProducerKey, ProducerState],
     now_ms: int,
 ) -> CommitPlan:
-    """`heads` lacks partitions that do not exist, `producers` those that are unknown."""
+    """Decide the answers. `heads` lacks missing partitions, `producers` lacks unknown producers."""
     plan = CommitPlan()
     partitions: dict[TopicPartition, _Partition] = {}
     for block in blocks:
@@ -139,7 +150,7 @@ class _Partition:
         self._leader_epoch = LeaderEpoch(head.leader_epoch)
         self._known = producers
         self._producers: dict[ProducerId, Producer] = {}
-        self._next_offset = Offset(head.high_watermark)
+        self._next_offset = self._first_offset = Offset(head.high_watermark)
         self._added_bytes = 0
         self._commit_ms = max(now_ms, head.last_commit_ms)
 
@@ -163,8 +174,22 @@ class _Partition:
             if producer.changed:
                 plan.producers[self._key, producer_id] = producer.state
         if self._added_bytes:
+            self._check_offsets()
             plan.heads[self._key] = HeadChange(
                 self._next_offset, self._added_bytes, self._commit_ms
+            )
+
+    def _check_offsets(self) -> None:
+        """Raise unless the rows continue the partition where it ended."""
+        if not (
+            self._log_start <= self._first_offset < self._next_offset
+            and self.rows[0].base_offset == self._first_offset
+            and self.rows[-1].last_offset == self._next_offset - 1
+        ):
+            raise broken(
+                self._key,
+                f"a commit from {self._first_offset} to {self._next_offset} has rows from"
+                f" {self.rows[0].base_offset} to {self.rows[-1].last_offset}",
             )
 
     def _judge(self, batch: BatchToCommit) -> tuple[CommitOutcome, Offset, int]:
@@ -206,7 +231,8 @@ class _Partition:
             row.max_timestamp = max(row.max_timestamp, max_timestamp)
             return row
         row = NewRow(
-            partition=self._key,
+            topic_id=self._key.topic_id,
+            partition=self._key.partition,
             object_id=object_id,
             byte_offset=batch.byte_offset,
             byte_size=batch.byte_size,

@@ -1,4 +1,4 @@
-"""`commit_blocks`, and what settles the doubt about it.
+"""`commit_blocks`, and the settling of doubt about it.
 
 The object rows are inserted in the committing transaction, under the ids that a tombstone would
 take. So of a commit and a tombstone exactly one gets in, whenever either comes.
@@ -14,40 +14,56 @@ from stratalog.control.log.errors import (
     CommitMismatchError,
     ObjectsKnownError,
 )
-from stratalog.control.log.model import BlockToCommit, CommitAnswer, WriteTier
+from stratalog.control.log.model import BATCHES, HEADS, BlockToCommit, CommitAnswer, WriteTier
 from stratalog.control.log.producers import read_producers, write_producers
-from stratalog.control.log.rows import ROW, insert_rows
+from stratalog.control.log.rows import BLOCK_ROW
 from stratalog.control.objects.errors import BarredObjectError
-from stratalog.control.objects.ledger import OBJECT_ID, insert_tombstones
-from stratalog.control.objects.model import ObjectKind, ObjectState
-from stratalog.control.sql.database import Connection, Rows, as_uuid, shape
+from stratalog.control.objects.ledger import insert_tombstones
+from stratalog.control.objects.model import OBJECT_ID, OBJECTS, ObjectKind, ObjectState
+from stratalog.control.sql.database import Connection, Rows, as_uuid
+from stratalog.control.sql.table import rows_from
 from stratalog.ids import ObjectId, TopicPartition
 
 _TIERS = {tier.value: tier for tier in WriteTier}
-_POSITION = shape(position="integer", topic_id="uuid", partition="integer")
-_HEAD = shape(
-    topic_id="uuid",
-    partition="integer",
-    high_watermark="bigint",
-    added_bytes="bigint",
-    commit_ms="bigint",
+_POSITION = HEADS.shape("topic_id", "partition", position="integer")
+_HEAD = HEADS.shape(
+    "topic_id", "partition", "high_watermark", added_bytes="bigint", commit_ms="bigint"
 )
-_OBJECT = shape(
-    object_id="uuid",
-    key="text",
-    state="text",
-    size_bytes="bigint",
-    broker_id="integer",
-    answers="bytea",
+_OBJECT = OBJECTS.shape("object_id", "key", "state", "size_bytes", "broker_id", "answers")
+_INSERT_OBJECTS = OBJECTS.insert(
+    _OBJECT,
+    kind="$1",
+    committed_ms="{now_ms}",
+    marked_ms="CASE WHEN r.state = $2 THEN {now_ms} END",
 )
+_INSERT_ROWS = BATCHES.insert(BLOCK_ROW, stamped="false")
+_LOCK_HEADS = """
+    SELECT r.position, heads.high_watermark, heads.last_commit_ms, heads.leader_epoch
+    FROM {rows}
+    JOIN heads ON heads.topic_id = r.topic_id AND heads.partition = r.partition
+    ORDER BY heads.topic_id, heads.partition {for_update_of heads}
+"""
+_READ_STARTS = """
+    SELECT r.position, partitions.log_start, partitions.write_tier, (SELECT {now_ms})
+    FROM {rows}
+    JOIN partitions ON partitions.topic_id = r.topic_id AND partitions.partition = r.partition
+    JOIN topics ON topics.topic_id = partitions.topic_id AND topics.deleted_ms IS NULL
+"""
+_MOVE_HEADS = """
+    UPDATE heads
+    SET high_watermark = r.high_watermark,
+        size_bytes = heads.size_bytes + r.added_bytes,
+        last_commit_ms = r.commit_ms
+    FROM {rows} WHERE heads.topic_id = r.topic_id AND heads.partition = r.partition
+"""
 
 
 class CommitOperations(Ledger):
     async def commit_blocks(self, blocks: Sequence[BlockToCommit]) -> list[list[CommitAnswer]]:
         """Commit uploaded objects in one transaction: an answer per batch, in the blocks' order.
 
-        A commit that took effect already is answered again from what it left behind. Raises
-        `BarredObjectError` if one of the objects was given up before.
+        A commit that took effect already is answered again from the answers that it left behind.
+        Raises `BarredObjectError` if one of the objects was given up before.
         """
         try:
             return await self._database.write(lambda connection: _commit(connection, blocks))
@@ -78,7 +94,7 @@ class CommitOperations(Ledger):
         return await self._database.write(work)
 
     async def forget_answers(self, *, older_than_ms: int) -> int:
-        """Drop answers of commits of at least this age: nobody is in doubt about them any more."""
+        """Drop answers of commits of at least this age, at which no doubt remains."""
 
         async def work(connection: Connection) -> int:
             forgotten = await connection.execute(
@@ -103,7 +119,7 @@ async def _commit(
 
 
 async def plan_blocks(connection: Connection, blocks: Sequence[BlockToCommit]) -> CommitPlan:
-    """Lock the heads of the blocks' partitions, and decide what committing them changes."""
+    """Lock the heads of the blocks' partitions, and plan the commit."""
     partitions, producer_keys = involved(blocks)
     heads, now_ms = await _lock_and_read(connection, sorted(partitions))
     producers = await read_producers(connection, producer_keys)
@@ -117,9 +133,9 @@ async def write_plan(
     *,
     keep_answers: bool,
 ) -> None:
-    """Raises `ObjectsKnownError` if one of the objects has a row already.
+    """Write the plan. Raises `ObjectsKnownError` if one of the objects has a row already.
 
-    Answers are kept for those who settle a doubt with `resolve_commit`.
+    Answers are kept for callers that settle a doubt with `resolve_commit`.
     """
     await _write_objects(connection, blocks, plan, keep_answers=keep_answers)
     await _write_rows(connection, plan)
@@ -131,20 +147,10 @@ async def _lock_and_read(
     connection: Connection, partitions: list[TopicPartition]
 ) -> tuple[dict[TopicPartition, Head], int]:
     """Lock the heads; then, by a new snapshot, read the rest and the time."""
-    # Positions come back instead of keys, because those are dear to decode and to look up.
-    source = Rows(_POSITION, [(i, *key) for i, key in enumerate(partitions)])
-    locked = await connection.fetch(
-        "SELECT r.position, h.high_watermark, h.last_commit_ms, h.leader_epoch FROM {rows}"
-        " JOIN heads h ON h.topic_id = r.topic_id AND h.partition = r.partition"
-        " ORDER BY h.topic_id, h.partition {for_update_of_h}",
-        rows=source,
-    )
-    boundaries = await connection.fetch(
-        "SELECT r.position, p.log_start, p.write_tier, (SELECT {now_ms}) FROM {rows}"
-        " JOIN partitions p ON p.topic_id = r.topic_id AND p.partition = r.partition"
-        " JOIN topics t ON t.topic_id = p.topic_id AND t.deleted_ms IS NULL",
-        rows=source,
-    )
+    # Positions come back instead of keys, because keys are dear to decode and to look up.
+    source = Rows(_POSITION, [(*key, i) for i, key in enumerate(partitions)])
+    locked = await connection.fetch(_LOCK_HEADS, rows=source)
+    boundaries = await connection.fetch(_READ_STARTS, rows=source)
     starts = {row[0]: row for row in boundaries}
     heads: dict[TopicPartition, Head] = {}
     for position, high_watermark, last_commit_ms, leader_epoch in locked:
@@ -175,10 +181,7 @@ async def _write_objects(
         for block, answers in zip(blocks, plan.answers, strict=True)
     ]
     inserted = await connection.execute(
-        "INSERT INTO objects (object_id, key, kind, state, size_bytes, broker_id, committed_ms,"
-        " marked_ms, answers) SELECT object_id, key, $1, state, size_bytes, broker_id, {now_ms},"
-        " CASE WHEN state = $2 THEN {now_ms} END, answers FROM {rows}"
-        " WHERE true ON CONFLICT (object_id) DO NOTHING",
+        f"{_INSERT_OBJECTS} ON CONFLICT (object_id) DO NOTHING",
         ObjectKind.BLOCK.value,
         ObjectState.MARKED.value,
         rows=Rows(_OBJECT, sorted(rows)),
@@ -190,31 +193,14 @@ async def _write_objects(
 async def _write_rows(connection: Connection, plan: CommitPlan) -> None:
     if not plan.rows:
         return
-    values = [
-        (
-            *row.partition,
-            row.base_offset,
-            row.last_offset,
-            row.object_id,
-            row.byte_offset,
-            row.byte_size,
-            row.max_timestamp,
-            row.timestamp_type,
-            row.committed_ms,
-            row.leader_epoch,
-        )
-        for row in plan.rows
-    ]
-    await insert_rows(connection, Rows(ROW, values), stamped=False)
+    await connection.execute(_INSERT_ROWS, rows=rows_from(BLOCK_ROW, plan.rows))
 
 
 async def _write_heads(connection: Connection, plan: CommitPlan) -> None:
     if not plan.heads:
         return
     await connection.execute(
-        "UPDATE heads SET high_watermark = r.high_watermark,"
-        " size_bytes = heads.size_bytes + r.added_bytes, last_commit_ms = r.commit_ms"
-        " FROM {rows} WHERE heads.topic_id = r.topic_id AND heads.partition = r.partition",
+        _MOVE_HEADS,
         rows=Rows(_HEAD, [(*key, *change) for key, change in plan.heads.items()]),
     )
 
@@ -224,8 +210,8 @@ async def _stored(
 ) -> list[list[CommitAnswer]] | None:
     """The answers of an earlier commit of just these blocks, or None if they are barred."""
     rows = await connection.fetch(
-        "SELECT o.object_id, o.state, o.answers FROM {rows}"
-        " JOIN objects o ON o.object_id = r.object_id",
+        "SELECT objects.object_id, objects.state, objects.answers FROM {rows}"
+        " JOIN objects ON objects.object_id = r.object_id",
         rows=Rows(OBJECT_ID, [(block.object_id,) for block in blocks]),
     )
     known = {ObjectId(as_uuid(row[0])): row[2] for row in rows if row[1] != ObjectState.BARRED}

@@ -5,28 +5,33 @@ from contextlib import suppress
 
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.ledger import Ledger
-from stratalog.control.log.errors import OffsetOutOfRangeError, PartitionMovedError
-from stratalog.control.log.model import PartitionState, RecordsDeleted
+from stratalog.control.log.errors import OffsetOutOfRangeError
+from stratalog.control.log.model import PARTITIONS, PartitionState, RecordsDeleted
 from stratalog.control.log.partitions import read_states
 from stratalog.control.log.trims import Trim, apply_trims, remove_rows_below_start
-from stratalog.control.sql.database import Connection, Rows, shape
+from stratalog.control.sql.database import Connection, Rows
+from stratalog.control.sql.optimistic import retry_outdated
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.errors import OutcomeUnknownError
 from stratalog.ids import NO_OFFSET, Offset, TopicPartition, kafka_base64
 
-_ATTEMPTS = 10
 _CHUNK_ROWS = 2000
 _MAX_CHUNKS = 5
 """Past these the answer waits no longer; retention removes the rest."""
 
-_CUT = shape(topic_id="uuid", partition="integer", block_start="bigint", target="bigint")
-_ROWS = "FROM batches b WHERE b.topic_id = r.topic_id AND b.partition = r.partition"
-_CUT_QUERY = (
-    f"SELECT (SELECT SUM(b.byte_size) {_ROWS} AND b.last_offset >= r.block_start"
-    " AND b.last_offset < r.target) AS freed_bytes,"
-    f" (SELECT b.base_offset {_ROWS} AND b.last_offset >= r.target"
-    " ORDER BY b.last_offset LIMIT 1) AS first_base"
-)
+_CUT = PARTITIONS.shape("topic_id", "partition", "block_start", target="bigint")
+_CUT_QUERY = """
+    SELECT (
+        SELECT SUM(batches.byte_size) FROM batches
+        WHERE batches.topic_id = r.topic_id AND batches.partition = r.partition
+            AND batches.last_offset >= r.block_start AND batches.last_offset < r.target
+    ) AS freed_bytes, (
+        SELECT batches.base_offset FROM batches
+        WHERE batches.topic_id = r.topic_id AND batches.partition = r.partition
+            AND batches.last_offset >= r.target
+        ORDER BY batches.last_offset LIMIT 1
+    ) AS first_base
+"""
 
 
 class DeleteOperations(Ledger):
@@ -37,7 +42,10 @@ class DeleteOperations(Ledger):
 
         Raises `OffsetOutOfRangeError` or `UnknownTopicError` and then changes nothing.
         """
-        deleted = await self._raise_starts(targets)
+        deleted = await retry_outdated(
+            lambda: self._raise_starts(targets),
+            refusal="the partitions' starts keep moving: try again",
+        )
         # The records are deleted by now, whatever becomes of their rows.
         with suppress(ControlUnavailableError, OutcomeUnknownError):
             for partition in targets:
@@ -45,14 +53,6 @@ class DeleteOperations(Ledger):
         return deleted
 
     async def _raise_starts(self, targets: Mapping[TopicPartition, Offset]) -> list[RecordsDeleted]:
-        for _ in range(_ATTEMPTS):
-            with suppress(PartitionMovedError):
-                return await self._try_to_raise_starts(targets)
-        raise ControlUnavailableError("the partitions' starts keep moving: try again")
-
-    async def _try_to_raise_starts(
-        self, targets: Mapping[TopicPartition, Offset]
-    ) -> list[RecordsDeleted]:
         trims = await self._database.read(lambda connection: _plan(connection, targets))
         moving = [trim for trim in trims if trim.log_start > trim.state.log_start]
         if moving:

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from stratalog.control.keys import partition_rows
 from stratalog.control.ledger import Ledger
-from stratalog.control.log.model import EpochEnd, EpochQuery, PartitionState
+from stratalog.control.log.model import EPOCHS, EpochEnd, EpochQuery, PartitionState
 from stratalog.control.log.partitions import read_states
 from stratalog.control.segments.model import EpochStart
 from stratalog.control.sql.database import Connection, Row, as_uuid
+from stratalog.control.sql.table import Selection
 from stratalog.ids import (
     NO_EPOCH,
     NO_OFFSET,
@@ -18,34 +19,40 @@ from stratalog.ids import (
     TopicPartition,
 )
 
+_EPOCH_START = Selection(EpochStart, EPOCHS, epoch=EPOCHS["leader_epoch"])
+_EPOCHS_OF_PARTITION = """
+    FROM epochs
+    JOIN topics ON topics.topic_id = epochs.topic_id AND topics.deleted_ms IS NULL
+    WHERE epochs.topic_id = $1 AND epochs.partition = $2
+    ORDER BY epochs.leader_epoch
+"""
+_EPOCHS_OF_PARTITIONS = """
+    SELECT epochs.topic_id, epochs.partition, epochs.leader_epoch, epochs.start_offset
+    FROM {rows}
+    JOIN epochs ON epochs.topic_id = r.topic_id AND epochs.partition = r.partition
+    ORDER BY epochs.leader_epoch
+"""
+
 
 class EpochOperations(Ledger):
     async def epoch_ends(self, queries: Sequence[EpochQuery]) -> list[EpochEnd | None]:
-        """For each query where its epoch ended, or None if there is no such partition."""
+        """Return for each query where its epoch ended, or None if there is no such partition."""
         return await self._database.read(lambda connection: _ends(connection, queries))
 
     async def epochs(self, partition: TopicPartition) -> list[EpochStart]:
         """All leader epochs of a partition, in order, for the leader-epoch checkpoint."""
         rows = await self._database.read(
             lambda connection: connection.fetch(
-                "SELECT e.leader_epoch, e.start_offset FROM epochs e"
-                " JOIN topics t ON t.topic_id = e.topic_id AND t.deleted_ms IS NULL"
-                " WHERE e.topic_id = $1 AND e.partition = $2 ORDER BY e.leader_epoch",
-                *partition,
+                f"SELECT {_EPOCH_START.columns} {_EPOCHS_OF_PARTITION}", *partition
             )
         )
-        return [EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in rows]
+        return _EPOCH_START.read_all(rows)
 
 
 async def _ends(connection: Connection, queries: Sequence[EpochQuery]) -> list[EpochEnd | None]:
     partitions = list({query.partition for query in queries})
     states = await read_states(connection, partitions)
-    rows = await connection.fetch(
-        "SELECT e.topic_id, e.partition, e.leader_epoch, e.start_offset FROM {rows}"
-        " JOIN epochs e ON e.topic_id = r.topic_id AND e.partition = r.partition"
-        " ORDER BY e.leader_epoch",
-        rows=partition_rows(partitions),
-    )
+    rows = await connection.fetch(_EPOCHS_OF_PARTITIONS, rows=partition_rows(partitions))
     starts = _by_partition(rows)
     return [
         None
@@ -58,7 +65,7 @@ async def _ends(connection: Connection, queries: Sequence[EpochQuery]) -> list[E
 def end_of_epoch(state: PartitionState, starts: Sequence[tuple[int, int]], asked: int) -> EpochEnd:
     """The end of the largest epoch that is not above the asked one. `starts` rise.
 
-    The rules are those of Kafka's leader-epoch cache: the current epoch ends where the log does,
+    The rules are taken from Kafka's leader-epoch cache: the current epoch ends where the log does,
     an epoch above it is not known, and one below the first ends where the first begins.
     """
     if asked < 0 or asked > state.leader_epoch:

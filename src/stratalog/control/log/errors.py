@@ -1,3 +1,4 @@
+from stratalog.control.errors import PlanOutdatedError
 from stratalog.errors import (
     CallError,
     StaleError,
@@ -20,5 +21,5 @@ class ObjectsKnownError(Exception):
     """Leaves the transaction: one of the objects has a row, of this commit or a tombstone."""
 
 
-class PartitionMovedError(Exception):
+class PartitionMovedError(PlanOutdatedError):
     """The partition is no longer as the plan found it. Nothing was changed."""

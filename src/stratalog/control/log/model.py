@@ -1,4 +1,4 @@
-"""The control plane's nouns: plain, frozen values that cross its interface."""
+"""Partitions, the coordinates of their batches and commits, and their tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,9 @@ from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from stratalog.batch.header import TimestampType
+from stratalog.control.objects.model import OBJECTS
 from stratalog.control.segments.model import Segment
+from stratalog.control.sql.table import Expression, Selection, Table
 from stratalog.ids import (
     NO_EPOCH,
     NO_OFFSET,
@@ -46,7 +48,7 @@ class PartitionState:
     chunk compression nor encryption of segments counts."""
     last_commit_ms: int
     migrating: bool = False
-    """Whether the switch from local files to blocks was begun and is neither done nor given up."""
+    """True while the switch from local files to blocks is begun and neither done nor given up."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -68,7 +70,7 @@ class BatchToCommit:
     producer_epoch: int
     base_sequence: int
     must_follow: bool = False
-    """Whether the broker has given up a batch before this one: then an unknown producer must not
+    """True if the broker has given up a batch before this one. Then an unknown producer must not
     begin with it, and out of order means that it is to be sent again."""
 
     @property
@@ -98,8 +100,8 @@ class CommitOutcome(IntEnum):
     WRONG_TIER = 5
     """The partition does not write to blocks (any more)."""
     FOLLOWS_MISSING = 6
-    """Out of order, and the broker knows why: it gave up a batch before this one. To be sent again
-    after that one; told "out of order", a client would start a new epoch instead."""
+    """Out of order, because the broker gave up a batch before this one. The client has to send it
+    again after that one; the answer "out of order" would make it start a new epoch instead."""
 
 
 class CommitAnswer(NamedTuple):
@@ -108,7 +110,7 @@ class CommitAnswer(NamedTuple):
     outcome: CommitOutcome
     base_offset: Offset = NO_OFFSET
     append_time_ms: int = -1
-    """The commit's time: what LOG_APPEND_TIME batches are stamped with."""
+    """The commit's time, with which LOG_APPEND_TIME batches are stamped."""
     log_start: Offset = NO_OFFSET
     leader_epoch: LeaderEpoch = NO_EPOCH
 
@@ -131,11 +133,11 @@ class Coordinates(NamedTuple):
     """The newest record's time; of a LOG_APPEND_TIME row, the commit's."""
     timestamp_type: TimestampType
     committed_ms: int
-    """When its newest batch was committed. What has aged, and what retention removes, goes by it,
-    so that neither takes a batch too soon."""
+    """When its newest batch was committed. Tiering and retention go by it, so that neither takes a
+    batch too soon."""
     leader_epoch: LeaderEpoch
     stamped: bool
-    """Whether offsets, epochs and append times are already in the bytes."""
+    """True if offsets, epochs and append times are already in the bytes."""
     oldest_ms: int | None = None
     """When its oldest batch was committed, if a split has joined it from several rows. None: at
     `committed_ms`."""
@@ -154,13 +156,13 @@ class Coordinates(NamedTuple):
 
     @property
     def oldest_commit_ms(self) -> int:
-        """How long its first batch has waited for a segment is told by this."""
+        """The time since which its first batch waits for a segment."""
         return self.committed_ms if self.oldest_ms is None else self.oldest_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A wish to read one partition from an offset."""
+    """A request to read one partition from an offset."""
 
     topic_id: TopicId
     partition: PartitionIndex
@@ -178,8 +180,8 @@ class FoundBatches:
 
     `state` is None when the partition does not exist. `pieces` are one sequence without a gap, in
     offset order. It begins with the piece that contains the asked offset, and is empty at the high
-    watermark and outside the partition. Empty anywhere else means that something is missing: never
-    skip to what comes later.
+    watermark and outside the partition. Empty anywhere else means that a piece is missing: a
+    reader must never skip to a later one.
     """
 
     state: PartitionState | None
@@ -234,3 +236,74 @@ class RecordsDeleted:
     topic_id: TopicId
     partition: PartitionIndex
     log_start: Offset
+
+
+PARTITIONS = Table(
+    "partitions",
+    topic_id="uuid",
+    partition="integer",
+    log_start="bigint",
+    remote_end="bigint",
+    block_start="bigint",
+    block_end="bigint null",
+    last_stable="bigint null",
+    write_tier="text",
+    migrating_since_ms="bigint null",
+)
+HEADS = Table(
+    "heads",
+    topic_id="uuid",
+    partition="integer",
+    high_watermark="bigint",
+    size_bytes="bigint",
+    last_commit_ms="bigint",
+    leader_epoch="integer",
+)
+EPOCHS = Table(
+    "epochs",
+    topic_id="uuid",
+    partition="integer",
+    leader_epoch="integer",
+    start_offset="bigint",
+)
+PRODUCERS = Table(
+    "producers",
+    topic_id="uuid",
+    partition="integer",
+    producer_id="bigint",
+    producer_epoch="integer",
+    recent="bytea",
+    last_ms="bigint",
+)
+BATCHES = Table(
+    "batches",
+    topic_id="uuid",
+    partition="integer",
+    base_offset="bigint",
+    last_offset="bigint",
+    object_id="uuid",
+    byte_offset="bigint",
+    byte_size="bigint",
+    max_timestamp="bigint",
+    timestamp_type="smallint",
+    committed_ms="bigint",
+    leader_epoch="integer",
+    stamped="boolean",
+    oldest_ms="bigint null",
+)
+
+STABLE_END = "COALESCE(partitions.last_stable, heads.high_watermark)"
+"""`last_stable` is null while no transaction is open."""
+OLDEST_MS = "COALESCE(batches.oldest_ms, batches.committed_ms)"
+"""When the oldest batch of a row was committed: `Coordinates.oldest_commit_ms`."""
+
+PARTITION_STATE = Selection(
+    PartitionState,
+    HEADS,
+    PARTITIONS,
+    # Null while blocks are being written.
+    block_end=Expression("COALESCE(partitions.block_end, heads.high_watermark)", "bigint"),
+    last_stable=Expression(STABLE_END, "bigint"),
+    migrating=Expression("partitions.migrating_since_ms IS NOT NULL", "boolean"),
+)
+COORDINATES = Selection(Coordinates, BATCHES, object_key=OBJECTS["key"])

@@ -4,20 +4,34 @@ from collections.abc import Sequence
 
 from stratalog.control.keys import partition_key, partition_rows
 from stratalog.control.ledger import Ledger
-from stratalog.control.log.model import PartitionState, WriteTier
-from stratalog.control.sql.database import Connection, Row, as_uuid
-from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from stratalog.control.log.model import PARTITION_STATE, PartitionState
+from stratalog.control.sql.database import Connection
+from stratalog.ids import Offset, TopicId, TopicPartition
 
-STATE_COLUMNS = (
-    "h.topic_id, h.partition, p.log_start, p.remote_end, p.block_start,"
-    " COALESCE(p.block_end, h.high_watermark), h.high_watermark,"
-    " COALESCE(p.last_stable, h.high_watermark), p.write_tier, h.leader_epoch, h.size_bytes,"
-    " h.last_commit_ms, p.migrating_since_ms IS NOT NULL"
-)
-_PARTS = (
-    " JOIN partitions p ON p.topic_id = h.topic_id AND p.partition = h.partition"
-    " JOIN topics t ON t.topic_id = h.topic_id AND t.deleted_ms IS NULL"
-)
+_STATES_OF_TOPIC = f"""
+    SELECT {PARTITION_STATE.columns} FROM heads
+    JOIN partitions ON partitions.topic_id = heads.topic_id
+        AND partitions.partition = heads.partition
+    JOIN topics ON topics.topic_id = heads.topic_id AND topics.deleted_ms IS NULL
+    WHERE heads.topic_id = $1 ORDER BY heads.partition
+"""
+_STATES = f"""
+    SELECT {PARTITION_STATE.columns} FROM {{rows}}
+    JOIN heads ON heads.topic_id = r.topic_id AND heads.partition = r.partition
+    JOIN partitions ON partitions.topic_id = heads.topic_id
+        AND partitions.partition = heads.partition
+    JOIN topics ON topics.topic_id = heads.topic_id AND topics.deleted_ms IS NULL
+"""
+_HIGH_WATERMARKS = """
+    SELECT heads.topic_id, heads.partition, heads.high_watermark FROM {rows}
+    JOIN heads ON heads.topic_id = r.topic_id AND heads.partition = r.partition
+    JOIN topics ON topics.topic_id = heads.topic_id AND topics.deleted_ms IS NULL
+"""
+_LOCK_HEADS = """
+    SELECT heads.topic_id, heads.partition FROM {rows}
+    JOIN heads ON heads.topic_id = r.topic_id AND heads.partition = r.partition
+    ORDER BY heads.topic_id, heads.partition {for_update_of heads}
+"""
 
 
 class PartitionOperations(Ledger):
@@ -30,24 +44,15 @@ class PartitionOperations(Ledger):
     async def topic_partitions(self, topic_id: TopicId) -> list[PartitionState]:
         """The state of all partitions of a topic, by index."""
         rows = await self._database.read(
-            lambda connection: connection.fetch(
-                f"SELECT {STATE_COLUMNS} FROM heads h{_PARTS}"
-                " WHERE h.topic_id = $1 ORDER BY h.partition",
-                topic_id,
-            )
+            lambda connection: connection.fetch(_STATES_OF_TOPIC, topic_id)
         )
-        return [partition_state(row) for row in rows]
+        return PARTITION_STATE.read_all(rows)
 
     async def high_watermarks(
         self, wanted: Sequence[TopicPartition]
     ) -> dict[TopicPartition, Offset]:
         rows = await self._database.read(
-            lambda connection: connection.fetch(
-                "SELECT h.topic_id, h.partition, h.high_watermark FROM {rows}"
-                " JOIN heads h ON h.topic_id = r.topic_id AND h.partition = r.partition"
-                " JOIN topics t ON t.topic_id = h.topic_id AND t.deleted_ms IS NULL",
-                rows=partition_rows(wanted),
-            )
+            lambda connection: connection.fetch(_HIGH_WATERMARKS, rows=partition_rows(wanted))
         )
         return {partition_key(row): Offset(row[2]) for row in rows}
 
@@ -55,41 +60,10 @@ class PartitionOperations(Ledger):
 async def read_states(
     connection: Connection, wanted: Sequence[TopicPartition]
 ) -> dict[TopicPartition, PartitionState]:
-    rows = await connection.fetch(
-        f"SELECT {STATE_COLUMNS} FROM {{rows}}"
-        f" JOIN heads h ON h.topic_id = r.topic_id AND h.partition = r.partition{_PARTS}",
-        rows=partition_rows(set(wanted)),
-    )
-    return {partition_key(row): partition_state(row) for row in rows}
+    rows = await connection.fetch(_STATES, rows=partition_rows(set(wanted)))
+    return {state.topic_partition: state for state in map(PARTITION_STATE.read, rows)}
 
 
-async def lock_heads(connection: Connection, wanted: Sequence[TopicPartition]) -> list[Row]:
-    """Lock the heads in key order, as everybody does, and return them as they are now."""
-    return await connection.fetch(
-        "SELECT h.topic_id, h.partition, h.high_watermark, h.last_commit_ms, h.leader_epoch"
-        " FROM {rows} JOIN heads h ON h.topic_id = r.topic_id AND h.partition = r.partition"
-        " ORDER BY h.topic_id, h.partition {for_update_of_h}",
-        rows=partition_rows(sorted(set(wanted))),
-    )
-
-
-def partition_state(row: Row) -> PartitionState:
-    (
-        topic_id, partition, log_start, remote_end, block_start, block_end, high_watermark,
-        last_stable, write_tier, leader_epoch, size_bytes, last_commit_ms, migrating,
-    ) = row  # fmt: skip
-    return PartitionState(
-        topic_id=TopicId(as_uuid(topic_id)),
-        partition=PartitionIndex(partition),
-        log_start=Offset(log_start),
-        remote_end=Offset(remote_end),
-        block_start=Offset(block_start),
-        block_end=Offset(block_end),
-        high_watermark=Offset(high_watermark),
-        last_stable=Offset(last_stable),
-        write_tier=WriteTier(write_tier),
-        leader_epoch=LeaderEpoch(leader_epoch),
-        size_bytes=size_bytes,
-        last_commit_ms=last_commit_ms,
-        migrating=bool(migrating),
-    )
+async def lock_heads(connection: Connection, wanted: Sequence[TopicPartition]) -> None:
+    """Lock the heads in key order, the order of every transaction that locks several."""
+    await connection.fetch(_LOCK_HEADS, rows=partition_rows(sorted(set(wanted))))

@@ -5,20 +5,41 @@ from collections.abc import Iterable, Mapping, Sequence
 from stratalog.control.keys import partition_key, partition_rows
 from stratalog.control.ledger import Ledger
 from stratalog.control.log.commit_plan import ProducerKey
-from stratalog.control.log.model import ActiveProducer
+from stratalog.control.log.model import PRODUCERS, ActiveProducer
 from stratalog.control.log.sequences import ProducerState
-from stratalog.control.sql.database import Connection, Rows, shape
+from stratalog.control.sql.database import Connection, Rows
 from stratalog.ids import ProducerId, TopicPartition
 
-_KEY = shape(position="integer", topic_id="uuid", partition="integer", producer_id="bigint")
-_STATE = shape(
-    topic_id="uuid",
-    partition="integer",
-    producer_id="bigint",
-    producer_epoch="integer",
-    recent="bytea",
-    last_ms="bigint",
-)
+_KEY = PRODUCERS.shape("topic_id", "partition", "producer_id", position="integer")
+_STATE = PRODUCERS.shape_without()
+_WRITE = f"""
+    {PRODUCERS.insert(_STATE)}
+    ON CONFLICT (topic_id, partition, producer_id)
+    DO UPDATE SET {PRODUCERS.overwrite("producer_epoch", "recent", "last_ms")}
+"""
+_READ = """
+    SELECT r.position, producers.producer_epoch, producers.recent FROM {rows}
+    JOIN producers ON producers.topic_id = r.topic_id AND producers.partition = r.partition
+        AND producers.producer_id = r.producer_id
+"""
+_ACTIVE = """
+    SELECT producers.topic_id, producers.partition, producers.producer_id,
+        producers.producer_epoch, producers.recent, producers.last_ms
+    FROM {rows}
+    JOIN producers ON producers.topic_id = r.topic_id AND producers.partition = r.partition
+    ORDER BY producers.producer_id
+"""
+# The deletion tests the age again: a commit may have just used the row.
+_EXPIRE = """
+    WITH idle AS MATERIALIZED (
+        SELECT topic_id, partition, producer_id FROM producers
+        WHERE last_ms < {now_ms} - $1 LIMIT $2 {for_update_skip_locked}
+    )
+    DELETE FROM producers WHERE last_ms < {now_ms} - $1
+        AND (topic_id, partition, producer_id) IN (
+            SELECT topic_id, partition, producer_id FROM idle
+        )
+"""
 
 
 class ProducerOperations(Ledger):
@@ -37,30 +58,16 @@ class ProducerOperations(Ledger):
 
     async def expire_producers(self, *, idle_ms: int, max_rows: int) -> int:
         """Forget the sequences of producers that wrote nothing for so long; return how many."""
-        # The age is tested again by the deletion: a commit may have just used the row.
         return await self._database.write(
-            lambda connection: connection.execute(
-                "WITH idle AS MATERIALIZED (SELECT topic_id, partition, producer_id FROM producers"
-                " WHERE last_ms < {now_ms} - $1 LIMIT $2 {for_update_skip_locked})"
-                " DELETE FROM producers WHERE last_ms < {now_ms} - $1 AND"
-                " (topic_id, partition, producer_id) IN"
-                " (SELECT topic_id, partition, producer_id FROM idle)",
-                idle_ms,
-                max_rows,
-            )
+            lambda connection: connection.execute(_EXPIRE, idle_ms, max_rows)
         )
 
     async def active_producers(
         self, wanted: Sequence[TopicPartition]
     ) -> dict[TopicPartition, list[ActiveProducer]]:
-        """The producers that are remembered on each partition, by id."""
+        """Return the producers that are remembered on each partition, by id."""
         rows = await self._database.read(
-            lambda connection: connection.fetch(
-                "SELECT p.topic_id, p.partition, p.producer_id, p.producer_epoch, p.recent,"
-                " p.last_ms FROM {rows} JOIN producers p ON p.topic_id = r.topic_id"
-                " AND p.partition = r.partition ORDER BY p.producer_id",
-                rows=partition_rows(set(wanted)),
-            )
+            lambda connection: connection.fetch(_ACTIVE, rows=partition_rows(set(wanted)))
         )
         found: dict[TopicPartition, list[ActiveProducer]] = {key: [] for key in wanted}
         for row in rows:
@@ -78,12 +85,8 @@ async def read_producers(
     wanted = list(keys)
     if not wanted:
         return {}
-    rows = await connection.fetch(
-        "SELECT r.position, p.producer_epoch, p.recent FROM {rows}"
-        " JOIN producers p ON p.topic_id = r.topic_id AND p.partition = r.partition"
-        " AND p.producer_id = r.producer_id",
-        rows=Rows(_KEY, [(i, *key, producer_id) for i, (key, producer_id) in enumerate(wanted)]),
-    )
+    source = [(*key, producer_id, i) for i, (key, producer_id) in enumerate(wanted)]
+    rows = await connection.fetch(_READ, rows=Rows(_KEY, source))
     return {wanted[position]: ProducerState(epoch, recent) for position, epoch, recent in rows}
 
 
@@ -92,23 +95,8 @@ async def write_producers(
 ) -> None:
     if not states:
         return
-    await connection.execute(
-        "INSERT INTO producers (topic_id, partition, producer_id, producer_epoch, recent, last_ms)"
-        " SELECT topic_id, partition, producer_id, producer_epoch, recent, last_ms FROM {rows}"
-        " WHERE true ON CONFLICT (topic_id, partition, producer_id) DO UPDATE SET"
-        " producer_epoch = excluded.producer_epoch, recent = excluded.recent,"
-        " last_ms = excluded.last_ms",
-        rows=Rows(
-            _STATE,
-            [
-                (
-                    *partition,
-                    producer_id,
-                    state.epoch,
-                    state.packed,
-                    state.last.append_time_ms,
-                )
-                for (partition, producer_id), state in states.items()
-            ],
-        ),
-    )
+    values = [
+        (*partition, producer_id, state.epoch, state.packed, state.last.append_time_ms)
+        for (partition, producer_id), state in states.items()
+    ]
+    await connection.execute(_WRITE, rows=Rows(_STATE, values))

@@ -1,96 +1,121 @@
 """Where offsets and times live: segments, rows and their boundaries, from one snapshot.
 
-Which of the two an offset is in follows from the boundaries alone. Below the block range lie the
-segments, so whatever is looked for by time is looked for in them first.
+The boundaries alone decide whether an offset is in a segment or in a row. Segments lie below the
+block range, so a lookup by time searches them first.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stratalog.batch.header import TimestampType
 from stratalog.control.keys import partition_rows
 from stratalog.control.ledger import Ledger
-from stratalog.control.log.model import Coordinates, FoundBatches, PartitionState, Span, TimeQuery
-from stratalog.control.log.partitions import read_states
-from stratalog.control.segments.model import Segment
-from stratalog.control.segments.rows import SEGMENT_COLUMNS, segment_of
-from stratalog.control.sql.database import Connection, Row, Rows, as_uuid, shape
-from stratalog.ids import (
-    LeaderEpoch,
-    ObjectId,
-    Offset,
-    PartitionIndex,
-    TopicId,
-    TopicPartition,
+from stratalog.control.log.model import (
+    BATCHES,
+    COORDINATES,
+    Coordinates,
+    FoundBatches,
+    PartitionState,
+    Span,
+    TimeQuery,
 )
+from stratalog.control.log.partitions import read_states
+from stratalog.control.segments.model import SEGMENT, Segment
+from stratalog.control.sql.database import Connection, Row, Rows
+from stratalog.ids import Offset, TopicPartition
 
 FIRST_LOOK_ROWS = 8
-"""A database counts bytes no sooner than it has read the row, so most spans are asked for a few
+"""A database counts bytes no sooner than it has read the row. So most spans are asked for a few
 rows, which is enough for a consumer at the head, and only hungry ones for more."""
 MAX_SPAN_ROWS = 2048
 """Bounds an answer about tiny rows. The reader comes back for the rest."""
 MAX_SPAN_SEGMENTS = 16
 """Bounds an answer about tiny segments, each of which carries its manifest."""
 
-ROW_COLUMNS = (
-    "b.topic_id, b.partition, b.base_offset, b.last_offset, b.object_id, o.key, b.byte_offset,"
-    " b.byte_size, b.max_timestamp, b.timestamp_type, b.committed_ms, b.leader_epoch, b.stamped,"
-    " b.oldest_ms"
-)
-_SPAN = shape(topic_id="uuid", partition="integer", first_offset="bigint", max_bytes="bigint")
-_TIME = shape(topic_id="uuid", partition="integer", timestamp="bigint")
-
-
-_TIMESTAMP_TYPES = tuple(TimestampType)
-"""By number: a lookup is ten times as fast as the enum's own, and every row needs one."""
+_SPAN = BATCHES.shape("topic_id", "partition", first_offset="bigint", max_bytes="bigint")
+_TIME = BATCHES.shape("topic_id", "partition", timestamp="bigint")
 
 
 def _span_query(max_rows: int) -> str:
-    return (
-        f"SELECT {ROW_COLUMNS} FROM (SELECT w.*,"
-        " SUM(w.byte_size) OVER (ORDER BY w.last_offset) - w.byte_size AS bytes_before"
-        " FROM (SELECT * FROM batches x WHERE x.topic_id = r.topic_id"
-        " AND x.partition = r.partition AND x.last_offset >= r.first_offset"
-        f" ORDER BY x.last_offset LIMIT {max_rows}) w) b"
-        " JOIN objects o ON o.object_id = b.object_id"
-        " WHERE b.bytes_before < r.max_bytes ORDER BY b.last_offset"
-    )
+    return f"""
+        SELECT {COORDINATES.columns}
+        FROM (
+            SELECT batches.*,
+                SUM(byte_size) OVER (ORDER BY last_offset) - byte_size AS bytes_before
+            FROM (
+                SELECT * FROM batches
+                WHERE batches.topic_id = r.topic_id AND batches.partition = r.partition
+                    AND batches.last_offset >= r.first_offset
+                ORDER BY last_offset LIMIT {max_rows}
+            ) AS batches
+        ) AS batches
+        JOIN objects ON objects.object_id = batches.object_id
+        WHERE batches.bytes_before < r.max_bytes ORDER BY batches.last_offset
+    """
 
 
 _FIRST_LOOK = _span_query(FIRST_LOOK_ROWS)
 _SECOND_LOOK = _span_query(MAX_SPAN_ROWS - FIRST_LOOK_ROWS)
 
-# Rows below block_start wait for their deletion and belong to nobody.
-_SERVED_ROWS = (
-    "SELECT " + ROW_COLUMNS + " FROM partitions p"
-    " JOIN topics t ON t.topic_id = p.topic_id AND t.deleted_ms IS NULL"
-    " JOIN batches b ON b.topic_id = p.topic_id AND b.partition = p.partition"
-    " AND b.last_offset >= p.block_start JOIN objects o ON o.object_id = b.object_id"
-    " WHERE p.topic_id = r.topic_id AND p.partition = r.partition"
-)
-_SERVED_SEGMENTS = (
-    "SELECT " + SEGMENT_COLUMNS + " FROM partitions p"
-    " JOIN topics t ON t.topic_id = p.topic_id AND t.deleted_ms IS NULL"
-    " JOIN segments s ON s.topic_id = p.topic_id AND s.partition = p.partition"
-    " AND s.chained AND s.last_offset >= p.log_start"
-    " WHERE p.topic_id = r.topic_id AND p.partition = r.partition"
-)
+# Rows that end below block_start wait for their deletion.
+_SERVED_ROWS = f"""
+    SELECT {COORDINATES.columns} FROM partitions
+    JOIN topics ON topics.topic_id = partitions.topic_id AND topics.deleted_ms IS NULL
+    JOIN batches ON batches.topic_id = partitions.topic_id
+        AND batches.partition = partitions.partition
+        AND batches.last_offset >= partitions.block_start
+    JOIN objects ON objects.object_id = batches.object_id
+    WHERE partitions.topic_id = r.topic_id AND partitions.partition = r.partition
+"""
+_SERVED_SEGMENTS = f"""
+    SELECT {SEGMENT.columns} FROM partitions
+    JOIN topics ON topics.topic_id = partitions.topic_id AND topics.deleted_ms IS NULL
+    JOIN segments ON segments.topic_id = partitions.topic_id
+        AND segments.partition = partitions.partition
+        AND segments.chained AND segments.last_offset >= partitions.log_start
+    WHERE partitions.topic_id = r.topic_id AND partitions.partition = r.partition
+"""
+_SEGMENT_BY_TIME = f"""
+    {_SERVED_SEGMENTS} AND segments.max_timestamp >= r.timestamp
+    ORDER BY segments.last_offset LIMIT 1
+"""
+_ROW_BY_TIME = f"""
+    {_SERVED_ROWS} AND batches.max_timestamp >= r.timestamp
+    ORDER BY batches.last_offset LIMIT 1
+"""
+_NEWEST_SEGMENT = f"""
+    {_SERVED_SEGMENTS} ORDER BY segments.max_timestamp DESC, segments.last_offset LIMIT 1
+"""
+_NEWEST_ROW = f"""
+    {_SERVED_ROWS} ORDER BY batches.max_timestamp DESC, batches.last_offset LIMIT 1
+"""
+_ALL_ROWS = f"""
+    SELECT {COORDINATES.columns} FROM batches
+    JOIN objects ON objects.object_id = batches.object_id
+    WHERE batches.topic_id = $1 AND batches.partition = $2 AND batches.last_offset > $3
+    ORDER BY batches.last_offset LIMIT $4
+"""
 
 # The first segment is read from somewhere inside and may give little: only the others count.
-_SEGMENT_SPAN = (
-    f"SELECT {SEGMENT_COLUMNS} FROM (SELECT w.*,"
-    " SUM(w.size_bytes) OVER (ORDER BY w.last_offset) - w.size_bytes"
-    " - FIRST_VALUE(w.size_bytes) OVER (ORDER BY w.last_offset) AS bytes_before"
-    " FROM (SELECT * FROM segments x WHERE x.topic_id = r.topic_id"
-    " AND x.partition = r.partition AND x.chained AND x.last_offset >= r.first_offset"
-    f" ORDER BY x.last_offset LIMIT {MAX_SPAN_SEGMENTS}) w) s"
-    " WHERE s.bytes_before < r.max_bytes ORDER BY s.last_offset"
-)
+_SEGMENT_SPAN = f"""
+    SELECT {SEGMENT.columns}
+    FROM (
+        SELECT segments.*,
+            SUM(size_bytes) OVER (ORDER BY last_offset) - size_bytes
+                - FIRST_VALUE(size_bytes) OVER (ORDER BY last_offset) AS bytes_before
+        FROM (
+            SELECT * FROM segments
+            WHERE segments.topic_id = r.topic_id AND segments.partition = r.partition
+                AND segments.chained AND segments.last_offset >= r.first_offset
+            ORDER BY last_offset LIMIT {MAX_SPAN_SEGMENTS}
+        ) AS segments
+    ) AS segments
+    WHERE segments.bytes_before < r.max_bytes ORDER BY segments.last_offset
+"""
 
 
 class ReadOperations(Ledger):
     async def find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
-        """Rows for each span until its `max_bytes` is crossed (the crossing row included).
+        """Find the rows of each span until its `max_bytes` is crossed (the crossing row included).
 
         An answer about many tiny rows ends earlier; the reader asks again from where it ends.
         """
@@ -99,7 +124,7 @@ class ReadOperations(Ledger):
     async def find_by_time(
         self, queries: Sequence[TimeQuery]
     ) -> list[Segment | Coordinates | None]:
-        """For each query the first segment or row, by offset, whose newest record is not older
+        """Find for each query the first segment or row, by offset, whose newest record is not older
         than asked. Segments that end below `log_start` do not count."""
         source = Rows(_TIME, [(q.topic_id, q.partition, q.timestamp) for q in queries])
         return await self._database.read(lambda connection: _find_by_time(connection, source))
@@ -107,28 +132,23 @@ class ReadOperations(Ledger):
     async def find_newest(
         self, wanted: Sequence[TopicPartition]
     ) -> list[Segment | Coordinates | None]:
-        """For each partition the first segment or row that holds its greatest timestamp."""
+        """Find for each partition the first segment or row that holds its greatest timestamp."""
         source = partition_rows(wanted)
         return await self._database.read(lambda connection: _find_newest(connection, source))
 
     async def all_coordinates(
         self, partition: TopicPartition, *, after: Offset | None = None, limit: int
     ) -> list[Coordinates]:
-        """A partition's rows in offset order, for `fsck`.
+        """Return a partition's rows in offset order, for `fsck`.
 
         Rows that end below `block_start` wait for their deletion; no read is sent to them.
         """
         rows = await self._database.read(
             lambda connection: connection.fetch(
-                f"SELECT {ROW_COLUMNS} FROM batches b JOIN objects o ON o.object_id = b.object_id"
-                " WHERE b.topic_id = $1 AND b.partition = $2 AND b.last_offset > $3"
-                " ORDER BY b.last_offset LIMIT $4",
-                *partition,
-                -1 if after is None else after,
-                limit,
+                _ALL_ROWS, *partition, -1 if after is None else after, limit
             )
         )
-        return [coordinates_of(row) for row in rows]
+        return COORDINATES.read_all(rows)
 
 
 async def _find(connection: Connection, spans: Sequence[Span]) -> list[FoundBatches]:
@@ -150,7 +170,7 @@ async def _find(connection: Connection, spans: Sequence[Span]) -> list[FoundBatc
 async def _find_segments(
     connection: Connection, spans: Sequence[Span], states: dict[TopicPartition, PartitionState]
 ) -> dict[int, Sequence[Segment]]:
-    """By the number of the span, for those that begin in the remote tier."""
+    """Find the segments of spans that begin in the remote tier, by the number of the span."""
     looking = [
         i for i, span in enumerate(spans) if _in_segments(span, states.get(span.topic_partition))
     ]
@@ -158,7 +178,7 @@ async def _find_segments(
         return {}
     source = Rows(_SPAN, [_rest(spans[i], ()) for i in looking])
     found = zip(looking, await connection.fetch_each(_SEGMENT_SPAN, source), strict=True)
-    return {i: _without_gap(spans[i], [segment_of(row) for row in rows]) for i, rows in found}
+    return {i: _without_gap(spans[i], SEGMENT.read_all(rows)) for i, rows in found}
 
 
 async def _find_rows(
@@ -174,7 +194,7 @@ async def _find_rows(
         source = Rows(_SPAN, [_rest(span, found[i]) for i, span in looking])
         answers = await connection.fetch_each(query, source)
         for (i, _), rows in zip(looking, answers, strict=True):
-            found[i].extend(map(coordinates_of, rows))
+            found[i].extend(map(COORDINATES.read, rows))
         looking = [(i, span) for i, span in looking if _is_hungry(span, found[i], states)]
     return [
         () if span is None else _from_offset(span, rows)
@@ -191,7 +211,7 @@ def _in_segments(span: Span, state: PartitionState | None) -> bool:
 def _span_in_blocks(
     span: Span, state: PartitionState | None, segments: Sequence[Segment]
 ) -> Span | None:
-    """What of the span is to be looked for in the block tier, if anything."""
+    """Return the part of the span that lies in the block tier, if any."""
     if state is None or span.offset < state.log_start:
         return None
     if state.block_start <= span.offset < state.block_end:
@@ -203,7 +223,7 @@ def _span_in_blocks(
 
 
 def _rest(span: Span, found: Sequence[Coordinates]) -> tuple[object, ...]:
-    """What is still to be looked for. The first row comes whatever the budget."""
+    """Return the rest of the span. The first row comes whatever the budget."""
     first_offset = found[-1].last_offset + 1 if found else span.offset
     max_bytes = max(span.max_bytes, 1) - _bytes(found)
     return (span.topic_id, span.partition, first_offset, max_bytes)
@@ -225,8 +245,8 @@ def _bytes(found: Sequence[Coordinates]) -> int:
 
 
 def _from_offset(span: Span, rows: Sequence[Coordinates]) -> Sequence[Coordinates]:
-    # To begin with a later row would be a silent skip. An empty answer inside the block range
-    # makes the reader look again and then fail, which is right for a hole.
+    # An answer that begins with a later row would be a silent skip. An empty answer inside the
+    # block range makes the reader look again and then fail, which is right for a hole.
     return rows if rows and rows[0].base_offset <= span.offset else ()
 
 
@@ -241,15 +261,11 @@ def _without_gap(span: Span, segments: Sequence[Segment]) -> Sequence[Segment]:
 
 
 async def _find_by_time(connection: Connection, source: Rows) -> list[Segment | Coordinates | None]:
-    segments = await connection.fetch_each(
-        f"{_SERVED_SEGMENTS} AND s.max_timestamp >= r.timestamp ORDER BY s.last_offset LIMIT 1",
-        source,
-    )
+    segments = await connection.fetch_each(_SEGMENT_BY_TIME, source)
     found: list[Segment | Coordinates | None] = [_first_segment(rows) for rows in segments]
     missing = [i for i, segment in enumerate(found) if segment is None]
     answers = await connection.fetch_each(
-        f"{_SERVED_ROWS} AND b.max_timestamp >= r.timestamp ORDER BY b.last_offset LIMIT 1",
-        Rows(source.shape, [source.values[i] for i in missing]),
+        _ROW_BY_TIME, Rows(source.shape, [source.values[i] for i in missing])
     )
     for i, rows in zip(missing, answers, strict=True):
         found[i] = _first_row(rows)
@@ -257,12 +273,8 @@ async def _find_by_time(connection: Connection, source: Rows) -> list[Segment | 
 
 
 async def _find_newest(connection: Connection, source: Rows) -> list[Segment | Coordinates | None]:
-    segments = await connection.fetch_each(
-        f"{_SERVED_SEGMENTS} ORDER BY s.max_timestamp DESC, s.last_offset LIMIT 1", source
-    )
-    rows = await connection.fetch_each(
-        f"{_SERVED_ROWS} ORDER BY b.max_timestamp DESC, b.last_offset LIMIT 1", source
-    )
+    segments = await connection.fetch_each(_NEWEST_SEGMENT, source)
+    rows = await connection.fetch_each(_NEWEST_ROW, source)
     return [
         _newer(_first_segment(in_segments), _first_row(in_blocks))
         for in_segments, in_blocks in zip(segments, rows, strict=True)
@@ -276,32 +288,8 @@ def _newer(segment: Segment | None, row: Coordinates | None) -> Segment | Coordi
 
 
 def _first_segment(rows: Sequence[Row]) -> Segment | None:
-    return segment_of(rows[0]) if rows else None
+    return SEGMENT.read(rows[0]) if rows else None
 
 
 def _first_row(rows: Sequence[Row]) -> Coordinates | None:
-    return coordinates_of(rows[0]) if rows else None
-
-
-def coordinates_of(row: Row) -> Coordinates:
-    (
-        topic_id, partition, base_offset, last_offset, object_id, object_key, byte_offset,
-        byte_size, max_timestamp, timestamp_type, committed_ms, leader_epoch, stamped,
-        oldest_ms,
-    ) = row  # fmt: skip
-    return Coordinates(
-        topic_id=TopicId(as_uuid(topic_id)),
-        partition=PartitionIndex(partition),
-        base_offset=Offset(base_offset),
-        last_offset=Offset(last_offset),
-        object_id=ObjectId(as_uuid(object_id)),
-        object_key=object_key,
-        byte_offset=byte_offset,
-        byte_size=byte_size,
-        max_timestamp=max_timestamp,
-        timestamp_type=_TIMESTAMP_TYPES[timestamp_type],
-        committed_ms=committed_ms,
-        leader_epoch=LeaderEpoch(leader_epoch),
-        stamped=bool(stamped),
-        oldest_ms=oldest_ms,
-    )
+    return COORDINATES.read(rows[0]) if rows else None

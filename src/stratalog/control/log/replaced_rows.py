@@ -1,7 +1,7 @@
 """Rows that segments have replaced, removed for several partitions at once.
 
-A block holds rows of many partitions, which become segments at the same time. Whether anything is
-left of it is asked once for all of them.
+A block holds rows of many partitions, which become segments at the same time. One transaction
+removes the rows of all of them, and then looks once whether the block has any row left.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class ReplacedRows:
         self._removing = asyncio.Lock()
 
     async def remove(self, partition: TopicPartition) -> None:
-        """Those that came while others were removed are removed together."""
+        """Remove the rows of the partition, and of others that came during the last removal."""
         self._partitions.add(partition)
         async with self._removing:
             if partition not in self._partitions:

@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 from stratalog.control.ledger import Ledger
 from stratalog.control.log.errors import PartitionMovedError
-from stratalog.control.log.model import PartitionState
+from stratalog.control.log.model import BATCHES, PartitionState
 from stratalog.control.log.partitions import read_states
 from stratalog.control.log.trims import Trim, apply_trims, remove_rows_below_start
+from stratalog.control.segments.model import SEGMENTS
 from stratalog.control.sql.database import Connection
+from stratalog.control.sql.table import Selection
 from stratalog.ids import Offset, TopicPartition
 
 
@@ -19,7 +21,7 @@ class Limits(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """As much of a segment or a row as retention cares about."""
+    """The parts of a segment or a row that retention looks at."""
 
     last_offset: int
     size_bytes: int
@@ -30,6 +32,12 @@ class Stretch(NamedTuple):
     def timestamp(self) -> int:
         """Records without a time are as old as their commit, or as our knowledge of them."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.known_since_ms
+
+
+_OF_SEGMENT = Selection(Stretch, SEGMENTS, known_since_ms=SEGMENTS["added_ms"])
+_OF_ROW = Selection(
+    Stretch, BATCHES, size_bytes=BATCHES["byte_size"], known_since_ms=BATCHES["committed_ms"]
+)
 
 
 class RetentionOperations(Ledger):
@@ -84,8 +92,8 @@ def count_expired(
 ) -> int:
     """How many of the oldest go. They begin at the partition's start, in offset order.
 
-    By time, up to the first that is young enough, whatever comes after it. By size, as long as
-    what remains of `size_bytes`, which is the whole partition's, is no less than the limit.
+    By time, up to the first that is young enough, whatever comes after it. By size, as long as the
+    rest of `size_bytes`, which is the whole partition's, is no less than the limit.
     """
     by_time = by_size = 0
     if limits.retention_ms is not None:
@@ -140,24 +148,27 @@ async def _oldest_segments(
     connection: Connection, state: PartitionState, limit: int
 ) -> list[Stretch]:
     rows = await connection.fetch(
-        "SELECT last_offset, size_bytes, max_timestamp, added_ms FROM segments"
-        " WHERE topic_id = $1 AND partition = $2 AND chained ORDER BY last_offset LIMIT $3",
+        f"""
+        SELECT {_OF_SEGMENT.columns} FROM segments
+        WHERE topic_id = $1 AND partition = $2 AND chained ORDER BY last_offset LIMIT $3
+        """,
         *state.topic_partition,
         limit,
     )
-    return [Stretch(*row) for row in rows]
+    return _OF_SEGMENT.read_all(rows)
 
 
 async def _oldest_rows(connection: Connection, state: PartitionState, limit: int) -> list[Stretch]:
-    # What lies below the block tier is older and has to go first.
+    # Segments below the block tier are older and have to go first.
     if state.log_start < state.block_start:
         return []
     rows = await connection.fetch(
-        "SELECT last_offset, byte_size, max_timestamp, committed_ms FROM batches"
-        " WHERE topic_id = $1 AND partition = $2 AND last_offset >= $3"
-        " ORDER BY last_offset LIMIT $4",
+        f"""
+        SELECT {_OF_ROW.columns} FROM batches
+        WHERE topic_id = $1 AND partition = $2 AND last_offset >= $3 ORDER BY last_offset LIMIT $4
+        """,
         *state.topic_partition,
         state.block_start,
         limit,
     )
-    return [Stretch(*row) for row in rows]
+    return _OF_ROW.read_all(rows)

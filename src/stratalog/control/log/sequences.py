@@ -1,10 +1,10 @@
-"""What is remembered about a producer on one partition, and what its next batch may be.
+"""The memory of a producer on one partition, which decides about its next batch.
 
 Sequences count records and wrap from 2^31 - 1 to 0, also inside a batch.
 
 The batches that are remembered stay packed: 24 bytes each, oldest first, big-endian: base sequence
-and last sequence (32 bits), base offset and append time (64 bits). Mostly only the last one is
-looked at, and commits have no time to unpack what nobody asks for.
+and last sequence (32 bits), base offset and append time (64 bits). A commit mostly looks at the
+last one alone, and has no time to unpack the others.
 """
 
 import struct
@@ -31,7 +31,7 @@ class RecentBatch(NamedTuple):
 class ProducerState(NamedTuple):
     epoch: int
     packed: bytes
-    """Never empty: an epoch is known by what it wrote."""
+    """Never empty: an epoch is known by its batches."""
 
     @property
     def recent(self) -> list[RecentBatch]:
@@ -67,7 +67,7 @@ class Producer:
     def take(
         self, epoch: int, base_sequence: int, last_offset_delta: int, offset: int, now_ms: int
     ) -> CommitOutcome | RecentBatch:
-        """ACCEPTED, and then remembered; or why not; or the batch that this one repeats."""
+        """Return ACCEPTED, and remember the batch; or the reason against; or the repeated batch."""
         last_sequence = base_sequence + last_offset_delta & _SEQUENCE_MASK
         if epoch != self._epoch and self._packed:
             if epoch < self._epoch:

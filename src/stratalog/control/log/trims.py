@@ -1,54 +1,75 @@
-"""Moving the start of partitions, and then removing what fell below it.
+"""Trims: the start of a partition moves, and then the rows and segments below it are removed.
 
-The two are apart so that no head is held while many rows are deleted. Boundaries move in one short
-transaction, on the strength of a scan that was made without a lock; from then on nobody is sent to
-the rows below. Those leave in chunks, and what a crash leaves behind the next retention run takes.
-A split may have swapped the rows since that scan: the bytes are as many, but a start that lies
-inside one of the new rows is refused, and the scan is made again.
+The two steps are apart so that no head is held while many rows are deleted. Boundaries move in one
+short transaction, planned by a scan that was made without a lock; from then on no read is sent to
+the rows below. They leave in chunks, and the next retention run takes the rows that a crash leaves
+behind. A split may have swapped the rows since that scan: the bytes are as many, but a start that
+lies inside one of the new rows is refused, and the scan is made again.
 
 Segments are few, one for many thousand rows, so they leave the chain in the transaction that moves
-the start. Whoever chains a segment moves `remote_end`, by which a scan made before is refused.
+the start. Chaining a segment moves `remote_end`, so a trim that was planned before it is refused.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from stratalog.control.keys import partition_key
+from stratalog.control.log.boundaries import check_boundaries
 from stratalog.control.log.errors import PartitionMovedError
-from stratalog.control.log.model import PartitionState
+from stratalog.control.log.model import HEADS, PARTITIONS, PartitionState
 from stratalog.control.log.partitions import lock_heads
 from stratalog.control.log.rows import lies_in_row
 from stratalog.control.objects.ledger import mark_unreferenced
 from stratalog.control.segments.lifecycle import begin_deletion
-from stratalog.control.segments.model import SegmentState
-from stratalog.control.sql.database import Connection, Rows, as_uuid, shape
+from stratalog.control.segments.model import SEGMENT_ID, SEGMENTS, SegmentState
+from stratalog.control.sql.database import Connection, Rows, as_uuid
 from stratalog.ids import ObjectId, Offset, SegmentId, TopicPartition
 
-_TRIM = shape(
-    topic_id="uuid",
-    partition="integer",
+_TRIM = PARTITIONS.shape(
+    "topic_id",
+    "partition",
+    "log_start",
+    "block_start",
+    "remote_end",
     old_log_start="bigint",
     old_block_start="bigint",
     old_remote_end="bigint",
-    log_start="bigint",
-    block_start="bigint",
-    remote_end="bigint",
 )
-_CUT = shape(topic_id="uuid", partition="integer", segments_end="bigint")
-_FREED = shape(topic_id="uuid", partition="integer", freed_bytes="bigint")
-_SEGMENT_ID = shape(segment_id="uuid")
+_MOVE = """
+    UPDATE partitions
+    SET log_start = r.log_start, block_start = r.block_start, remote_end = r.remote_end
+    FROM {rows}
+    WHERE partitions.topic_id = r.topic_id AND partitions.partition = r.partition
+        AND partitions.log_start = r.old_log_start
+        AND partitions.block_start = r.old_block_start
+        AND partitions.remote_end = r.old_remote_end
+"""
+_CUT = SEGMENTS.shape("topic_id", "partition", segments_end="bigint")
+_UNCHAIN = """
+    UPDATE segments SET chained = false FROM {rows}
+    WHERE segments.topic_id = r.topic_id AND segments.partition = r.partition
+        AND segments.chained AND segments.last_offset < r.segments_end
+    RETURNING segments.topic_id, segments.partition, segments.segment_id, segments.size_bytes
+"""
+_FREED = HEADS.shape("topic_id", "partition", freed_bytes="bigint")
+_FREE = """
+    UPDATE heads SET size_bytes = heads.size_bytes - r.freed_bytes FROM {rows}
+    WHERE heads.topic_id = r.topic_id AND heads.partition = r.partition
+"""
 
 # Each of the two has an index of its own.
-_CHAINED_OF_TOPIC = (
-    "SELECT segment_id FROM segments WHERE topic_id = $1 AND chained"
-    " ORDER BY partition, last_offset LIMIT $2"
-)
-_UNCHAINED_OF_TOPIC = (
-    "SELECT segment_id FROM segments WHERE topic_id = $1 AND NOT chained"
-    f" AND state <> {SegmentState.DELETE_STARTED:d} ORDER BY added_ms LIMIT $2"
-)
+_CHAINED_OF_TOPIC = """
+    SELECT segment_id FROM segments WHERE topic_id = $1 AND chained
+    ORDER BY partition, last_offset LIMIT $2
+"""
+_UNCHAINED_OF_TOPIC = f"""
+    SELECT segment_id FROM segments
+    WHERE topic_id = $1 AND NOT chained AND state <> {SegmentState.DELETE_STARTED:d}
+    ORDER BY added_ms LIMIT $2
+"""
 
 
 class Trim(NamedTuple):
@@ -70,11 +91,21 @@ class Trim(NamedTuple):
             return self.state.remote_end
         return max(self.state.remote_end, self.block_start)
 
+    @property
+    def moved(self) -> PartitionState:
+        """The partition after the trim."""
+        return replace(
+            self.state,
+            log_start=self.log_start,
+            block_start=self.block_start,
+            remote_end=self.remote_end,
+        )
+
 
 async def apply_trims(connection: Connection, trims: Sequence[Trim]) -> int:
     """Move the boundaries and unchain the segments below; return how many segments that were."""
     if any(trim.segments_end is not None for trim in trims):
-        # Before the heads: who waits here may wait for a removal of many rows.
+        # Before the heads: this lock may have to wait for a removal of many rows.
         await connection.lock("leases", shared=True)
     await lock_heads(connection, [trim.state.topic_partition for trim in trims])
     moved = [
@@ -88,34 +119,27 @@ async def apply_trims(connection: Connection, trims: Sequence[Trim]) -> int:
     freed = Counter({trim.state.topic_partition: trim.freed_bytes for trim in trims})
     unchained = await _unchain(connection, trims, freed)
     await connection.execute(
-        "UPDATE heads SET size_bytes = heads.size_bytes - r.freed_bytes FROM {rows}"
-        " WHERE heads.topic_id = r.topic_id AND heads.partition = r.partition",
-        rows=Rows(_FREED, [(*key, freed_bytes) for key, freed_bytes in freed.items()]),
+        _FREE, rows=Rows(_FREED, [(*key, freed_bytes) for key, freed_bytes in freed.items()])
     )
     return unchained
 
 
 async def _move(connection: Connection, trims: Sequence[Trim]) -> None:
+    for trim in trims:
+        check_boundaries(trim.moved, before=trim.state)
     rows = [
         (
             *trim.state.topic_partition,
-            trim.state.log_start,
-            trim.state.block_start,
-            trim.state.remote_end,
             trim.log_start,
             trim.block_start,
             trim.remote_end,
+            trim.state.log_start,
+            trim.state.block_start,
+            trim.state.remote_end,
         )
         for trim in trims
     ]
-    moved = await connection.execute(
-        "UPDATE partitions SET log_start = r.log_start, block_start = r.block_start,"
-        " remote_end = r.remote_end FROM {rows} WHERE partitions.topic_id = r.topic_id"
-        " AND partitions.partition = r.partition AND partitions.log_start = r.old_log_start"
-        " AND partitions.block_start = r.old_block_start"
-        " AND partitions.remote_end = r.old_remote_end",
-        rows=Rows(_TRIM, rows),
-    )
+    moved = await connection.execute(_MOVE, rows=Rows(_TRIM, rows))
     if moved != len(trims):
         raise PartitionMovedError
 
@@ -123,9 +147,9 @@ async def _move(connection: Connection, trims: Sequence[Trim]) -> None:
 async def _unchain(
     connection: Connection, trims: Sequence[Trim], freed: Counter[TopicPartition]
 ) -> int:
-    """Take the segments below out of the chain, and add their sizes to what is `freed`.
+    """Take the segments below out of the chain, and add their sizes to `freed`.
 
-    They are counted here and not by the plan: two removers may have found the same leftovers.
+    Sizes are counted here and not by the plan: two removers may have found the same leftovers.
     """
     cuts = [
         (*trim.state.topic_partition, trim.segments_end)
@@ -134,13 +158,7 @@ async def _unchain(
     ]
     if not cuts:
         return 0
-    rows = await connection.fetch(
-        "UPDATE segments SET chained = false FROM {rows} WHERE segments.topic_id = r.topic_id"
-        " AND segments.partition = r.partition AND segments.chained"
-        " AND segments.last_offset < r.segments_end"
-        " RETURNING segments.topic_id, segments.partition, segment_id, size_bytes",
-        rows=Rows(_CUT, cuts),
-    )
+    rows = await connection.fetch(_UNCHAIN, rows=Rows(_CUT, cuts))
     for row in rows:
         freed[partition_key(row)] += row[3]
     if rows:
@@ -160,7 +178,7 @@ async def remove_segments_of_topic(connection: Connection, topic_id: UUID, *, ma
         await connection.execute(
             "UPDATE segments SET chained = false"
             " WHERE segment_id IN (SELECT segment_id FROM {rows})",
-            rows=Rows(_SEGMENT_ID, [(segment_id,) for segment_id in ids]),
+            rows=Rows(SEGMENT_ID, [(segment_id,) for segment_id in ids]),
         )
         await begin_deletion(connection, ids)
     return len(ids)
@@ -169,14 +187,14 @@ async def remove_segments_of_topic(connection: Connection, topic_id: UUID, *, ma
 async def remove_rows_below_start(
     connection: Connection, partition: TopicPartition, *, max_rows: int
 ) -> int:
-    """Delete up to `max_rows` rows that nobody is sent to any more."""
+    """Delete up to `max_rows` rows below the start, to which no read is sent any more."""
     return await remove_rows_below_starts(connection, [partition], max_rows=max_rows)
 
 
 async def remove_rows_below_starts(
     connection: Connection, partitions: Sequence[TopicPartition], *, max_rows: int
 ) -> int:
-    """The same for several partitions, with as many rows altogether."""
+    """Delete up to `max_rows` such rows of several partitions together."""
     objects: list[ObjectId] = []
     for partition in partitions:
         if len(objects) < max_rows:
@@ -212,14 +230,19 @@ async def _delete_below_start(
 
 
 async def _delete(connection: Connection, condition: str, *args: Any) -> list[ObjectId]:
-    """Delete rows, and return the objects of which they were, each as often as it had rows."""
+    """Delete rows, and return their objects, each as often as it had rows."""
     # Rows that another remover holds are its own to finish.
     rows = await connection.fetch(
-        "WITH doomed AS MATERIALIZED (SELECT partition, last_offset FROM batches"
-        f" WHERE {condition} ORDER BY partition, last_offset LIMIT $2"
-        " {for_update_skip_locked})"
-        " DELETE FROM batches WHERE topic_id = $1 AND (partition, last_offset) IN"
-        " (SELECT partition, last_offset FROM doomed) RETURNING object_id",
+        f"""
+        WITH doomed AS MATERIALIZED (
+            SELECT partition, last_offset FROM batches
+            WHERE {condition} ORDER BY partition, last_offset LIMIT $2 {{for_update_skip_locked}}
+        )
+        DELETE FROM batches
+        WHERE topic_id = $1
+            AND (partition, last_offset) IN (SELECT partition, last_offset FROM doomed)
+        RETURNING object_id
+        """,
         *args,
     )
     return [ObjectId(as_uuid(row[0])) for row in rows]

@@ -4,15 +4,49 @@ from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from stratalog.control.ledger import Ledger
-from stratalog.control.objects.model import ObjectKind, StoredObjectRow
+from stratalog.control.objects.model import (
+    OBJECT_ID,
+    OBJECTS,
+    STORED_OBJECT,
+    ObjectKind,
+    StoredObjectRow,
+)
 from stratalog.control.scans.leases import MARK_MS
-from stratalog.control.sql.database import Connection, Row, Rows, as_uuid, shape
+from stratalog.control.sql.database import Connection, Rows, as_uuid
 from stratalog.ids import ObjectId
 
-OBJECT_ID = shape(object_id="uuid")
-_TOMBSTONE = shape(object_id="uuid", key="text")
 _BEFORE_ALL = UUID(int=0)
-_COLUMNS = "object_id, key, kind, size_bytes, committed_ms, marked_ms"
+_TOMBSTONE = OBJECTS.shape("object_id", "key")
+_INSERT_TOMBSTONES = OBJECTS.insert(
+    _TOMBSTONE,
+    kind="$1",
+    state="'barred'",
+    size_bytes="0",
+    broker_id="-1",
+    committed_ms="{now_ms}",
+)
+_MARKED = f"""
+    SELECT {STORED_OBJECT.columns} FROM objects
+    WHERE state = 'marked' AND marked_ms <= {{now_ms}} - $1
+        AND marked_ms < COALESCE(
+            (SELECT MIN(started_ms) FROM leases WHERE expires_ms > {{now_ms}}), marked_ms + 1
+        )
+        AND (marked_ms, object_id) > ($2, $3)
+    ORDER BY marked_ms, object_id LIMIT $4
+"""
+_ALL = f"""
+    SELECT {STORED_OBJECT.columns} FROM objects
+    WHERE state IN ('live', 'marked') AND object_id > $1 ORDER BY object_id LIMIT $2
+"""
+_MARK = f"""
+    UPDATE objects SET state = 'marked', marked_ms = {MARK_MS} FROM {{rows}}
+    WHERE objects.object_id = r.object_id AND objects.state = 'live'
+        AND NOT EXISTS (SELECT 1 FROM batches WHERE batches.object_id = r.object_id)
+"""
+_LOCK = """
+    SELECT objects.object_id FROM {rows} JOIN objects ON objects.object_id = r.object_id
+    ORDER BY objects.object_id {for_update_of objects}
+"""
 
 
 class ObjectsLedger(Ledger):
@@ -20,20 +54,17 @@ class ObjectsLedger(Ledger):
         self, *, grace_ms: int, limit: int, after: StoredObjectRow | None = None
     ) -> list[StoredObjectRow]:
         """Objects marked longer ago than the grace period, and before every live lease began.
-        Oldest first; those that come after `after`."""
+        Oldest first, from the one after `after` on."""
         rows = await self._database.read(
             lambda connection: connection.fetch(
-                f"SELECT {_COLUMNS} FROM objects WHERE state = 'marked'"
-                " AND marked_ms <= {now_ms} - $1 AND marked_ms < COALESCE((SELECT MIN(started_ms)"
-                " FROM leases WHERE expires_ms > {now_ms}), marked_ms + 1)"
-                " AND (marked_ms, object_id) > ($2, $3) ORDER BY marked_ms, object_id LIMIT $4",
+                _MARKED,
                 grace_ms,
                 -1 if after is None else after.marked_ms,
                 _BEFORE_ALL if after is None else after.object_id,
                 limit,
             )
         )
-        return [_stored_object(row) for row in rows]
+        return STORED_OBJECT.read_all(rows)
 
     async def forget(self, ids: Sequence[ObjectId]) -> None:
         """Remove the rows of marked objects that are gone from the store."""
@@ -54,17 +85,18 @@ class ObjectsLedger(Ledger):
         await self._database.write(work)
 
     async def bar(self, objects: Mapping[ObjectId, str]) -> set[ObjectId]:
-        """Put tombstones under those ids (with their keys) that have no row; return which.
+        """Put tombstones under the ids (with their keys) that have no row; return which.
 
-        Ids that already carry a tombstone, or whose object was deleted, are returned too: what
-        the store holds under their keys may be deleted.
+        Ids that already carry a tombstone, or whose object was deleted, are returned too: an object
+        that the store holds under such a key may be deleted.
         """
 
         async def work(connection: Connection) -> set[ObjectId]:
             await insert_tombstones(connection, objects)
             rows = await connection.fetch(
-                "SELECT o.object_id FROM {rows} JOIN objects o ON o.object_id = r.object_id"
-                " WHERE o.state IN ('barred', 'gone')",
+                "SELECT objects.object_id FROM {rows}"
+                " JOIN objects ON objects.object_id = r.object_id"
+                " WHERE objects.state IN ('barred', 'gone')",
                 rows=_id_rows(objects),
             )
             return {ObjectId(as_uuid(row[0])) for row in rows}
@@ -72,12 +104,12 @@ class ObjectsLedger(Ledger):
         return await self._database.write(work)
 
     async def sizes(self, ids: Sequence[ObjectId]) -> dict[ObjectId, int]:
-        """With their footers, of those that are in the store: live and marked ones."""
+        """Return the sizes, with footers, of the objects that are in the store: live and marked."""
         rows = await self._database.read(
             lambda connection: connection.fetch(
-                "SELECT o.object_id, o.size_bytes FROM {rows}"
-                " JOIN objects o ON o.object_id = r.object_id"
-                " WHERE o.state IN ('live', 'marked')",
+                "SELECT objects.object_id, objects.size_bytes FROM {rows}"
+                " JOIN objects ON objects.object_id = r.object_id"
+                " WHERE objects.state IN ('live', 'marked')",
                 rows=_id_rows(ids),
             )
         )
@@ -86,37 +118,25 @@ class ObjectsLedger(Ledger):
     async def all(self, *, after: ObjectId | None = None, limit: int) -> list[StoredObjectRow]:
         """Live and marked objects in id order, for `fsck`."""
         rows = await self._database.read(
-            lambda connection: connection.fetch(
-                f"SELECT {_COLUMNS} FROM objects WHERE state IN ('live', 'marked')"
-                " AND object_id > $1 ORDER BY object_id LIMIT $2",
-                after or _BEFORE_ALL,
-                limit,
-            )
+            lambda connection: connection.fetch(_ALL, after or _BEFORE_ALL, limit)
         )
-        return [_stored_object(row) for row in rows]
+        return STORED_OBJECT.read_all(rows)
 
 
 async def insert_tombstones(connection: Connection, objects: Mapping[ObjectId, str]) -> None:
     """Take the ids that are free. An id that a running commit takes is waited for."""
     await connection.execute(
-        "INSERT INTO objects (object_id, key, kind, state, size_bytes, broker_id, committed_ms)"
-        " SELECT object_id, key, $1, 'barred', 0, -1, {now_ms} FROM {rows}"
-        " WHERE true ON CONFLICT (object_id) DO NOTHING",
+        f"{_INSERT_TOMBSTONES} ON CONFLICT (object_id) DO NOTHING",
         ObjectKind.BLOCK.value,
         rows=Rows(_TOMBSTONE, sorted(objects.items())),
     )
 
 
 async def mark_unreferenced(connection: Connection, ids: Iterable[ObjectId]) -> None:
-    """Mark those of the objects that have no row left. Rows were removed in this transaction."""
+    """Mark the objects that have no row left. Rows were removed in this transaction."""
     unique = set(ids)
     await lock_to_mark(connection, unique)
-    await connection.execute(
-        f"UPDATE objects SET state = 'marked', marked_ms = {MARK_MS} FROM {{rows}}"
-        " WHERE objects.object_id = r.object_id AND objects.state = 'live' AND NOT EXISTS"
-        " (SELECT 1 FROM batches b WHERE b.object_id = r.object_id)",
-        rows=_id_rows(unique),
-    )
+    await connection.execute(_MARK, rows=_id_rows(unique))
 
 
 async def lock_to_mark(connection: Connection, ids: Iterable[ObjectId]) -> None:
@@ -126,25 +146,9 @@ async def lock_to_mark(connection: Connection, ids: Iterable[ObjectId]) -> None:
     first has committed, so one of the two sees that nothing is left. The lease lock makes a lease
     either older than the mark, or blind to the rows that are gone.
     """
-    await connection.fetch(
-        "SELECT h.object_id FROM {rows} JOIN objects h ON h.object_id = r.object_id"
-        " ORDER BY h.object_id {for_update_of_h}",
-        rows=_id_rows(set(ids)),
-    )
+    await connection.fetch(_LOCK, rows=_id_rows(set(ids)))
     await connection.lock("leases", shared=True)
 
 
 def _id_rows(ids: Iterable[ObjectId]) -> Rows:
     return Rows(OBJECT_ID, [(object_id,) for object_id in ids])
-
-
-def _stored_object(row: Row) -> StoredObjectRow:
-    object_id, key, kind, size_bytes, committed_ms, marked_ms = row
-    return StoredObjectRow(
-        object_id=ObjectId(as_uuid(object_id)),
-        key=key,
-        kind=ObjectKind(kind),
-        size_bytes=size_bytes,
-        committed_ms=committed_ms,
-        marked_ms=marked_ms,
-    )

@@ -1,6 +1,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from stratalog.control.sql.table import Selection, Table
 from stratalog.ids import ObjectId
 
 
@@ -9,9 +10,17 @@ class ObjectKind(StrEnum):
     SPLIT = "split"
 
 
+class ObjectState(StrEnum):
+    LIVE = "live"
+    MARKED = "marked"
+    GONE = "gone"
+    """Deleted from the store; the row stays while there may be doubt about its commit."""
+    BARRED = "barred"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObjectRow:
-    """A row of `objects`: what the control plane knows about one object."""
+    """A row of `objects`: the control plane's knowledge of one object."""
 
     object_id: ObjectId
     key: str
@@ -21,9 +30,18 @@ class StoredObjectRow:
     marked_ms: int | None
 
 
-class ObjectState(StrEnum):
-    LIVE = "live"
-    MARKED = "marked"
-    GONE = "gone"
-    """Deleted from the store; the row stays while somebody may be in doubt about its commit."""
-    BARRED = "barred"
+OBJECTS = Table(
+    "objects",
+    object_id="uuid",
+    key="text",
+    kind="text",
+    state="text",
+    size_bytes="bigint",
+    broker_id="integer",
+    committed_ms="bigint",
+    marked_ms="bigint null",
+    answers="bytea null",
+    stuck_ms="bigint null",
+)
+STORED_OBJECT = Selection(StoredObjectRow, OBJECTS)
+OBJECT_ID = OBJECTS.shape("object_id")

@@ -1,17 +1,16 @@
-"""Objects of which little is still needed, and what that is.
+"""Mostly dead objects, and the rows that still refer to them.
 
-Most live objects are not dead, and whether one is takes all its rows to tell. So they are walked
-through in steps of so many objects, in the order of an index, and no statement looks at more.
+Most live objects are not dead, and only all rows of an object show if it is. So the search goes
+through them in steps of a given number of objects, in the order of an index, and no statement looks
+at more.
 """
 
 from collections.abc import Sequence
 from uuid import UUID
 
 from stratalog.control.ledger import Ledger
-from stratalog.control.log.model import Coordinates
-from stratalog.control.log.reads import ROW_COLUMNS, coordinates_of
-from stratalog.control.objects.ledger import OBJECT_ID
-from stratalog.control.objects.model import ObjectState
+from stratalog.control.log.model import COORDINATES, Coordinates
+from stratalog.control.objects.model import OBJECT_ID, ObjectState
 from stratalog.control.pipeline.model import DeadObject, DeadObjects, ObjectCursor
 from stratalog.control.sql.database import Row, Rows, as_uuid
 from stratalog.ids import ObjectId
@@ -19,15 +18,31 @@ from stratalog.ids import ObjectId
 _BEFORE_ALL = ObjectCursor(-1, ObjectId(UUID(int=0)))
 # The state is spelled out, because an index of live objects serves no parameter. The time is asked
 # for once, in a query of its own: PostgreSQL would compare it with every younger object otherwise.
-_STEP = (
-    "SELECT o.object_id, o.size_bytes, o.committed_ms, CASE WHEN o.stuck_ms > {now_ms} - $1"
-    " THEN false ELSE COALESCE((SELECT SUM(b.byte_size) FROM batches b"
-    " WHERE b.object_id = o.object_id) <= o.size_bytes * CAST($2 AS double precision), false) END"
-    " FROM (SELECT object_id, size_bytes, committed_ms, stuck_ms FROM objects"
-    f" WHERE state = '{ObjectState.LIVE.value}' AND committed_ms <= (SELECT {{now_ms}} - $3)"
-    " AND (committed_ms, object_id) > ($4, $5) ORDER BY committed_ms, object_id LIMIT $6) o"
-    " ORDER BY o.committed_ms, o.object_id"
-)
+_STEP = f"""
+    SELECT objects.object_id, objects.size_bytes, objects.committed_ms,
+        CASE WHEN objects.stuck_ms > {{now_ms}} - $1 THEN false ELSE COALESCE(
+            (SELECT SUM(byte_size) FROM batches WHERE batches.object_id = objects.object_id)
+                <= objects.size_bytes * CAST($2 AS double precision),
+            false
+        ) END
+    FROM (
+        SELECT object_id, size_bytes, committed_ms, stuck_ms FROM objects
+        WHERE state = '{ObjectState.LIVE.value}' AND committed_ms <= (SELECT {{now_ms}} - $3)
+            AND (committed_ms, object_id) > ($4, $5)
+        ORDER BY committed_ms, object_id LIMIT $6
+    ) AS objects
+    ORDER BY objects.committed_ms, objects.object_id
+"""
+_ROWS = f"""
+    SELECT {COORDINATES.columns} FROM {{rows}}
+    JOIN objects ON objects.object_id = r.object_id
+    JOIN batches ON batches.object_id = objects.object_id
+    JOIN partitions ON partitions.topic_id = batches.topic_id
+        AND partitions.partition = batches.partition
+        AND partitions.block_start <= batches.last_offset
+    JOIN topics ON topics.topic_id = batches.topic_id AND topics.deleted_ms IS NULL
+    ORDER BY batches.topic_id, batches.partition, batches.last_offset
+"""
 
 
 class DeadObjectOperations(Ledger):
@@ -40,12 +55,12 @@ class DeadObjectOperations(Ledger):
         limit: int,
         after: ObjectCursor | None = None,
     ) -> DeadObjects:
-        """Of the next `limit` live objects after the cursor, the oldest first, those of which no
-        more than this part is still referred to by rows. Those that were noted as stuck are left
-        out for `stuck_for_ms`.
+        """Look at the next `limit` live objects after the cursor, the oldest first, and return the
+        ones of which rows refer to no more than this part. Objects that were noted as stuck are
+        left out for `stuck_for_ms`.
 
-        What a call costs is bounded by the objects that it looks at, whatever it finds. An object
-        that is committed behind the cursor meanwhile is found by the next walk from the start.
+        The cost of a call is bounded by the objects that it looks at, whatever it finds. An object
+        that is committed behind the cursor meanwhile is found by the next search from the start.
         """
         rows = await self._database.read(
             lambda connection: connection.fetch(
@@ -63,7 +78,7 @@ class DeadObjectOperations(Ledger):
         )
 
     async def note_stuck(self, ids: Sequence[ObjectId]) -> None:
-        """Remember that what is alive in these objects could not be moved out of them now."""
+        """Remember that the live rows of these objects could not be moved out of them now."""
         await self._database.write(
             lambda connection: connection.execute(
                 "UPDATE objects SET stuck_ms = {now_ms}"
@@ -73,20 +88,15 @@ class DeadObjectOperations(Ledger):
         )
 
     async def coordinates_in(self, ids: Sequence[ObjectId]) -> list[Coordinates]:
-        """All rows that refer to these objects, by partition and offset. Rows that wait for their
-        deletion are left out."""
+        """Return all rows that refer to these objects, by partition and offset. Rows that wait for
+        their deletion are left out."""
         rows = await self._database.read(
             lambda connection: connection.fetch(
-                f"SELECT {ROW_COLUMNS} FROM {{rows}} JOIN objects o ON o.object_id = r.object_id"
-                " JOIN batches b ON b.object_id = o.object_id"
-                " JOIN partitions p ON p.topic_id = b.topic_id AND p.partition = b.partition"
-                " AND p.block_start <= b.last_offset"
-                " JOIN topics t ON t.topic_id = b.topic_id AND t.deleted_ms IS NULL"
-                " ORDER BY b.topic_id, b.partition, b.last_offset",
+                _ROWS,
                 rows=Rows(OBJECT_ID, [(object_id,) for object_id in sorted(set(ids))]),
             )
         )
-        return [coordinates_of(row) for row in rows]
+        return COORDINATES.read_all(rows)
 
 
 def _dead_object(row: Row) -> DeadObject:

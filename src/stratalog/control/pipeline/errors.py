@@ -2,7 +2,7 @@ from stratalog.errors import CallError, StaleError
 
 
 class ClaimLostError(StaleError):
-    """The claim expired, and somebody else may work on its range."""
+    """The claim expired, and another run may work on its range."""
 
 
 class SplitRefusedError(CallError):

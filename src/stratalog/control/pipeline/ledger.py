@@ -3,7 +3,7 @@
 from stratalog.control.pipeline.aged import AgedOperations
 from stratalog.control.pipeline.claims import ClaimOperations
 from stratalog.control.pipeline.dead_objects import DeadObjectOperations
-from stratalog.control.pipeline.held_back import RestingOperations
+from stratalog.control.pipeline.held_back import HeldBackOperations
 from stratalog.control.pipeline.runs import RunOperations
 from stratalog.control.pipeline.splits import SplitOperations
 from stratalog.control.pipeline.tier_status import TierStatusOperations
@@ -15,7 +15,7 @@ class PipelineLedger(
     ClaimOperations,
     SplitOperations,
     DeadObjectOperations,
-    RestingOperations,
+    HeldBackOperations,
     RunOperations,
     TopicOrderOperations,
     TierStatusOperations,

@@ -1,5 +1,6 @@
-"""The control plane's nouns about the pipeline: what has aged, who works on it, what was done."""
+"""The pipeline: aged partitions, claims on them, splits and runs, with their tables."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -7,6 +8,7 @@ from typing import NamedTuple, NewType
 from uuid import UUID
 
 from stratalog.control.log.model import Coordinates
+from stratalog.control.sql.table import Expression, Selection, Table
 from stratalog.ids import ObjectId, Offset, PartitionIndex, TopicId, TopicPartition
 
 RunId = NewType("RunId", UUID)
@@ -34,23 +36,23 @@ class AgedPartition:
     rows: int
     bytes: int
     objects: int
-    """How many objects hold those rows."""
+    """The number of objects that hold the rows."""
     oldest_ms: int
     """When the oldest batch of the first of them was committed."""
     attempts: int
-    """Of the work on this partition that failed in a row."""
+    """Failures in a row of the work on this partition."""
     parked: bool
-    """It failed too often, and waits for somebody to look at it."""
+    """True if it failed too often, and waits for an operator."""
     failed_ms: int | None = None
     """When the work on it failed last, counted or not; None if it has succeeded since."""
     done_ms: int | None = None
     """When it succeeded last, if that is known."""
     claimed: bool = False
-    """Some run is at work on it now."""
+    """True if a run is at work on it now."""
     triggered_ms: int | None = None
-    """All that was committed up to then is wanted in segments, however little it is."""
+    """All batches committed up to then are wanted in segments, however few they are."""
     paused: bool = False
-    """Nobody works on its topic until it is resumed. Its rows are not counted."""
+    """True if no run works on its topic until it is resumed. Its rows are not counted."""
 
     @property
     def triggered(self) -> bool:
@@ -58,13 +60,13 @@ class AgedPartition:
 
     @property
     def waiting_since_ms(self) -> int:
-        """Since when it waits for its turn: what was split is as old as before, and has had one."""
+        """When it began to wait for its turn. A split leaves the age as it is, but is a turn."""
         return max(self.oldest_ms, self.done_ms or 0)
 
     @property
     def has_failed(self) -> bool:
-        """Whether a failure was that of rows which are still there. An older version notes none of
-        its successes, but takes the rows away."""
+        """True if the rows that failed are still there. An older version notes none of its
+        successes, but takes the rows away."""
         return self.failed_ms is not None and self.failed_ms >= self.oldest_ms
 
     @property
@@ -84,7 +86,7 @@ class ClaimWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A range of a partition that nobody else works on until it ends, by the database's clock."""
+    """A range of a partition on which one run works until the claim expires."""
 
     token: ClaimToken
     run_id: RunId
@@ -98,7 +100,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitPart:
-    """One partition in a split file: the rows that it replaces, and those that replace them."""
+    """One partition in a split file: its old rows and the new rows that replace them."""
 
     token: ClaimToken
     old_rows: Sequence[Coordinates]
@@ -120,8 +122,8 @@ class SplitToCommit:
 class SplitOutcome(IntEnum):
     SWAPPED = 0
     ROWS_CHANGED = 1
-    """Not exactly the planned rows are there (any more): deleted, expired, or split by others. Or
-    the split file is being deleted, because all rows that it ever had are gone."""
+    """The rows differ from the planned ones: deleted, expired, or split by others. Or the split
+    file is being deleted, because all rows that it ever had are gone."""
     CLAIM_LOST = 2
 
 
@@ -135,7 +137,7 @@ class Run:
     started_ms: int
     finished_ms: int | None
     report: Mapping[str, object]
-    """What was planned, read, written, committed; see `pipeline/report.py`."""
+    """Figures of planning, reading, writing and committing; see `pipeline/report.py`."""
 
 
 class DeadObject(NamedTuple):
@@ -143,18 +145,18 @@ class DeadObject(NamedTuple):
 
     object_id: ObjectId
     size_bytes: int
-    """With all that nobody refers to any more, its footer included."""
+    """With the bytes that no row refers to any more, its footer included."""
 
 
 class ObjectCursor(NamedTuple):
-    """Where a walk through the live objects stands: the last one that was looked at."""
+    """The last live object that a search has looked at."""
 
     committed_ms: int
     object_id: ObjectId
 
 
 class DeadObjects(NamedTuple):
-    """What one step of a walk through the live objects has found."""
+    """The findings of one step of a search through the live objects."""
 
     found: Sequence[DeadObject]
     after: ObjectCursor | None
@@ -188,3 +190,62 @@ class TierStatus:
     paused_since_ms: int | None
     triggered_ms: int | None
     parked: Sequence[ParkedUnit]
+
+
+class TopicOrders(NamedTuple):
+    """The orders of people about one topic."""
+
+    paused_ms: int | None = None
+    triggered_ms: int | None = None
+    """Nothing takes a trigger back: it ends when all older batches are converted."""
+
+
+CLAIMS = Table(
+    "claims",
+    topic_id="uuid",
+    partition="integer",
+    token="uuid null",
+    run_id="uuid null",
+    kind="text null",
+    first_offset="bigint null",
+    end_offset="bigint null",
+    expires_ms="bigint null",
+    attempts="integer",
+    error="text null",
+    parked_ms="bigint null",
+    begun_token="uuid null",
+    failed_ms="bigint null",
+    done_ms="bigint null",
+)
+CLAIMED_PARTITION = Selection(TopicPartition, CLAIMS)
+CLAIM = Selection(
+    Claim,
+    CLAIMS,
+    partition=CLAIMED_PARTITION,
+    filled=("token", "run_id", "kind", "first_offset", "end_offset", "expires_ms"),
+)
+"""Of claims that are held."""
+PARKED_UNIT = Selection(
+    ParkedUnit,
+    CLAIMS,
+    partition=CLAIMED_PARTITION,
+    error=Expression("COALESCE(claims.error, '')", "text"),
+    since_ms=CLAIMS["parked_ms"],
+    filled=("since_ms",),
+)
+"""Of claims that are parked."""
+
+RUNS = Table(
+    "runs",
+    run_id="uuid",
+    holder="text",
+    started_ms="bigint",
+    finished_ms="bigint null",
+    report="text",
+)
+RUN = Selection(Run, RUNS, report=RUNS["report"].decoded(json.loads))
+
+PIPELINE_TOPICS = Table(
+    "pipeline_topics", topic_id="uuid", paused_ms="bigint null", triggered_ms="bigint null"
+)
+TOPIC_ORDERS = Selection(TopicOrders, PIPELINE_TOPICS)

@@ -2,9 +2,9 @@
 
 A part is swapped wholly or not at all. Some parts share a transaction, in the order of their
 partitions, as many as keep it short: produces wait for the heads that it holds. Under a head's
-lock nobody else changes rows from `block_start` on, except for the purge of a deleted topic; so
-what is compared with the plan there is what is replaced. The bytes are the same, and so is the
-partition's size.
+lock no other transaction changes rows from `block_start` on, except for the purge of a deleted
+topic; so the rows that are compared with the plan are the rows that are replaced. The bytes are the
+same, and so is the partition's size.
 
 The object has a row from its first part on, and that row stays, as "gone", for as long as answers
 to commits are kept: a commit that is repeated late never points at an object that was deleted
@@ -19,37 +19,57 @@ from uuid import UUID
 
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.ledger import Ledger
-from stratalog.control.log.model import Coordinates
+from stratalog.control.log.boundaries import check_in_blocks
+from stratalog.control.log.model import BATCHES, Coordinates
 from stratalog.control.log.partitions import lock_heads, read_states
-from stratalog.control.log.rows import JOINED_ROW, insert_rows
+from stratalog.control.log.rows import SPLIT_ROW
 from stratalog.control.objects.errors import BarredObjectError
 from stratalog.control.objects.ledger import lock_to_mark, mark_unreferenced
 from stratalog.control.objects.model import ObjectKind, ObjectState
 from stratalog.control.pipeline.claims import lock_claims
 from stratalog.control.pipeline.errors import SplitRefusedError
 from stratalog.control.pipeline.model import SplitOutcome, SplitPart, SplitToCommit
-from stratalog.control.sql.database import Connection, Database, Rows, as_uuid, shape
+from stratalog.control.sql.database import Connection, Database, Rows
+from stratalog.control.sql.table import Selection, rows_from
 from stratalog.ids import Entropy, TopicPartition, kafka_base64
 
 _NOTHING_IN_DOUBT = b""
-"""In place of answers. What counts is that they are kept for a time, and the object's row with
-them."""
+"""In place of answers. It is kept for a time, and the object's row with it."""
 _MOST_ROWS = 2048
-"""That a transaction removes and inserts: some 20 milliseconds of work for either database."""
+"""Rows that a transaction removes and inserts: some 20 milliseconds of work for either database."""
 _LONG_S = 0.1
-"""What a transaction should take at the most. One that took longer has the next do half as much."""
-_RANGE = shape(topic_id="uuid", partition="integer", first_offset="bigint", last_offset="bigint")
-_KEY = shape(topic_id="uuid", partition="integer", last_offset="bigint")
+"""The longest time of a transaction. After one that took longer, the next does half as much."""
+_RANGE = BATCHES.shape("topic_id", "partition", first_offset="bigint", last_offset="bigint")
+_KEY = BATCHES.shape("topic_id", "partition", "last_offset")
+_INSERT_ROWS = BATCHES.insert(SPLIT_ROW, stamped="true")
+_DELETE_ROWS = """
+    DELETE FROM batches WHERE (topic_id, partition, last_offset) IN (
+        SELECT topic_id, partition, last_offset FROM {rows}
+    )
+"""
+_INSERT_OBJECT = """
+    INSERT INTO objects
+        (object_id, key, kind, state, size_bytes, broker_id, committed_ms, answers)
+    VALUES ($1, $2, $3, $4, $5, -1, {now_ms}, $6) ON CONFLICT (object_id) DO NOTHING
+"""
 
 
-class Piece(NamedTuple):
-    """As much of a row as makes it this one."""
+class RowKey(NamedTuple):
+    """The columns that identify a row in a plan."""
 
     base_offset: int
     last_offset: int
     object_id: UUID
     byte_offset: int
     byte_size: int
+
+
+_ROW_KEY = Selection(RowKey, BATCHES)
+_KEYS_IN_RANGE = f"""
+    SELECT {_ROW_KEY.columns} FROM batches
+    WHERE batches.topic_id = r.topic_id AND batches.partition = r.partition
+        AND batches.last_offset >= r.first_offset AND batches.last_offset <= r.last_offset
+"""
 
 
 class _RowsChangedError(Exception):
@@ -70,8 +90,8 @@ class SplitOperations(Ledger):
 
         Several transactions of a few parts each, so that no head is held for long; the object's
         row is inserted with the first part that fits. A part that does not fit is left out, and
-        costs the others nothing. Repeating it swaps what is left, and answers SWAPPED for parts
-        whose new rows are there; so who does not know the outcome asks again. Old objects that lose
+        costs the others nothing. Repeating it swaps the remaining parts, and answers SWAPPED for
+        parts whose new rows are there; so a caller in doubt asks again. Old objects that lose
         their last row are marked. Raises `BarredObjectError` if the sweeper was faster. Whatever
         the outcome, the object is left to the control plane or to the sweeper.
         """
@@ -92,7 +112,7 @@ class SplitOperations(Ledger):
         except _RowsChangedError:
             if len(parts) == 1:
                 return dict.fromkeys(parts, SplitOutcome.ROWS_CHANGED)
-        # It costs only those whose rows are gone: they are found by trying fewer.
+        # Only parts whose rows are gone are left out: halving finds them.
         keys, half = list(parts), len(parts) // 2
         found = [
             await self._swap(split, {key: parts[key] for key in some})
@@ -102,7 +122,7 @@ class SplitOperations(Ledger):
 
 
 class Pace:
-    """How many parts go into the next transaction, by their rows and by how long the last took."""
+    """The size of the next transaction, by its rows and by how long the last one took."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -110,7 +130,7 @@ class Pace:
         self._began_s = 0.0
 
     def take(self, parts: Sequence[SplitPart]) -> Sequence[SplitPart]:
-        """The first of them, and those after it that fit into the same transaction."""
+        """Return the first part, and the parts after it that fit into the same transaction."""
         rows = 0
         for count, part in enumerate(parts):
             rows += len(part.old_rows) + len(part.new_rows)
@@ -155,7 +175,7 @@ def _breaches(split: SplitToCommit, part: SplitPart) -> Iterator[str]:
     if any(not 0 <= row.byte_offset <= split.size_bytes - row.byte_size for row in new):
         yield f"{where}: its new rows reach beyond the {split.size_bytes} bytes of the file"
     times = [old[0].committed_ms, *(row.committed_ms for row in new), old[-1].committed_ms]
-    # What has aged is a prefix only as long as commit times grow with the offset.
+    # Aged rows are a prefix only as long as commit times grow with the offset.
     if times != sorted(times):
         yield f"{where}: its new rows have commit times that the old ones had not"
     if _oldest_ms(old) != _oldest_ms(new):
@@ -184,7 +204,7 @@ def _partition(part: SplitPart) -> TopicPartition:
 
 async def _swap(connection: Connection, split: SplitToCommit, parts: _Parts) -> _Outcomes:
     old_objects = {row.object_id for part in parts.values() for row in part.old_rows}
-    # Before the heads: who waits here may wait for a removal of many rows.
+    # Before the heads: these locks may have to wait for a removal of many rows.
     await lock_to_mark(connection, {*old_objects, split.object_id})
     await lock_heads(connection, list(parts))
     outcomes = await _judge(connection, parts)
@@ -201,8 +221,8 @@ async def _swap(connection: Connection, split: SplitToCommit, parts: _Parts) -> 
 
 
 async def _judge(connection: Connection, parts: _Parts) -> _Outcomes:
-    """What is to be answered to the parts that are not to be swapped (any more)."""
-    there = await _pieces(connection, parts)
+    """Return the outcomes of the parts that are not to be swapped (any more)."""
+    there = await _row_keys(connection, parts)
     outcomes = {
         key: SplitOutcome.SWAPPED
         for key, part in parts.items()
@@ -220,25 +240,24 @@ async def _judge(connection: Connection, parts: _Parts) -> _Outcomes:
             or there[key] != _planned(part.old_rows)
         ):
             outcomes[key] = SplitOutcome.ROWS_CHANGED
+        else:
+            check_in_blocks(
+                states[key], part.new_rows[0].base_offset, part.new_rows[-1].last_offset
+            )
     return outcomes
 
 
-async def _pieces(connection: Connection, parts: _Parts) -> dict[TopicPartition, list[Piece]]:
+async def _row_keys(connection: Connection, parts: _Parts) -> dict[TopicPartition, list[RowKey]]:
     found = await connection.fetch_each(
-        "SELECT b.base_offset, b.last_offset, b.object_id, b.byte_offset, b.byte_size"
-        " FROM batches b WHERE b.topic_id = r.topic_id AND b.partition = r.partition"
-        " AND b.last_offset >= r.first_offset AND b.last_offset <= r.last_offset",
+        _KEYS_IN_RANGE,
         Rows(_RANGE, [(*key, *_offsets(part.old_rows)) for key, part in parts.items()]),
     )
-    return {
-        key: sorted(Piece(row[0], row[1], as_uuid(row[2]), row[3], row[4]) for row in rows)
-        for key, rows in zip(parts, found, strict=True)
-    }
+    return {key: sorted(_ROW_KEY.read_all(rows)) for key, rows in zip(parts, found, strict=True)}
 
 
-def _planned(rows: Iterable[Coordinates]) -> list[Piece]:
+def _planned(rows: Iterable[Coordinates]) -> list[RowKey]:
     return [
-        Piece(row.base_offset, row.last_offset, row.object_id, row.byte_offset, row.byte_size)
+        RowKey(row.base_offset, row.last_offset, row.object_id, row.byte_offset, row.byte_size)
         for row in rows
     ]
 
@@ -249,9 +268,7 @@ async def _has_object(connection: Connection, split: SplitToCommit) -> bool:
     Raises `BarredObjectError` if there is a tombstone.
     """
     inserted = await connection.execute(
-        "INSERT INTO objects (object_id, key, kind, state, size_bytes, broker_id, committed_ms,"
-        " answers) VALUES ($1, $2, $3, $4, $5, -1, {now_ms}, $6)"
-        " ON CONFLICT (object_id) DO NOTHING",
+        _INSERT_OBJECT,
         split.object_id,
         split.key,
         ObjectKind.SPLIT.value,
@@ -274,17 +291,9 @@ async def _has_object(connection: Connection, split: SplitToCommit) -> bool:
 
 async def _replace(connection: Connection, parts: Sequence[SplitPart]) -> None:
     old = [row for part in parts for row in part.old_rows]
-    removed = await connection.execute(
-        "DELETE FROM batches WHERE (topic_id, partition, last_offset) IN"
-        " (SELECT topic_id, partition, last_offset FROM {rows})",
-        rows=Rows(_KEY, [(row.topic_id, row.partition, row.last_offset) for row in old]),
-    )
+    removed = await connection.execute(_DELETE_ROWS, rows=rows_from(_KEY, old))
     # A topic was deleted a moment ago, and its purge is at these rows.
     if removed != len(old):
         raise _RowsChangedError
-    new = [_values(row) for part in parts for row in part.new_rows]
-    await insert_rows(connection, Rows(JOINED_ROW, new), stamped=True)
-
-
-def _values(row: Coordinates) -> tuple[object, ...]:
-    return tuple(getattr(row, name) for name in JOINED_ROW.names)
+    new = [row for part in parts for row in part.new_rows]
+    await connection.execute(_INSERT_ROWS, rows=rows_from(SPLIT_ROW, new))

@@ -1,40 +1,38 @@
-"""What people asked of the pipeline, per topic: to leave it alone, or not to wait any longer.
+"""Orders of people to the pipeline, per topic: to leave it alone, or not to wait any longer.
 
-A trigger is a time. It is not used up by a run, which may do a part of the work or fail: what was
-committed before it is wanted until it is converted, and then nothing is before it any more.
+A trigger is a time. A run does not use it up, because a run may do a part of the work or fail: all
+batches committed before the trigger are due until they are converted, and then none is left.
 """
 
 from collections.abc import Iterable
 from functools import partial
-from typing import NamedTuple
 
 from stratalog.control.ledger import Ledger
-from stratalog.control.sql.database import Connection, Rows, as_uuid, shape
+from stratalog.control.pipeline.model import PIPELINE_TOPICS, TOPIC_ORDERS, TopicOrders
+from stratalog.control.sql.database import Connection, Rows, as_uuid
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import TopicId, kafka_base64
 
-_TOPIC_ID = shape(topic_id="uuid")
-
-
-class TopicOrders(NamedTuple):
-    paused_ms: int | None = None
-    triggered_ms: int | None = None
-    """Nothing takes a trigger back: it ends when all that is older is converted."""
+_TOPIC_ID = PIPELINE_TOPICS.shape("topic_id")
+_READ = f"""
+    SELECT pipeline_topics.topic_id, {TOPIC_ORDERS.columns} FROM {{rows}}
+    JOIN pipeline_topics ON pipeline_topics.topic_id = r.topic_id
+"""
 
 
 class TopicOrderOperations(Ledger):
     async def pause(self, topic_id: TopicId) -> None:
-        """Convert nothing of the topic from now on. What is claimed already is finished."""
+        """Convert nothing of the topic from now on. Claimed ranges are still finished."""
         await self._order(topic_id, "paused_ms = COALESCE(paused_ms, {now_ms})")
 
     async def resume(self, topic_id: TopicId) -> None:
         await self._order(topic_id, "paused_ms = NULL")
 
     async def trigger(self, topic_id: TopicId) -> bool:
-        """Have all that is there now converted, whatever its age and however little it is. The
-        trigger ends when that is done; what is written later waits as always.
+        """Have all present batches converted, whatever their age and however few they are. The
+        trigger ends when that is done; later batches wait as always.
 
-        Returns whether that begins now: a paused topic waits until it is resumed."""
+        Returns True if that begins now: a paused topic waits until it is resumed."""
         orders = await self._order(topic_id, "triggered_ms = {now_ms}")
         return orders.paused_ms is None
 
@@ -45,13 +43,11 @@ class TopicOrderOperations(Ledger):
 async def read_orders(
     connection: Connection, topic_ids: Iterable[TopicId]
 ) -> dict[TopicId, TopicOrders]:
-    """Of those topics about which anything was ever asked."""
+    """Return the orders about these topics. Topics without any order are left out."""
     rows = await connection.fetch(
-        "SELECT o.topic_id, o.paused_ms, o.triggered_ms FROM {rows}"
-        " JOIN pipeline_topics o ON o.topic_id = r.topic_id",
-        rows=Rows(_TOPIC_ID, [(topic_id,) for topic_id in topic_ids]),
+        _READ, rows=Rows(_TOPIC_ID, [(topic_id,) for topic_id in topic_ids])
     )
-    return {TopicId(as_uuid(row[0])): TopicOrders(row[1], row[2]) for row in rows}
+    return {TopicId(as_uuid(row[0])): TOPIC_ORDERS.read(row[1:]) for row in rows}
 
 
 async def _order(connection: Connection, topic_id: TopicId, change: str) -> TopicOrders:
@@ -66,8 +62,7 @@ async def _order(connection: Connection, topic_id: TopicId, change: str) -> Topi
         topic_id,
     )
     [row] = await connection.fetch(
-        f"UPDATE pipeline_topics SET {change} WHERE topic_id = $1"
-        " RETURNING paused_ms, triggered_ms",
+        f"UPDATE pipeline_topics SET {change} WHERE topic_id = $1 RETURNING {TOPIC_ORDERS.columns}",
         topic_id,
     )
-    return TopicOrders(*row)
+    return TOPIC_ORDERS.read(row)

@@ -5,7 +5,7 @@ from stratalog.errors import (
 
 
 class LeaseExpiredError(StaleError):
-    """The lease ran out: what it protected may be gone."""
+    """The lease ran out: the objects that it protected may be gone."""
 
 
 class SinkBehindError(CallError):

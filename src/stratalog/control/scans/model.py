@@ -1,4 +1,4 @@
-"""The control plane's nouns about scans, which read topics whole, and sinks, which write once."""
+"""Scans, which read topics whole, and sinks, which write once, with their tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,17 +8,19 @@ from uuid import UUID
 
 from stratalog.control.log.model import Coordinates, PartitionState
 from stratalog.control.segments.model import Segment
+from stratalog.control.sql.table import Selection, Table
 from stratalog.ids import (
     Offset,
     TopicPartition,
 )
+from stratalog.pieces import Piece
 
 EARLIEST = Offset(-2)
 LATEST = Offset(-1)
 
 
 class ScanWish(NamedTuple):
-    """A range of one partition that somebody wants to read."""
+    """A range of one partition that a scan wants to read."""
 
     partition: TopicPartition
     start: Offset = EARLIEST
@@ -31,22 +33,28 @@ class ScanWish(NamedTuple):
 class ScannedPartition:
     """Where a range of a partition lives, all of it, and its boundaries, from one snapshot.
 
-    `segments` and then `rows` are what overlaps with the range, in offset order: the first holds
-    the range's start and the last its end, as far as both lie between `log_start` and the high
-    watermark.
+    `segments` and then `rows` overlap with the range, in offset order: the first holds the range's
+    start and the last its end, as far as both lie between `log_start` and the high watermark.
     """
 
     state: PartitionState
-    segments: Sequence[Segment]
-    rows: Sequence[Coordinates]
+    pieces: Sequence[Piece]
     noted: Sequence[Segment]
     """The chained segments from the range's start on, also beyond its end, that note aborted
     transactions. The notes are where the marker is, which may come long after the records."""
 
+    @property
+    def segments(self) -> list[Segment]:
+        return [piece for piece in self.pieces if isinstance(piece, Segment)]
+
+    @property
+    def rows(self) -> list[Coordinates]:
+        return [piece for piece in self.pieces if isinstance(piece, Coordinates)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """What its snapshot saw stays readable until the expiry."""
+    """The right to all objects that its snapshot saw, until it expires."""
 
     lease_id: UUID
     holder: str
@@ -56,7 +64,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanSnapshot:
-    """What `partitions` speak of stays readable until the lease ends."""
+    """The coordinates in `partitions`, which stay readable until the lease ends."""
 
     lease: Lease
     partitions: Sequence[ScannedPartition | None]
@@ -68,3 +76,16 @@ class SinkOutcome(IntEnum):
     REPEATED = 1
     """This batch of the sink was committed before, maybe long ago. Its new objects are not used,
     and the sweeper takes them."""
+
+
+LEASES = Table("leases", lease_id="uuid", holder="text", started_ms="bigint", expires_ms="bigint")
+LEASE = Selection(Lease, LEASES)
+
+SINKS = Table(
+    "sinks",
+    sink_id="text",
+    batch_id="bigint",
+    committed_ms="bigint",
+    records="bigint null",
+    counted_batch_id="bigint null",
+)

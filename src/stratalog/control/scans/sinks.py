@@ -1,14 +1,15 @@
 """`commit_sink`: blocks that are committed once, however often the same batch is written.
 
-A sink's row has its last batch. It is moved in the committing transaction and before all else, so
-that its lock makes committers of the same sink follow each other, and whoever comes second finds
-the batch there. That is also what settles a doubt: after an unknown outcome the commit is repeated,
-with the same objects or with others, and takes effect exactly once. Rows are never removed, because
-a stream may be restarted from an old checkpoint at any time.
+A sink's row has its last batch. The committing transaction moves it before all else, so that its
+lock makes committers of the same sink follow each other, and the second finds the batch there. This
+settles doubt, too: after an unknown outcome the commit is repeated, with the same objects or with
+others, and takes effect exactly once. Rows are never removed, because a stream may be restarted
+from an old checkpoint at any time.
 
-A repeat is told from other rows under a number that was used before by how many records there are.
-Not so behind a stream's first batch: a stream that starts over begins with batch 0, so an equal
-number is a repeat. Its sources may have lost records since, or a table that it joins won some.
+The number of records distinguishes a repeat from other rows under the same batch number. Behind a
+stream's first batch it does not count: a stream that starts over begins with batch 0, so an equal
+batch number is a repeat. Its sources may have lost records since, or a table that it joins may have
+won some.
 """
 
 import logging
@@ -21,10 +22,9 @@ from stratalog.control.log.commits import plan_blocks, write_plan
 from stratalog.control.log.errors import CommitMismatchError, ObjectsKnownError
 from stratalog.control.log.model import BatchToCommit, BlockToCommit, CommitOutcome
 from stratalog.control.objects.errors import BarredObjectError
-from stratalog.control.objects.ledger import OBJECT_ID
-from stratalog.control.objects.model import ObjectState
+from stratalog.control.objects.model import OBJECT_ID, ObjectState
 from stratalog.control.scans.errors import SinkBehindError, SinkRefusedError
-from stratalog.control.scans.model import SinkOutcome
+from stratalog.control.scans.model import SINKS, SinkOutcome
 from stratalog.control.sql.database import Connection, Rows
 from stratalog.ids import kafka_base64
 
@@ -34,6 +34,15 @@ _REASONS = {
     CommitOutcome.UNKNOWN_PARTITION: "it does not exist (any more)",
     CommitOutcome.WRONG_TIER: "it is not written to in blocks: migrate the topic first",
 }
+
+_BATCH = SINKS.shape("sink_id", "batch_id", "records")
+_INSERT = SINKS.insert(_BATCH, committed_ms="{now_ms}", counted_batch_id="r.batch_id")
+_ADVANCE = f"""
+    {_INSERT}
+    ON CONFLICT (sink_id)
+    DO UPDATE SET {SINKS.overwrite("batch_id", "committed_ms", "records", "counted_batch_id")}
+    WHERE sinks.batch_id < excluded.batch_id
+"""
 
 
 class _SinkBatch(NamedTuple):
@@ -70,7 +79,7 @@ class SinkOperations(Ledger):
         raise error
 
     async def last_sink_batch(self, sink_id: str) -> int | None:
-        """The number of the batch that the sink has taken last. It only grows."""
+        """Return the number of the batch that the sink has taken last. It only grows."""
         rows = await self._database.read(
             lambda connection: connection.fetch(
                 "SELECT batch_id FROM sinks WHERE sink_id = $1", sink_id
@@ -104,14 +113,7 @@ def _count_records(blocks: Sequence[BlockToCommit]) -> int:
 
 async def _advance(connection: Connection, batch: _SinkBatch) -> bool:
     """Lock the sink's row, and move it to this batch unless it is there or beyond."""
-    moved = await connection.execute(
-        "INSERT INTO sinks (sink_id, batch_id, committed_ms, records, counted_batch_id)"
-        " VALUES ($1, $2, {now_ms}, $3, $2) ON CONFLICT (sink_id) DO UPDATE"
-        " SET batch_id = excluded.batch_id, committed_ms = excluded.committed_ms,"
-        " records = excluded.records, counted_batch_id = excluded.counted_batch_id"
-        " WHERE sinks.batch_id < excluded.batch_id",
-        *batch,
-    )
+    moved = await connection.execute(_ADVANCE, rows=Rows(_BATCH, [batch]))
     return moved > 0
 
 
@@ -127,16 +129,16 @@ async def _check_repeat(connection: Connection, batch: _SinkBatch, from_stream: 
         )
     if counted_batch != last_batch or batch.records == records:
         return
-    told = (
+    found = (
         f"sink {batch.sink_id!r} has taken batch {last_batch} already, with {records} records,"
         f" and now it has {batch.records}: nothing was written."
     )
     if not from_stream or (batch.batch_id == 0 and batch.records > records):
         raise SinkBehindError(
-            f"{told} Other rows need a batchId above {last_batch}, and a stream that starts over"
+            f"{found} Other rows need a batchId above {last_batch}, and a stream that starts over"
             " with a new checkpoint needs a sinkId of its own"
         )
-    log.warning("%s A stream's batch is written once, as it was the first time.", told)
+    log.warning("%s A stream's batch is written once, as it was the first time.", found)
 
 
 def _refusal(batch: _SinkBatch, part: BatchToCommit, outcome: CommitOutcome) -> SinkRefusedError:
@@ -150,9 +152,10 @@ def _refusal(batch: _SinkBatch, part: BatchToCommit, outcome: CommitOutcome) -> 
 async def _explain(
     connection: Connection, blocks: Sequence[BlockToCommit]
 ) -> BarredObjectError | CommitMismatchError:
-    """Why objects have rows although their batch was never committed."""
+    """Explain why objects have rows although their batch was never committed."""
     rows = await connection.fetch(
-        "SELECT o.key, o.state FROM {rows} JOIN objects o ON o.object_id = r.object_id",
+        "SELECT objects.key, objects.state FROM {rows}"
+        " JOIN objects ON objects.object_id = r.object_id",
         rows=Rows(OBJECT_ID, [(block.object_id,) for block in blocks]),
     )
     for key, state in rows:
@@ -163,5 +166,5 @@ async def _explain(
     key = rows[0][0] if rows else blocks[0].key
     return BarredObjectError(
         f"object {key}: the sweeper has given it up, because no lease was held since before its"
-        " upload: write the batch anew"
+        " upload: write the batch again"
     )

@@ -1,8 +1,8 @@
 """`take_snapshot`: where whole ranges of partitions live, kept readable by a lease.
 
-The lease is committed first, and the snapshot is read afterwards. Whatever the snapshot sees was
-alive after the lease's start, so it is marked later than that, if ever, and what is marked later
-outlives the lease. The other way round, something could be seen, be marked and then be deleted,
+The lease is committed first, and the snapshot is read afterwards. Every object in the snapshot was
+alive after the lease's start, so its mark, if it ever gets one, is later than that, and the object
+outlives the lease. The other way round, an object could be seen, be marked and then be deleted,
 because the lease began only after the mark.
 
 All ranges are answered by a handful of statements, whatever their number.
@@ -13,54 +13,65 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from stratalog.control.log.model import Coordinates, PartitionState
+from stratalog.control.log.model import BATCHES, COORDINATES, Coordinates, PartitionState
 from stratalog.control.log.partitions import read_states
-from stratalog.control.log.reads import ROW_COLUMNS, coordinates_of
 from stratalog.control.scans.leases import LeaseOperations
 from stratalog.control.scans.model import EARLIEST, LATEST, ScannedPartition, ScanSnapshot, ScanWish
-from stratalog.control.segments.model import Segment
-from stratalog.control.segments.rows import SEGMENT_COLUMNS, segment_of
-from stratalog.control.sql.database import Connection, Row, Rows, Shape, shape
+from stratalog.control.segments.model import SEGMENT, Segment
+from stratalog.control.sql.database import Connection, Row, Shape
+from stratalog.control.sql.table import rows_from
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset
 
-_START = shape(topic_id="uuid", partition="integer", first_offset="bigint")
-_RANGE = shape(topic_id="uuid", partition="integer", first_offset="bigint", last_offset="bigint")
+_START = BATCHES.shape("topic_id", "partition", first_offset="bigint")
+_RANGE = BATCHES.shape("topic_id", "partition", "last_offset", first_offset="bigint")
 
-# Both rows and chained segments follow each other by their last offsets, and whoever ends first
-# serves an offset. So the last one of a range is the first that does not end before it. Looked up
-# by the index, it spares reading all that comes after the range.
-_ROWS = (
-    f"SELECT {ROW_COLUMNS} FROM batches b JOIN objects o ON o.object_id = b.object_id"
-    " WHERE b.topic_id = r.topic_id AND b.partition = r.partition"
-    " AND b.last_offset >= r.first_offset AND b.last_offset <= COALESCE("
-    "(SELECT MIN(e.last_offset) FROM batches e WHERE e.topic_id = r.topic_id"
-    " AND e.partition = r.partition AND e.last_offset >= r.last_offset), r.last_offset)"
-    " ORDER BY b.last_offset"
-)
-_CHAINED = (
-    f"SELECT {SEGMENT_COLUMNS} FROM segments s WHERE s.topic_id = r.topic_id"
-    " AND s.partition = r.partition AND s.chained AND s.last_offset >= r.first_offset"
-)
-_SEGMENTS = (
-    f"{_CHAINED} AND s.last_offset <= COALESCE("
-    "(SELECT MIN(e.last_offset) FROM segments e WHERE e.topic_id = r.topic_id"
-    " AND e.partition = r.partition AND e.chained AND e.last_offset >= r.last_offset),"
-    " r.last_offset) ORDER BY s.last_offset"
-)
-_NOTED = f"{_CHAINED} AND s.has_aborted ORDER BY s.last_offset"
+# Both rows and chained segments follow each other by their last offsets, and the one that ends
+# first serves an offset. So the last one of a range is the first that does not end before it.
+# Looked up by the index, it spares reading all that comes after the range.
+_ROWS = f"""
+    SELECT {COORDINATES.columns} FROM batches
+    JOIN objects ON objects.object_id = batches.object_id
+    WHERE batches.topic_id = r.topic_id AND batches.partition = r.partition
+        AND batches.last_offset >= r.first_offset
+        AND batches.last_offset <= COALESCE((
+            SELECT MIN(final.last_offset) FROM batches AS final
+            WHERE final.topic_id = r.topic_id AND final.partition = r.partition
+                AND final.last_offset >= r.last_offset
+        ), r.last_offset)
+    ORDER BY batches.last_offset
+"""
+_CHAINED = f"""
+    SELECT {SEGMENT.columns} FROM segments
+    WHERE segments.topic_id = r.topic_id AND segments.partition = r.partition
+        AND segments.chained AND segments.last_offset >= r.first_offset
+"""
+_SEGMENTS = f"""
+    {_CHAINED}
+        AND segments.last_offset <= COALESCE((
+            SELECT MIN(final.last_offset) FROM segments AS final
+            WHERE final.topic_id = r.topic_id AND final.partition = r.partition
+                AND final.chained AND final.last_offset >= r.last_offset
+        ), r.last_offset)
+    ORDER BY segments.last_offset
+"""
+_NOTED = f"{_CHAINED} AND segments.has_aborted ORDER BY segments.last_offset"
 
 
 class _Range(NamedTuple):
-    """A wish with its names resolved, clipped to what is there."""
+    """A wish with its names resolved, clipped to the offsets of the partition."""
 
     state: PartitionState
-    start: Offset
+    first_offset: Offset
     end: Offset
 
+    @property
+    def last_offset(self) -> Offset:
+        return Offset(self.end - 1)
+
     def within(self, start: Offset, end: Offset) -> "_Range":
-        """What of the range lies in one tier. It may be empty."""
-        return self._replace(start=max(self.start, start), end=min(self.end, end))
+        """Return the part of the range that lies in one tier. It may be empty."""
+        return self._replace(first_offset=max(self.first_offset, start), end=min(self.end, end))
 
 
 class ScanOperations(LeaseOperations):
@@ -69,7 +80,7 @@ class ScanOperations(LeaseOperations):
     ) -> ScanSnapshot:
         """Take a lease, and then, from one snapshot, all coordinates of the wished ranges.
 
-        The lease comes first: what is there after its start is not deleted before its end.
+        The lease comes first: an object that is there after its start outlives it.
         """
         lease = await self.take_lease(holder, duration_ms=duration_ms)
         try:
@@ -99,8 +110,7 @@ async def _scan(
     return [
         ScannedPartition(
             state=ranges[i].state,
-            segments=segments.get(i, ()),
-            rows=rows.get(i, ()),
+            pieces=[*segments.get(i, ()), *rows.get(i, ())],
             noted=noted.get(i, ()),
         )
         if i in ranges
@@ -122,26 +132,27 @@ async def _segments(
     connection: Connection, query: str, columns: Shape, ranges: Mapping[int, _Range]
 ) -> dict[int, Sequence[Segment]]:
     found = await _fetch(connection, query, columns, ranges)
-    return {i: [segment_of(row) for row in rows] for i, rows in found.items()}
+    return {i: SEGMENT.read_all(rows) for i, rows in found.items()}
 
 
 async def _rows(
     connection: Connection, ranges: Mapping[int, _Range]
 ) -> dict[int, Sequence[Coordinates]]:
     found = await _fetch(connection, _ROWS, _RANGE, ranges)
-    return {i: [coordinates_of(row) for row in rows] for i, rows in found.items()}
+    return {i: COORDINATES.read_all(rows) for i, rows in found.items()}
 
 
 async def _fetch(
     connection: Connection, query: str, columns: Shape, ranges: Mapping[int, _Range]
 ) -> dict[int, list[Row]]:
-    """The answers for those of the ranges that are not empty, by the number of the wish."""
-    looking = {i: each for i, each in ranges.items() if each.start < each.end}
+    """Fetch the answers for the ranges that are not empty, by the number of the wish."""
+    looking = {i: each for i, each in ranges.items() if each.first_offset < each.end}
     if not looking:
         return {}
-    width = len(columns.names)
-    source = [
-        (*each.state.topic_partition, each.start, each.end - 1)[:width] for each in looking.values()
-    ]
-    answers = await connection.fetch_each(query, Rows(columns, source))
+    answers = await connection.fetch_each(
+        query,
+        rows_from(
+            columns, looking.values(), topic_id="state.topic_id", partition="state.partition"
+        ),
+    )
     return dict(zip(looking, answers, strict=True))

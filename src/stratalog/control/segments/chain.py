@@ -1,20 +1,22 @@
 """How a finished segment becomes the next one of its partition.
 
 As with deletions, the rows are counted on a snapshot without a lock, and one short transaction
-moves the boundaries if they are still where the snapshot found them, those of several partitions
-if they come together. Rows below `block_start` do not change, and those that the segment replaces
-leave afterwards, in chunks.
+moves the boundaries if they are still where the snapshot found them. Links of several partitions
+that come together share a transaction. Rows below `block_start` do not change, and the rows that
+the segment replaces leave afterwards, in chunks.
 
-Whoever chains without a claim may meet a split, which swaps rows for others of as many bytes. So
-the lock is the place to look whether the segment still ends where a row does.
+Without a claim, a split may come between, which swaps rows for others of as many bytes. So the
+transaction checks under the lock that the segment still ends where a row does.
 """
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.ledger import Ledger
+from stratalog.control.log.boundaries import check_boundaries
 from stratalog.control.log.errors import PartitionMovedError
 from stratalog.control.log.model import PartitionState
 from stratalog.control.log.partitions import lock_heads, read_states
@@ -26,17 +28,26 @@ from stratalog.control.segments.errors import BoundaryMovedError, SegmentStateEr
 from stratalog.control.segments.lifecycle import begin_deletion, read_segment
 from stratalog.control.segments.model import ChainOutcome, Segment, SegmentState
 from stratalog.control.sql.database import Connection, Database
+from stratalog.control.sql.optimistic import retry_outdated
 from stratalog.control.sql.shared_writes import SharedWrites
 from stratalog.errors import OutcomeUnknownError
 from stratalog.ids import Entropy, Offset, SegmentId, kafka_base64
 
-_ATTEMPTS = 10
 _LINKS_AT_ONCE = 4
-"""Producers wait for the heads that they lock."""
+"""Producers wait for the heads that a transaction locks."""
+
+_MOVE = """
+    UPDATE partitions SET remote_end = $1, block_start = $2
+    WHERE topic_id = $3 AND partition = $4
+        AND log_start = $5 AND remote_end = $6 AND block_start = $7
+        AND EXISTS (
+            SELECT 1 FROM topics WHERE topics.topic_id = $3 AND topics.deleted_ms IS NULL
+        )
+"""
 
 
 class Link(NamedTuple):
-    """A segment that fits, and what its place in the chain changes."""
+    """A segment that fits, and the boundaries that chaining it moves."""
 
     segment: Segment
     state: PartitionState
@@ -50,7 +61,7 @@ class CoveredRows(NamedTuple):
 
     byte_size: int
     straddles: bool
-    """Whether a row begins inside the segment and ends after it."""
+    """True if a row begins inside the segment and ends after it."""
 
 
 class ChainOperations(Ledger):
@@ -72,11 +83,9 @@ class ChainOperations(Ledger):
         not chained, and its deletion begins. Raises `BoundaryMovedError` if it does not
         fit at `remote_end`, and `SegmentStateError` if it is not finished.
         """
-        for _ in range(_ATTEMPTS):
-            with suppress(PartitionMovedError):
-                return await self._try_to_chain(segment_id, claim)
-        raise ControlUnavailableError(
-            f"segment {segment_id}: the boundaries of its partition keep moving: try again"
+        return await retry_outdated(
+            lambda: self._try_to_chain(segment_id, claim),
+            refusal=f"segment {segment_id}: the boundaries of its partition keep moving: try again",
         )
 
     async def _try_to_chain(self, segment_id: SegmentId, claim: ClaimToken | None) -> ChainOutcome:
@@ -88,7 +97,7 @@ class ChainOperations(Ledger):
             key = plan.segment.topic_partition
             await self._links.write(key, partial(_apply, link=plan, claim=claim))
             # The segment serves its offsets by now, whatever becomes of the rows: retention removes
-            # what stays behind.
+            # the rows that stay behind.
             with suppress(ControlUnavailableError, OutcomeUnknownError):
                 await self._replaced_rows.remove(key)
         return ChainOutcome.CHAINED
@@ -109,7 +118,7 @@ async def _plan(
     state = states.get(segment.topic_partition)
     if state is None or segment.last_offset < state.log_start:
         return ChainOutcome.OVERTAKEN
-    # Here, too, because whoever took the range over may have moved the boundaries already.
+    # Here, too, because a run that took the range over may have moved the boundaries already.
     if claim is not None and not await holds_claim(connection, segment.topic_partition, claim):
         raise claim_lost(segment.topic_partition)
     return plan_link(segment, state, await _count_rows(connection, segment, state))
@@ -119,8 +128,8 @@ async def _count_rows(
     connection: Connection, segment: Segment, state: PartitionState
 ) -> CoveredRows:
     [(byte_size,)] = await connection.fetch(
-        "SELECT SUM(b.byte_size) FROM batches b WHERE b.topic_id = $1 AND b.partition = $2"
-        " AND b.last_offset >= $3 AND b.last_offset <= $4",
+        "SELECT SUM(byte_size) FROM batches WHERE topic_id = $1 AND partition = $2"
+        " AND last_offset >= $3 AND last_offset <= $4",
         *segment.topic_partition,
         state.block_start,
         segment.last_offset,
@@ -154,7 +163,7 @@ def plan_link(segment: Segment, state: PartitionState, rows: CoveredRows) -> Lin
 def _fits(segment: Segment, state: PartitionState) -> bool:
     if segment.base_offset == state.remote_end:
         return True
-    # What the segment repeats was deleted after it was built: nobody reads it from there.
+    # The offsets that the segment repeats were deleted after it was built: they are not read.
     return (
         segment.base_offset < state.remote_end <= segment.last_offset
         and state.log_start >= state.remote_end
@@ -171,15 +180,16 @@ def _moved(segment: Segment, why: str) -> BoundaryMovedError:
 
 async def _apply(connection: Connection, link: Link, claim: ClaimToken | None) -> None:
     segment, state = link.segment, link.state
+    check_boundaries(
+        replace(state, remote_end=segment.end_offset, block_start=link.block_start), before=state
+    )
     await lock_heads(connection, [segment.topic_partition])
     if claim is not None and not await lock_claim(connection, segment.topic_partition, claim):
         raise claim_lost(segment.topic_partition)
     if link.block_start > state.block_start and await _ends_in_row(connection, segment, state):
         raise PartitionMovedError
     moved = await connection.execute(
-        "UPDATE partitions SET remote_end = $1, block_start = $2 WHERE topic_id = $3"
-        " AND partition = $4 AND log_start = $5 AND remote_end = $6 AND block_start = $7"
-        " AND EXISTS (SELECT 1 FROM topics t WHERE t.topic_id = $3 AND t.deleted_ms IS NULL)",
+        _MOVE,
         segment.end_offset,
         link.block_start,
         *segment.topic_partition,
@@ -203,6 +213,6 @@ async def _apply(connection: Connection, link: Link, claim: ClaimToken | None) -
 
 
 async def _give_up(connection: Connection, segment_id: SegmentId) -> None:
-    # Starts only rise and topics do not return, so what was overtaken stays so without a lock.
+    # Starts only rise and topics do not return: without a lock, too, it stays overtaken.
     if not await begin_deletion(connection, [segment_id]):
         raise PartitionMovedError

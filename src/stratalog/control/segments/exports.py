@@ -1,34 +1,41 @@
-"""Which topics were exported: from then on Kafka may put segments of its own beside ours.
+"""The exported topics: from the export on, Kafka may put segments of its own beside ours.
 
-A Kafka cluster has one place for all its tiered topics. To read an exported topic it must share the
-place of our segments, so that those of its other topics come there, too.
+A Kafka cluster has one store for all its tiered topics. To read an exported topic it must share the
+store of our segments, so that the segments of its other topics come there, too.
 """
 
 from collections.abc import Sequence
 from functools import partial
 
 from stratalog.control.ledger import Ledger
-from stratalog.control.sql.database import Connection, Rows, as_uuid, shape
+from stratalog.control.sql.database import Connection, Rows, as_uuid
+from stratalog.control.sql.table import Table
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import TopicId, kafka_base64
 
-_TOPIC = shape(topic_id="uuid")
+EXPORTED_TOPICS = Table("exported_topics", topic_id="uuid", exported_ms="bigint")
+_TOPIC = EXPORTED_TOPICS.shape("topic_id")
+_SHARED = """
+    SELECT r.topic_id FROM {rows}
+    WHERE r.topic_id IN (SELECT topic_id FROM exported_topics)
+        OR (
+            EXISTS (SELECT 1 FROM exported_topics)
+            AND r.topic_id NOT IN (SELECT topic_id FROM topics)
+        )
+"""
 
 
 class ExportOperations(Ledger):
     async def mark_exported(self, topic_id: TopicId) -> None:
-        """Note that Kafka is told of a topic's segments, before it is. May be repeated."""
+        """Note that a topic's segments are about to be announced to Kafka. May be repeated."""
         await self._database.write(partial(_mark, topic_id=topic_id))
 
     async def shared_topics(self, ids: Sequence[TopicId]) -> set[TopicId]:
-        """Those of the topics of which Kafka may have put segments beside ours: those that were
-        exported and, once one was, those that are not known here."""
+        """Return the topics of which Kafka may have put segments beside ours: the exported ones
+        and, once there is an exported one, all that are unknown here."""
         rows = await self._database.read(
             lambda connection: connection.fetch(
-                "SELECT r.topic_id FROM {rows} WHERE r.topic_id IN"
-                " (SELECT topic_id FROM exported_topics) OR"
-                " (EXISTS (SELECT 1 FROM exported_topics)"
-                " AND r.topic_id NOT IN (SELECT topic_id FROM topics))",
+                _SHARED,
                 rows=Rows(_TOPIC, [(topic_id,) for topic_id in ids]),
             )
         )

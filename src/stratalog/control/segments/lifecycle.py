@@ -12,6 +12,9 @@ from stratalog.control.ledger import Ledger
 from stratalog.control.scans.leases import MARK_MS
 from stratalog.control.segments.errors import SegmentStateError
 from stratalog.control.segments.model import (
+    SEGMENT,
+    SEGMENT_ID,
+    SEGMENTS,
     EpochStart,
     Segment,
     SegmentState,
@@ -19,9 +22,9 @@ from stratalog.control.segments.model import (
     SegmentToBar,
     SegmentUploaded,
 )
-from stratalog.control.segments.rows import ADDED_COLUMNS, SEGMENT_COLUMNS, added_values, segment_of
-from stratalog.control.sql.database import Connection, Database, Row, Rows, as_uuid, shape
+from stratalog.control.sql.database import Connection, Database, Row, Rows, as_uuid
 from stratalog.control.sql.shared_writes import SharedWrites
+from stratalog.control.sql.table import rows_from
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import (
     NO_OFFSET,
@@ -34,20 +37,68 @@ from stratalog.ids import (
     kafka_base64,
 )
 
-_ID = shape(segment_id="uuid")
-_TOMBSTONE = shape(
-    segment_id="uuid",
-    topic_id="uuid",
-    partition="integer",
-    base_offset="bigint",
-    key_base="text",
-)
 _BEFORE_ALL = UUID(int=0)
-_SELECT = f"SELECT {SEGMENT_COLUMNS} FROM segments s"
-_CHAINED = (
-    f"{_SELECT} JOIN topics t ON t.topic_id = s.topic_id AND t.deleted_ms IS NULL"
-    " WHERE s.chained AND s.topic_id = $1 AND s.partition = $2"
+_UPLOADED = ("manifest", "stored_bytes", "has_aborted", "custom_metadata")
+ADDED = SEGMENTS.shape_without(*_UPLOADED, "state", "chained", "owned", "added_ms", "changed_ms")
+"""The columns of a segment before its upload."""
+_INSERT = SEGMENTS.insert(
+    ADDED,
+    state="$1",
+    chained="false",
+    owned="true",
+    added_ms="{now_ms}",
+    changed_ms="{now_ms}",
 )
+_TOMBSTONE = SEGMENTS.shape("segment_id", "topic_id", "partition", "base_offset", "key_base")
+_INSERT_TOMBSTONES = SEGMENTS.insert(
+    _TOMBSTONE,
+    last_offset="r.base_offset",
+    size_bytes="0",
+    max_timestamp="-1",
+    leader_epochs="'[]'",
+    store_url="''",
+    broker_id="-1",
+    state="$1",
+    chained="false",
+    owned="true",
+    added_ms="{now_ms}",
+    changed_ms="{now_ms}",
+)
+
+_SELECT = f"SELECT {SEGMENT.columns} FROM segments"
+_CHAINED = f"""
+    {_SELECT} JOIN topics ON topics.topic_id = segments.topic_id AND topics.deleted_ms IS NULL
+    WHERE segments.chained AND segments.topic_id = $1 AND segments.partition = $2
+"""
+_DOOMED = f"""
+    {_SELECT}
+    WHERE NOT chained AND state = $1 AND changed_ms <= {{now_ms}} - $2
+        AND changed_ms < COALESCE(
+            (SELECT MIN(started_ms) FROM leases WHERE expires_ms > {{now_ms}}), changed_ms + 1
+        )
+        AND (changed_ms, segment_id) > ($3, $4)
+    ORDER BY changed_ms, segment_id LIMIT $5
+"""
+_UNCHAINED = f"""
+    {_SELECT}
+    WHERE NOT chained AND state <> $1 AND added_ms <= {{now_ms}} - $2
+    ORDER BY added_ms, segment_id LIMIT $3
+"""
+_FINISH = """
+    UPDATE segments
+    SET state = $1, changed_ms = {now_ms}, manifest = $2, stored_bytes = $3, has_aborted = $4,
+        custom_metadata = $5
+    WHERE segment_id = $6 AND state IN ($7, $1) AND (NOT chained OR manifest = $2)
+"""
+_REPLACE_UPLOAD = """
+    UPDATE segments
+    SET manifest = $1, stored_bytes = $2, has_aborted = $3, custom_metadata = $4
+    WHERE segment_id = $5 AND state = $6 AND owned
+"""
+_BEGIN_DELETION = f"""
+    UPDATE segments SET state = $1, changed_ms = {MARK_MS} FROM {{rows}}
+    WHERE segments.segment_id = r.segment_id AND NOT segments.chained AND segments.state <> $1
+"""
 
 
 class SegmentOperations(Ledger):
@@ -63,11 +114,11 @@ class SegmentOperations(Ledger):
         await self._shared_writes.write(segment.segment_id, partial(_add, segment=segment))
 
     async def bar(self, segments: Mapping[SegmentId, SegmentToBar]) -> set[SegmentId]:
-        """Put tombstones under those ids that have no row; return which.
+        """Put tombstones under the ids that have no row; return which.
 
-        A tombstone is a segment whose deletion has begun: `add_segment` is refused, and
-        `doomed_segments` hands out its keys. With its objects gone it is forgotten like any other,
-        so whoever adds a segment after its upload looks for its objects once more.
+        A tombstone is a segment whose deletion has begun: `add` is refused, and `doomed` hands out
+        its keys. With its objects gone it is forgotten like any other, so a caller that adds a
+        segment after its upload looks for the objects once more.
         """
         rows = await self._database.write(partial(_bar, segments=segments))
         return {SegmentId(as_uuid(row[0])) for row in rows}
@@ -80,9 +131,7 @@ class SegmentOperations(Ledger):
         finished = await self._shared_writes.write(
             segment_id,
             lambda connection: connection.execute(
-                "UPDATE segments SET state = $1, changed_ms = {now_ms}, manifest = $2,"
-                " stored_bytes = $3, has_aborted = $4, custom_metadata = $5"
-                " WHERE segment_id = $6 AND state IN ($7, $1) AND (NOT chained OR manifest = $2)",
+                _FINISH,
                 SegmentState.COPY_FINISHED.value,
                 uploaded.manifest,
                 uploaded.stored_bytes,
@@ -99,15 +148,14 @@ class SegmentOperations(Ledger):
             )
 
     async def replace_upload(self, segment_id: SegmentId, uploaded: SegmentUploaded) -> None:
-        """Note that objects of a finished segment of ours were put anew, for a repair.
+        """Note that objects of a finished segment of ours were put again, for a repair.
 
-        Raises `SegmentStateError` if it is not finished, belongs to somebody else, or its
+        Raises `SegmentStateError` if it is not finished, belongs to another cluster, or its
         deletion has begun.
         """
         replaced = await self._database.write(
             lambda connection: connection.execute(
-                "UPDATE segments SET manifest = $1, stored_bytes = $2, has_aborted = $3,"
-                " custom_metadata = $4 WHERE segment_id = $5 AND state = $6 AND owned",
+                _REPLACE_UPLOAD,
                 uploaded.manifest,
                 uploaded.stored_bytes,
                 uploaded.has_aborted,
@@ -118,7 +166,7 @@ class SegmentOperations(Ledger):
         )
         if not replaced:
             raise SegmentStateError(
-                f"segment {segment_id} cannot be uploaded anew: it is not finished, not ours, or"
+                f"segment {segment_id} cannot be uploaded again: it is not finished, not ours, or"
                 " its deletion has begun"
             )
 
@@ -130,13 +178,9 @@ class SegmentOperations(Ledger):
         self, *, grace_ms: int, limit: int, after: Segment | None = None
     ) -> list[Segment]:
         """Segments whose deletion began longer ago than the grace period, and before every live
-        lease began. Oldest first; those that come after `after`."""
+        lease began. Oldest first, from the one after `after` on."""
         return await self._fetch(
-            f"{_SELECT} WHERE NOT s.chained AND s.state = $1 AND s.changed_ms <= {{now_ms}} - $2"
-            " AND s.changed_ms < COALESCE((SELECT MIN(started_ms) FROM leases"
-            " WHERE expires_ms > {now_ms}), s.changed_ms + 1)"
-            " AND (s.changed_ms, s.segment_id) > ($3, $4)"
-            " ORDER BY s.changed_ms, s.segment_id LIMIT $5",
+            _DOOMED,
             SegmentState.DELETE_STARTED.value,
             grace_ms,
             -1 if after is None else after.changed_ms,
@@ -158,8 +202,7 @@ class SegmentOperations(Ledger):
     async def unchained(self, *, older_than_ms: int, limit: int) -> list[Segment]:
         """Segments that were added so long ago and are neither chained nor being deleted."""
         return await self._fetch(
-            f"{_SELECT} WHERE NOT s.chained AND s.state <> $1 AND s.added_ms <= {{now_ms}} - $2"
-            " ORDER BY s.added_ms, s.segment_id LIMIT $3",
+            _UNCHAINED,
             SegmentState.DELETE_STARTED.value,
             older_than_ms,
             limit,
@@ -170,25 +213,26 @@ class SegmentOperations(Ledger):
     ) -> list[Segment]:
         """The chained segments of a partition that end after `after`, in offset order."""
         return await self._fetch(
-            f"{_CHAINED} AND s.last_offset > $3 ORDER BY s.last_offset LIMIT $4",
+            f"{_CHAINED} AND segments.last_offset > $3 ORDER BY segments.last_offset LIMIT $4",
             *partition,
             NO_OFFSET if after is None else after,
             limit,
         )
 
     async def all(self, *, after: SegmentId | None = None, limit: int) -> list[Segment]:
-        """Every segment that is known, whatever its state, in id order."""
+        """Return every segment that has a row, whatever its state, in id order."""
         return await self._fetch(
-            f"{_SELECT} WHERE s.segment_id > $1 ORDER BY s.segment_id LIMIT $2",
+            f"{_SELECT} WHERE segment_id > $1 ORDER BY segment_id LIMIT $2",
             after or _BEFORE_ALL,
             limit,
         )
 
     async def known(self, ids: Sequence[SegmentId]) -> set[SegmentId]:
-        """Those of the ids that have a row, whatever its state. Ids are never used again."""
+        """Return the ids that have a row, whatever its state. Ids are never used again."""
         rows = await self._database.read(
             lambda connection: connection.fetch(
-                "SELECT s.segment_id FROM {rows} JOIN segments s ON s.segment_id = r.segment_id",
+                "SELECT segments.segment_id FROM {rows}"
+                " JOIN segments ON segments.segment_id = r.segment_id",
                 rows=_id_rows(sorted(set(ids))),
             )
         )
@@ -199,7 +243,7 @@ class SegmentOperations(Ledger):
     ) -> Segment | None:
         """The chained segment that holds this offset, if it was written in this epoch."""
         found = await self._fetch(
-            f"{_CHAINED} AND s.last_offset >= $3 ORDER BY s.last_offset LIMIT 1",
+            f"{_CHAINED} AND segments.last_offset >= $3 ORDER BY segments.last_offset LIMIT 1",
             *partition,
             offset,
         )
@@ -226,37 +270,35 @@ class SegmentOperations(Ledger):
 
     async def _fetch(self, sql: str, *args: object) -> list[Segment]:
         rows: list[Row] = await self._database.read(lambda connection: connection.fetch(sql, *args))
-        return [segment_of(row) for row in rows]
+        return SEGMENT.read_all(rows)
 
 
 def epoch_at(epochs: Sequence[EpochStart], offset: Offset) -> LeaderEpoch | None:
-    """The epoch in which the offset was written. A later entry of the same start hides earlier."""
+    """Return the epoch of the offset. Of entries with the same start, the last counts."""
     return next((epoch for epoch, start in reversed(epochs) if start <= offset), None)
 
 
 async def read_segment(connection: Connection, segment_id: SegmentId) -> Segment | None:
-    rows = await connection.fetch(f"{_SELECT} WHERE s.segment_id = $1", segment_id)
-    return segment_of(rows[0]) if rows else None
+    rows = await connection.fetch(f"{_SELECT} WHERE segment_id = $1", segment_id)
+    return SEGMENT.read(rows[0]) if rows else None
 
 
 async def begin_deletion(connection: Connection, ids: Iterable[SegmentId]) -> int:
-    """Begin the deletion of those that are not chained; return of how many it began here.
+    """Begin the deletion of segments that are not chained; return their number.
 
-    Objects that belong to somebody else are not waited for, so their segments are forgotten at
-    once. The lease lock makes a lease either older than the deletion, or blind to the segment.
+    Objects of another cluster are not deleted, so their segments are forgotten at once. The lease
+    lock makes a lease either older than the deletion, or blind to the segment.
     """
     source = _id_rows(sorted(set(ids)))
     await connection.lock("leases", shared=True)
-    # First, so that one whose ownership is just being taken is found by the second statement.
+    # First, so that the second statement finds a segment whose ownership is just being taken.
     forgotten = await connection.execute(
         "DELETE FROM segments WHERE NOT chained AND NOT owned"
         " AND segment_id IN (SELECT segment_id FROM {rows})",
         rows=source,
     )
     begun = await connection.execute(
-        f"UPDATE segments SET state = $1, changed_ms = {MARK_MS} FROM {{rows}}"
-        " WHERE segments.segment_id = r.segment_id AND NOT segments.chained"
-        " AND segments.state <> $1",
+        _BEGIN_DELETION,
         SegmentState.DELETE_STARTED.value,
         rows=source,
     )
@@ -265,11 +307,9 @@ async def begin_deletion(connection: Connection, ids: Iterable[SegmentId]) -> in
 
 async def _add(connection: Connection, segment: SegmentToAdd) -> None:
     inserted = await connection.execute(
-        f"INSERT INTO segments ({ADDED_COLUMNS}, state, chained, owned, added_ms, changed_ms)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, false, true, {now_ms},"
-        " {now_ms}) ON CONFLICT (segment_id) DO NOTHING",
-        *added_values(segment),
+        f"{_INSERT} ON CONFLICT (segment_id) DO NOTHING",
         SegmentState.COPY_STARTED.value,
+        rows=rows_from(ADDED, [segment], leader_epochs="epochs_json"),
     )
     if not inserted:
         _check_same(segment, await read_segment(connection, segment.segment_id))
@@ -282,12 +322,7 @@ async def _bar(connection: Connection, segments: Mapping[SegmentId, SegmentToBar
         for segment_id, each in sorted(segments.items())
     ]
     return await connection.fetch(
-        "INSERT INTO segments (segment_id, topic_id, partition, base_offset, last_offset,"
-        " size_bytes, max_timestamp, leader_epochs, key_base, store_url, broker_id, state,"
-        " chained, owned, added_ms, changed_ms) SELECT segment_id, topic_id, partition,"
-        " base_offset, base_offset, 0, -1, '[]', key_base, '', -1, $1, false, true, {now_ms},"
-        " {now_ms} FROM {rows} WHERE true ON CONFLICT (segment_id) DO NOTHING"
-        " RETURNING segment_id",
+        f"{_INSERT_TOMBSTONES} ON CONFLICT (segment_id) DO NOTHING RETURNING segment_id",
         SegmentState.DELETE_STARTED.value,
         rows=Rows(_TOMBSTONE, tombstones),
     )
@@ -309,4 +344,4 @@ def _as_added(segment: SegmentToAdd) -> SegmentToAdd:
 
 
 def _id_rows(ids: Iterable[SegmentId]) -> Rows:
-    return Rows(_ID, [(segment_id,) for segment_id in ids])
+    return Rows(SEGMENT_ID, [(segment_id,) for segment_id in ids])

@@ -1,10 +1,12 @@
-"""The control plane's nouns about segments: plain, frozen values that cross its interface."""
+"""Segments as the control plane keeps them, and their table."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from stratalog.control.sql.table import Selection, Table
 from stratalog.ids import (
     NO_BROKER,
     BrokerId,
@@ -34,7 +36,7 @@ class EpochStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentToAdd:
-    """What is known of a segment before its upload begins."""
+    """A segment before its upload begins."""
 
     segment_id: SegmentId
     topic_id: TopicId
@@ -52,16 +54,21 @@ class SegmentToAdd:
     """Where an adopted segment lies. Empty is the cluster's own segment store."""
     broker_id: BrokerId = NO_BROKER
     min_timestamp: int | None = None
-    """None if nobody knows: a batch tells it only if its time is the broker's."""
+    """None if unknown: a batch carries it only if its time is the broker's."""
 
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic_id, self.partition)
 
+    @property
+    def epochs_json(self) -> str:
+        """The leader epochs as `segments` keeps them."""
+        return json.dumps([list(epoch) for epoch in self.leader_epochs])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentToBar:
-    """What the keys of a segment's objects say about it."""
+    """A segment without a row, as the keys of its objects describe it."""
 
     topic_id: TopicId
     partition: PartitionIndex
@@ -71,14 +78,14 @@ class SegmentToBar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentUploaded:
-    """What is known of a segment once its objects are in the store."""
+    """The upload of a segment, once its objects are in the store."""
 
     manifest: str
     """The text of the `.rsm-manifest`, so that a read needs no request for it."""
     stored_bytes: int
     """Of all its objects."""
     has_aborted: bool
-    """Whether it has a transaction index."""
+    """True if it has a transaction index."""
     custom_metadata: bytes | None = None
 
 
@@ -88,9 +95,9 @@ class Segment(SegmentToAdd):
 
     state: SegmentState
     chained: bool
-    """Whether it is a part of its partition. Only then it is read, retained, counted, exported."""
+    """True if it is a part of its partition. Only then it is read, retained, counted, exported."""
     owned: bool
-    """Whether its objects may be deleted. Those of an adopted topic belong to somebody else."""
+    """True if its objects may be deleted. Objects of an adopted topic belong to another cluster."""
     added_ms: int
     changed_ms: int
     uploaded: SegmentUploaded | None
@@ -109,3 +116,46 @@ class ChainOutcome(IntEnum):
     CHAINED = 0
     OVERTAKEN = 1
     """All its records were deleted meanwhile; so is the segment."""
+
+
+def _read_epochs(text: str) -> tuple[EpochStart, ...]:
+    return tuple(EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in json.loads(text))
+
+
+SEGMENTS = Table(
+    "segments",
+    segment_id="uuid",
+    topic_id="uuid",
+    partition="integer",
+    base_offset="bigint",
+    last_offset="bigint",
+    size_bytes="bigint",
+    max_timestamp="bigint",
+    leader_epochs="text",
+    key_base="text",
+    store_url="text",
+    broker_id="integer",
+    min_timestamp="bigint null",
+    state="smallint",
+    chained="boolean",
+    owned="boolean",
+    added_ms="bigint",
+    changed_ms="bigint",
+    manifest="text null",
+    stored_bytes="bigint null",
+    has_aborted="boolean null",
+    custom_metadata="bytea null",
+)
+_UPLOADED = Selection(
+    SegmentUploaded,
+    SEGMENTS,
+    filled=("manifest", "stored_bytes", "has_aborted"),
+    none_without="manifest",
+)
+SEGMENT = Selection(
+    Segment,
+    SEGMENTS,
+    leader_epochs=SEGMENTS["leader_epochs"].decoded(_read_epochs),
+    uploaded=_UPLOADED,
+)
+SEGMENT_ID = SEGMENTS.shape("segment_id")

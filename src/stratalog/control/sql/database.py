@@ -1,12 +1,14 @@
 """The door to a database: transactions and statements, the same for PostgreSQL and SQLite.
 
 SQL is written once, in the part of the language that both speak. Parameters are `$1`, `$2`, ...;
-what differs is a token in braces that the dialect fills in (see `dialect.py`):
+where the two differ, there is a token in braces that the dialect fills in (see `dialect.py`):
 
 - `{rows}`: a table `r` made of the rows that were passed with the statement
 - `{now_ms}`: the database's clock in milliseconds
 - `{tables}`: a table `t` of the names of all tables
-- `{for_update}`, `{for_update_of_h}`, `{for_update_skip_locked}`: row locks
+- `{for_update}`, `{for_update_of <table>}`, `{for_update_skip_locked}`: row locks
+
+Tables have no aliases but `r`; a subquery is named after the table whose rows it gives.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,13 +39,16 @@ def shape(**columns: str) -> Shape:
 
 
 def as_uuid(value: Any) -> UUID:
-    """A UUID column's value. SQLite keeps UUIDs as text, which sorts in the same order."""
-    return value if isinstance(value, UUID) else _parsed(value)
+    """Read a UUID column. SQLite keeps UUIDs as text, which sorts in the same order."""
+    return value if isinstance(value, UUID) else parse_uuid(value)
 
 
 @lru_cache(maxsize=65536)
-def _parsed(text: str) -> UUID:
-    """Parsing is most of what a row costs, and the rows of a block name the same ids."""
+def parse_uuid(text: str) -> UUID:
+    """Parse the text of a UUID.
+
+    Parsing is the dearest part of a row, and the rows of a block name the same ids.
+    """
     return UUID(text)
 
 
@@ -66,7 +71,7 @@ class Connection(Protocol):
 
 
 Work: TypeAlias = Callable[[Connection], Awaitable[T]]
-"""What a transaction does. It awaits nothing but its connection, and may run on another thread."""
+"""The body of a transaction. It awaits only its connection, and may run on another thread."""
 
 
 class Database(Protocol):
@@ -82,7 +87,7 @@ class Database(Protocol):
 
         Work that lost to a concurrent transaction is run again from its start, so it must have
         no effect outside the transaction. Raises `ControlUnavailableError` if nothing was changed
-        for certain, and `CommitInDoubtError` if that is not known.
+        for certain, and `CommitInDoubtError` if the outcome is unknown.
         """
 
     async def close(self) -> None: ...

@@ -1,4 +1,7 @@
-"""How the two databases spell what SQL leaves open. Pure: text and arguments in, the same out."""
+"""The parts of SQL that the two databases spell differently.
+
+Pure: text and arguments in, text and arguments out.
+"""
 
 import json
 import re
@@ -10,6 +13,7 @@ from uuid import UUID
 from stratalog.control.sql.database import Rows, Shape
 
 _PARAMETER = re.compile(r"\$(\d+)")
+_LOCKED_TABLE = re.compile(r"\{for_update_of (\w+)\}")
 _SOURCE_COLUMN = re.compile(r"\br\.(\w+)")
 
 
@@ -22,9 +26,9 @@ class PostgresDialect:
             " WHERE schemaname = ANY (current_schemas(false))) AS t",
         ),
         ("{for_update}", "FOR UPDATE"),
-        ("{for_update_of_h}", "FOR UPDATE OF h"),
         ("{for_update_skip_locked}", "FOR UPDATE SKIP LOCKED"),
     )
+    _LOCK_OF = r"FOR UPDATE OF \1"
 
     @staticmethod
     @lru_cache(maxsize=512)
@@ -33,14 +37,14 @@ class PostgresDialect:
         if shape is not None:
             names = ", ".join(shape.names)
             sql = sql.replace("{rows}", f"unnest({_arrays(shape, first)}) AS r({names})")
-        return _fill(sql, PostgresDialect._TOKENS)
+        return _fill(sql, PostgresDialect._TOKENS, PostgresDialect._LOCK_OF)
 
     @staticmethod
     @lru_cache(maxsize=64)
     def render_each(sql: str, shape: Shape) -> str:
         """The query as a lateral join, led by the number of the source row, from 1."""
         names = ", ".join(shape.names)
-        inner = _fill(sql, PostgresDialect._TOKENS)
+        inner = _fill(sql, PostgresDialect._TOKENS, PostgresDialect._LOCK_OF)
         return (
             f"SELECT r.source_row, q.* FROM unnest({_arrays(shape, 1)}) WITH ORDINALITY"
             f" AS r({names}, source_row) CROSS JOIN LATERAL ({inner}) q"
@@ -60,9 +64,9 @@ class SqliteDialect:
         ("{now_ms}", "now_ms()"),
         ("{tables}", "(SELECT name FROM sqlite_master WHERE type = 'table') AS t"),
         ("{for_update}", ""),
-        ("{for_update_of_h}", ""),
         ("{for_update_skip_locked}", ""),
     )
+    _LOCK_OF = ""
 
     @staticmethod
     @lru_cache(maxsize=512)
@@ -72,14 +76,14 @@ class SqliteDialect:
         if shape is not None:
             columns = ", ".join(map(_json_column, range(len(shape.names)), *shape))
             sql = sql.replace("{rows}", f"(SELECT {columns} FROM json_each(?{first})) AS r")
-        return _fill(sql, SqliteDialect._TOKENS)
+        return _fill(sql, SqliteDialect._TOKENS, SqliteDialect._LOCK_OF)
 
     @staticmethod
     @lru_cache(maxsize=64)
     def render_each(sql: str, shape: Shape) -> str:
         """The query with the source's columns as parameters: SQLite has no lateral join."""
         sql = _SOURCE_COLUMN.sub(lambda m: f"?{shape.names.index(m[1]) + 1}", sql)
-        return _fill(sql, SqliteDialect._TOKENS)
+        return _fill(sql, SqliteDialect._TOKENS, SqliteDialect._LOCK_OF)
 
     @staticmethod
     def json(rows: Rows) -> str:
@@ -103,7 +107,7 @@ def _json_value(value: Any) -> str:
     return bytes(value).hex() if isinstance(value, bytes | memoryview) else str(value)
 
 
-def _fill(sql: str, tokens: Sequence[tuple[str, str]]) -> str:
+def _fill(sql: str, tokens: Sequence[tuple[str, str]], lock_of: str) -> str:
     for token, text in tokens:
         sql = sql.replace(token, text)
-    return sql
+    return _LOCKED_TABLE.sub(lock_of, sql)

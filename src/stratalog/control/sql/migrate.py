@@ -38,7 +38,7 @@ def known_migrations(dialect: str) -> list[Migration]:
 
 
 async def is_current(database: Database) -> bool:
-    """Whether the schema has all that this version knows, and maybe more."""
+    """Return True if the schema has every migration of this version, and maybe more."""
 
     async def work(connection: Connection) -> bool:
         applied = {number for (number,) in await _applied(connection)}

@@ -2,7 +2,7 @@
 
 A connection that breaks before COMMIT was sent changed nothing; one that breaks while COMMIT is
 under way leaves doubt, and says so. Losers of a deadlock or a serialisation conflict are run again
-here, because nobody above can tell them from anything else.
+here, because callers cannot distinguish them from other failures.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ COMMAND_TIMEOUT_S = 30
 ATTEMPTS = 5
 _BACKOFF = Backoff(first_s=0.01)
 
-# The client's internal error is what an idle connection gives that the server has closed.
+# An idle connection that the server has closed gives the client's internal error.
 _BROKEN = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
@@ -49,7 +49,7 @@ _REFUSED = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.InsufficientPrivilegeError,
 )
-# The server may have been told to stop between writing the commit record and answering.
+# The server may have been stopped between writing the commit record and answering.
 _STOPPED_WHILE_COMMITTING = asyncpg.OperatorInterventionError
 
 
@@ -137,7 +137,7 @@ class PostgresDatabase:
         try:
             return await self._repeat("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", work)
         except CommitInDoubtError as error:
-            # Nothing was written, so nothing is in doubt: whoever reads may read again.
+            # Nothing was written, so nothing is in doubt, and the read may be repeated.
             raise ControlUnavailableError(str(error)) from error
 
     async def write(self, work: Work[T]) -> T:

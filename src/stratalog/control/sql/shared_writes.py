@@ -2,10 +2,11 @@
 
 A run of the pipeline finishes many segments at the same time, with a few writes each. A transaction
 of its own for each of them would be as many syncs of the disk, and would keep brokers waiting for
-a database that has one writer. So those that came while one was under way go together.
+a database that has one writer. So the writes that came while a transaction was under way share the
+next one.
 
-One that is refused takes nobody with it: the others are then made one by one. So they are if nobody
-knows whether the commit was done; only what the database itself refuses is refused to all.
+A write that is refused does not fail the others: they are then made one by one. The same happens
+if the outcome of the commit is unknown. Only if the database itself is unavailable do all fail.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ class _Write:
 
 
 class SharedWrites:
-    """Each must bear being repeated, as those of a transaction are in which one was refused."""
+    """Writes must be repeatable: the writes of a transaction are repeated if one was refused."""
 
     def __init__(self, database: Database, *, most: int = 16) -> None:
         """`most` go together: the first of them holds its locks until the last one is done."""
@@ -38,8 +39,8 @@ class SharedWrites:
         self._writing = asyncio.Lock()
 
     async def write(self, key: Any, work: Work[T]) -> T:
-        """Run `work` in a transaction that is durable when this returns. Those of a transaction
-        run in the order of their keys, in which everybody locks what they lock."""
+        """Run `work` in a transaction that is durable when this returns. The writes of one
+        transaction run in the order of their keys, which is the order of their locks."""
         own = _Write(key, work)
         self._waiting.append(own)
         try:

@@ -47,7 +47,7 @@ _PASSING_CODES = (
 
 
 class _Caller:
-    """Who waits for a transaction, or does not any more."""
+    """The caller of a transaction, which may have stopped waiting for it."""
 
     __slots__ = ("is_gone",)
 
@@ -55,7 +55,7 @@ class _Caller:
         self.is_gone = False
 
     def check(self) -> None:
-        """Work that nobody waits for ends here, as it would on the event loop."""
+        """End the work if its caller is gone, as it would end on the event loop."""
         if self.is_gone:
             raise asyncio.CancelledError
 
@@ -180,7 +180,7 @@ class SqliteConnection:
 def _begin(raw: sqlite3.Connection, statement: str, caller: _Caller, clock: Clock) -> None:
     """Wait for the write lock, if the statement wants it, and look every millisecond whether it is
     free. SQLite by itself looks ever more rarely, ten times a second in the end, and finds it free
-    only by chance beside somebody who writes one transaction after the other.
+    only by chance beside a process that writes one transaction after the other.
     """
     deadline_s = clock.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
@@ -194,7 +194,7 @@ def _begin(raw: sqlite3.Connection, statement: str, caller: _Caller, clock: Cloc
 
 
 def _result_of(work: Awaitable[T]) -> T:
-    """Of work that waits for nothing but statements, which in turn have nothing to wait for."""
+    """Run work that waits for nothing but statements, which in turn have nothing to wait for."""
     steps = work.__await__()
     try:
         next(steps)

@@ -1,21 +1,29 @@
 """Adoption: a topic of another cluster, created here with its id, its epochs and its offsets.
 
-Its records stay where they are. The rows of its segments point at objects that belong to somebody
-else, so they are never deleted from here until `own_segments` says otherwise.
+Its records stay where they are. The rows of its segments point at objects of the other cluster, so
+the objects are never deleted from here until `segments.own` takes them over.
 """
 
 import json
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 from stratalog.control.ledger import Ledger
-from stratalog.control.log.model import WriteTier
+from stratalog.control.log.boundaries import check_boundaries
+from stratalog.control.log.model import (
+    EPOCHS,
+    HEADS,
+    PARTITIONS,
+    PRODUCERS,
+    PartitionState,
+    WriteTier,
+)
 from stratalog.control.log.sequences import pack_batch
-from stratalog.control.segments.model import EpochStart, SegmentState
-from stratalog.control.segments.rows import ADDED_COLUMNS, added_values
-from stratalog.control.sql.database import Connection, Rows, shape
+from stratalog.control.segments.lifecycle import ADDED
+from stratalog.control.segments.model import SEGMENTS, EpochStart, SegmentState
+from stratalog.control.sql.database import Connection, Rows
+from stratalog.control.sql.table import rows_from
 from stratalog.control.topics.errors import AdoptionRefusedError, TopicExistsError
 from stratalog.control.topics.model import (
     ADOPTED_EPOCHS_END,
@@ -23,47 +31,37 @@ from stratalog.control.topics.model import (
     ADOPTED_PRODUCERS_END,
     MAX_PARTITIONS,
     AdoptedProducer,
-    AdoptedSegment,
     PartitionToAdopt,
     Topic,
     TopicToAdopt,
 )
 from stratalog.ids import LeaderEpoch, Offset, kafka_base64
 
-_PARTITION = shape(
-    topic_id="uuid",
-    partition="integer",
-    log_start="bigint",
-    end_offset="bigint",
-    size_bytes="bigint",
-    leader_epoch="integer",
+_PARTITION = PARTITIONS.shape_without("last_stable", "migrating_since_ms")
+_INSERT_PARTITIONS = PARTITIONS.insert(_PARTITION)
+_HEAD = HEADS.shape_without()
+_INSERT_HEADS = HEADS.insert(_HEAD)
+_EPOCH = EPOCHS.shape_without()
+_INSERT_EPOCHS = EPOCHS.insert(_EPOCH)
+_SEGMENT = SEGMENTS.shape_without("state", "chained", "owned", "added_ms", "changed_ms")
+_SEGMENT_ATTRIBUTES = {
+    name: f"segment.{name}" if name in ADDED.names else f"uploaded.{name}"
+    for name in _SEGMENT.names
+} | {"leader_epochs": "segment.epochs_json"}
+_INSERT_SEGMENTS = SEGMENTS.insert(
+    _SEGMENT,
+    state="$1",
+    chained="true",
+    owned="false",
+    added_ms="{now_ms}",
+    changed_ms="{now_ms}",
 )
-_EPOCH = shape(topic_id="uuid", partition="integer", epoch="integer", start_offset="bigint")
-_SEGMENT = shape(
-    segment_id="uuid",
-    topic_id="uuid",
-    partition="integer",
-    base_offset="bigint",
-    last_offset="bigint",
-    size_bytes="bigint",
-    max_timestamp="bigint",
-    leader_epochs="text",
-    key_base="text",
-    store_url="text",
-    broker_id="integer",
-    min_timestamp="bigint",
-    manifest="text",
-    stored_bytes="bigint",
-    has_aborted="boolean",
-    custom_metadata="bytea",
-)
-_PRODUCER = shape(
-    topic_id="uuid",
-    partition="integer",
-    producer_id="bigint",
-    producer_epoch="integer",
-    recent="bytea",
-)
+_PRODUCER = PRODUCERS.shape_without("last_ms")
+_INSERT_PRODUCERS = PRODUCERS.insert(_PRODUCER, last_ms="{now_ms}")
+_INSERT_TOPIC = """
+    INSERT INTO topics (topic_id, name, configs, partition_count, created_ms)
+    VALUES ($1, $2, $3, $4, {now_ms}) ON CONFLICT DO NOTHING RETURNING created_ms
+"""
 
 _SEGMENTS_AT_ONCE = 1000
 """Each carries its manifest, and a statement should neither take long nor fill the memory."""
@@ -112,7 +110,7 @@ def _segment_breaches(topic: TopicToAdopt, partition: PartitionToAdopt) -> Itera
             )
     for one, next_one in pairwise(segments):
         # It may begin inside the one before: leaders in Kafka roll their logs at different offsets.
-        # Whoever ends first serves an offset that both have.
+        # Of two segments with the same offset, the one that ends first serves it.
         if not one.last_offset < next_one.last_offset or next_one.base_offset > one.last_offset + 1:
             yield (
                 f"segment {next_one.segment_id} begins at {next_one.base_offset} and ends with"
@@ -142,9 +140,9 @@ def _epoch_breaches(partition: PartitionToAdopt) -> Iterable[str]:
 
 
 def _room_breaches(partition: PartitionToAdopt) -> Iterable[str]:
-    """What would leave too few numbers for the records, leaders and producers to come.
+    """Yield the numbers that leave too few for the records, leaders and producers to come.
 
-    Beyond the last number of a column SQLite rounds, and commits fail for all who share a block.
+    Beyond the last number of a column SQLite rounds, and commits fail for all that share a block.
     """
     end = _end(partition)
     if end > ADOPTED_OFFSETS_END:
@@ -180,14 +178,14 @@ async def _adopt(connection: Connection, topic: TopicToAdopt) -> Topic:
         configs=dict(topic.configs),
         created_ms=created_ms,
         leader_epochs={index: epoch for index, epoch in leader_epochs.items() if epoch > 0},
+        write_tiers={each.partition: WriteTier.LOCAL for each in topic.partitions},
     )
 
 
 async def _insert_topic(connection: Connection, topic: TopicToAdopt) -> int:
     # The id of a deleted topic is taken until the last of its rows is gone.
     rows = await connection.fetch(
-        "INSERT INTO topics (topic_id, name, configs, partition_count, created_ms)"
-        " VALUES ($1, $2, $3, $4, {now_ms}) ON CONFLICT DO NOTHING RETURNING created_ms",
+        _INSERT_TOPIC,
         topic.topic_id,
         topic.name,
         json.dumps(dict(topic.configs)),
@@ -203,42 +201,35 @@ async def _insert_topic(connection: Connection, topic: TopicToAdopt) -> int:
 
 
 async def _insert_partitions(connection: Connection, topic: TopicToAdopt) -> None:
-    source = Rows(_PARTITION, [_partition_row(topic, each) for each in topic.partitions])
-    await connection.execute(
-        "INSERT INTO partitions (topic_id, partition, log_start, remote_end, block_start,"
-        " block_end, write_tier) SELECT topic_id, partition, log_start, end_offset, end_offset,"
-        " end_offset, $1 FROM {rows}",
-        WriteTier.LOCAL.value,
-        rows=source,
-    )
-    await connection.execute(
-        "INSERT INTO heads (topic_id, partition, high_watermark, size_bytes, last_commit_ms,"
-        " leader_epoch) SELECT topic_id, partition, end_offset, size_bytes, 0, leader_epoch"
-        " FROM {rows}",
-        rows=source,
-    )
-    await connection.execute(
-        "INSERT INTO epochs (topic_id, partition, leader_epoch, start_offset)"
-        " SELECT topic_id, partition, epoch, start_offset FROM {rows}",
-        rows=Rows(
-            _EPOCH,
-            [
-                (topic.topic_id, each.partition, *start)
-                for each in topic.partitions
-                for start in _epochs(each)
-            ],
-        ),
-    )
+    states = [_state(topic, each) for each in topic.partitions]
+    for state in states:
+        check_boundaries(state)
+    await connection.execute(_INSERT_PARTITIONS, rows=rows_from(_PARTITION, states))
+    await connection.execute(_INSERT_HEADS, rows=rows_from(_HEAD, states))
+    epochs = [
+        (topic.topic_id, each.partition, *start)
+        for each in topic.partitions
+        for start in _epochs(each)
+    ]
+    await connection.execute(_INSERT_EPOCHS, rows=Rows(_EPOCH, epochs))
 
 
-def _partition_row(topic: TopicToAdopt, partition: PartitionToAdopt) -> tuple[Any, ...]:
-    return (
-        topic.topic_id,
-        partition.partition,
-        partition.log_start,
-        _end(partition),
-        sum(adopted.segment.size_bytes for adopted in partition.segments),
-        _epochs(partition)[-1].epoch,
+def _state(topic: TopicToAdopt, partition: PartitionToAdopt) -> PartitionState:
+    """Return the partition as it is adopted: all its records are in segments."""
+    end = _end(partition)
+    return PartitionState(
+        topic_id=topic.topic_id,
+        partition=partition.partition,
+        log_start=partition.log_start,
+        remote_end=end,
+        block_start=end,
+        block_end=end,
+        high_watermark=end,
+        last_stable=end,
+        write_tier=WriteTier.LOCAL,
+        leader_epoch=_epochs(partition)[-1].epoch,
+        size_bytes=sum(adopted.segment.size_bytes for adopted in partition.segments),
+        last_commit_ms=0,
     )
 
 
@@ -248,13 +239,9 @@ async def _insert_segments(connection: Connection, topic: TopicToAdopt) -> None:
     for start in range(0, len(adopted), _SEGMENTS_AT_ONCE):
         page = adopted[start : start + _SEGMENTS_AT_ONCE]
         inserted += await connection.execute(
-            f"INSERT INTO segments ({ADDED_COLUMNS}, manifest, stored_bytes, has_aborted,"
-            " custom_metadata, state, chained, owned, added_ms, changed_ms)"
-            f" SELECT {ADDED_COLUMNS}, manifest, stored_bytes, has_aborted, custom_metadata, $1,"
-            " true, false, {now_ms}, {now_ms} FROM {rows}"
-            " WHERE true ON CONFLICT (segment_id) DO NOTHING",
+            f"{_INSERT_SEGMENTS} ON CONFLICT (segment_id) DO NOTHING",
             SegmentState.COPY_FINISHED.value,
-            rows=Rows(_SEGMENT, [_segment_row(each) for each in page]),
+            rows=rows_from(_SEGMENT, page, **_SEGMENT_ATTRIBUTES),
         )
     if inserted != len(adopted):
         # One whose deletion has begun is among them: its objects are about to go.
@@ -264,40 +251,19 @@ async def _insert_segments(connection: Connection, topic: TopicToAdopt) -> None:
         )
 
 
-def _segment_row(adopted: AdoptedSegment) -> tuple[Any, ...]:
-    uploaded = adopted.uploaded
-    return (
-        *added_values(adopted.segment),
-        uploaded.manifest,
-        uploaded.stored_bytes,
-        uploaded.has_aborted,
-        uploaded.custom_metadata,
-    )
-
-
 async def _insert_producers(connection: Connection, topic: TopicToAdopt) -> None:
     known = [(p.partition, each) for p in topic.partitions for each in p.producers]
     if not known:
         return
+    values = [
+        (topic.topic_id, partition, each.producer_id, each.producer_epoch, _last_batch(each))
+        # A producer that only ended transactions has no sequence, and may begin with any.
+        for partition, each in known
+        if each.last_sequence >= 0
+    ]
     await connection.execute(
-        "INSERT INTO producers (topic_id, partition, producer_id, producer_epoch, recent, last_ms)"
-        " SELECT topic_id, partition, producer_id, producer_epoch, recent, {now_ms} FROM {rows}"
-        " WHERE true ON CONFLICT (topic_id, partition, producer_id) DO NOTHING",
-        rows=Rows(
-            _PRODUCER,
-            [
-                (
-                    topic.topic_id,
-                    partition,
-                    each.producer_id,
-                    each.producer_epoch,
-                    _last_batch(each),
-                )
-                # One that only ended transactions has no sequence, and may begin with any.
-                for partition, each in known
-                if each.last_sequence >= 0
-            ],
-        ),
+        f"{_INSERT_PRODUCERS} ON CONFLICT (topic_id, partition, producer_id) DO NOTHING",
+        rows=Rows(_PRODUCER, values),
     )
     # A new producer must not be given the number of one that continues here.
     await connection.execute(

@@ -21,4 +21,4 @@ class MigrationRefusedError(CallError):
 
 
 class AdoptionRefusedError(CallError):
-    """What is to be adopted is not a whole topic, or some of it is known here already."""
+    """The given segments are not a whole topic, or some of them are known here already."""

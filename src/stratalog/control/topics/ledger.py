@@ -1,16 +1,19 @@
 """Topics: made, found, changed and hidden. Their rows leave in `purge.py`."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
-from stratalog.control.keys import partition_rows
-from stratalog.control.log.model import WriteTier
-from stratalog.control.sql.database import Connection, Row, Rows, as_uuid, shape
+from stratalog.control.keys import PARTITION, partition_rows
+from stratalog.control.log.model import EPOCHS, HEADS, PARTITIONS, WriteTier
+from stratalog.control.sql.database import Connection, Row, Rows, as_uuid
 from stratalog.control.topics.adoption import AdoptionOperations
 from stratalog.control.topics.errors import PartitionCountError, TopicExistsError, UnknownTopicError
 from stratalog.control.topics.migration import MigrationOperations
-from stratalog.control.topics.model import Topic
+from stratalog.control.topics.model import TOPIC, TOPICS, Topic
 from stratalog.control.topics.purge import PurgeOperations
 from stratalog.ids import (
     LeaderEpoch,
@@ -21,11 +24,24 @@ from stratalog.ids import (
     new_topic_id,
 )
 
-_TOPIC = "SELECT t.topic_id, t.name, t.partition_count, t.configs, t.created_ms FROM topics t"
-# Served by an index of its own, which is mostly empty.
-_EPOCHS = "SELECT h.topic_id, h.partition, h.leader_epoch FROM heads h WHERE h.leader_epoch > 0"
-_NAMES = shape(name="text")
-_IDS = shape(topic_id="uuid")
+_SELECT = f"SELECT {TOPIC.columns} FROM topics WHERE topics.deleted_ms IS NULL"
+# Each is served by an index of its own, which is mostly empty.
+_EPOCHS = "SELECT topic_id, partition, leader_epoch FROM heads WHERE leader_epoch > 0"
+_WRITE_TIERS = "SELECT topic_id, partition, write_tier FROM partitions WHERE write_tier <> 'block'"
+_NAMES = TOPICS.shape("name")
+_IDS = TOPICS.shape("topic_id")
+_CREATE = """
+    INSERT INTO topics (topic_id, name, configs, partition_count, created_ms)
+    VALUES ($1, $2, $3, $4, {now_ms})
+    ON CONFLICT (name) WHERE deleted_ms IS NULL DO NOTHING RETURNING created_ms
+"""
+_INSERT_PARTITIONS = PARTITIONS.insert(
+    PARTITION, log_start="0", remote_end="0", block_start="0", write_tier="$1"
+)
+_INSERT_HEADS = HEADS.insert(
+    PARTITION, high_watermark="0", size_bytes="0", last_commit_ms="0", leader_epoch="0"
+)
+_INSERT_EPOCHS = EPOCHS.insert(PARTITION, leader_epoch="0", start_offset="0")
 
 
 class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations):
@@ -36,9 +52,7 @@ class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations):
 
         async def work(connection: Connection) -> Topic:
             rows = await connection.fetch(
-                "INSERT INTO topics (topic_id, name, configs, partition_count, created_ms)"
-                " VALUES ($1, $2, $3, $4, {now_ms})"
-                " ON CONFLICT (name) WHERE deleted_ms IS NULL DO NOTHING RETURNING created_ms",
+                _CREATE,
                 topic_id,
                 name,
                 json.dumps(dict(configs)),
@@ -61,31 +75,29 @@ class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations):
         """All topics, by name."""
 
         async def work(connection: Connection) -> list[Topic]:
-            rows = await connection.fetch(f"{_TOPIC} WHERE t.deleted_ms IS NULL")
+            rows = await connection.fetch(_SELECT)
             epochs = await connection.fetch(_EPOCHS)
-            return _topics(rows, epochs)
+            return _topics(rows, epochs, await connection.fetch(_WRITE_TIERS))
 
         # Sorted here, because a database sorts text by its own collation.
         return sorted(await self._database.read(work), key=lambda topic: topic.name)
 
     async def named(self, names: Sequence[str]) -> list[Topic]:
-        """Those of the names that exist, in no particular order."""
+        """Return the topics with these names that exist, in no particular order."""
         return await self._some_topics(
-            "t.name IN (SELECT name FROM {rows})", Rows(_NAMES, [(name,) for name in names])
+            "topics.name IN (SELECT name FROM {rows})", Rows(_NAMES, [(name,) for name in names])
         )
 
     async def with_ids(self, ids: Sequence[TopicId]) -> list[Topic]:
         return await self._some_topics(
-            "t.topic_id IN (SELECT topic_id FROM {rows})",
+            "topics.topic_id IN (SELECT topic_id FROM {rows})",
             Rows(_IDS, [(topic_id,) for topic_id in ids]),
         )
 
     async def _some_topics(self, condition: str, source: Rows) -> list[Topic]:
         async def work(connection: Connection) -> list[Topic]:
-            rows = await connection.fetch(
-                f"{_TOPIC} WHERE t.deleted_ms IS NULL AND {condition}", rows=source
-            )
-            return await _with_epochs(connection, rows)
+            rows = await connection.fetch(f"{_SELECT} AND {condition}", rows=source)
+            return await _with_partitions(connection, rows)
 
         return await self._database.read(work)
 
@@ -125,7 +137,7 @@ class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations):
         return await self._database.write(work)
 
     async def delete(self, topic_id: TopicId) -> None:
-        """Hide the topic at once; `purge_deleted_topics` takes its rows away in chunks."""
+        """Hide the topic at once; `purge_deleted` takes its rows away in chunks."""
         hidden = await self._database.write(
             lambda connection: connection.execute(
                 "UPDATE topics SET deleted_ms = {now_ms}"
@@ -138,64 +150,55 @@ class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations):
 
 
 async def _locked(connection: Connection, topic_id: TopicId) -> Topic:
-    rows = await connection.fetch(
-        f"{_TOPIC} WHERE t.topic_id = $1 AND t.deleted_ms IS NULL {{for_update}}", topic_id
-    )
+    rows = await connection.fetch(f"{_SELECT} AND topic_id = $1 {{for_update}}", topic_id)
     if not rows:
         raise _unknown(topic_id)
-    [topic] = await _with_epochs(connection, rows)
+    [topic] = await _with_partitions(connection, rows)
     return topic
 
 
-async def _with_epochs(connection: Connection, rows: Sequence[Row]) -> list[Topic]:
+async def _with_partitions(connection: Connection, rows: Sequence[Row]) -> list[Topic]:
     if not rows:
         return []
+    ids = Rows(_IDS, [(as_uuid(row[0]),) for row in rows])
     epochs = await connection.fetch(
-        f"{_EPOCHS} AND h.topic_id IN (SELECT topic_id FROM {{rows}})",
-        rows=Rows(_IDS, [(as_uuid(row[0]),) for row in rows]),
+        f"{_EPOCHS} AND topic_id IN (SELECT topic_id FROM {{rows}})", rows=ids
     )
-    return _topics(rows, epochs)
+    write_tiers = await connection.fetch(
+        f"{_WRITE_TIERS} AND topic_id IN (SELECT topic_id FROM {{rows}})", rows=ids
+    )
+    return _topics(rows, epochs, write_tiers)
 
 
 async def _insert_partitions(connection: Connection, topic_id: TopicId, added: range) -> None:
     keys = partition_rows(TopicPartition(topic_id, PartitionIndex(index)) for index in added)
-    await connection.execute(
-        "INSERT INTO partitions (topic_id, partition, log_start, remote_end, block_start,"
-        " write_tier) SELECT topic_id, partition, 0, 0, 0, $1 FROM {rows}",
-        WriteTier.BLOCK.value,
-        rows=keys,
-    )
-    await connection.execute(
-        "INSERT INTO heads (topic_id, partition, high_watermark, size_bytes, last_commit_ms,"
-        " leader_epoch) SELECT topic_id, partition, 0, 0, 0, 0 FROM {rows}",
-        rows=keys,
-    )
-    await connection.execute(
-        "INSERT INTO epochs (topic_id, partition, leader_epoch, start_offset)"
-        " SELECT topic_id, partition, 0, 0 FROM {rows}",
-        rows=keys,
-    )
+    await connection.execute(_INSERT_PARTITIONS, WriteTier.BLOCK.value, rows=keys)
+    await connection.execute(_INSERT_HEADS, rows=keys)
+    await connection.execute(_INSERT_EPOCHS, rows=keys)
 
 
 def _unknown(topic_id: TopicId) -> UnknownTopicError:
     return UnknownTopicError(f"no topic has the id {kafka_base64(topic_id)}")
 
 
-def _topics(rows: Sequence[Row], epochs: Sequence[Row]) -> list[Topic]:
-    of_topics: dict[UUID, dict[PartitionIndex, LeaderEpoch]] = {}
-    for topic_id, partition, epoch in epochs:
-        of_topic = of_topics.setdefault(as_uuid(topic_id), {})
-        of_topic[PartitionIndex(partition)] = LeaderEpoch(epoch)
-    return [_topic(row, of_topics.get(as_uuid(row[0]), {})) for row in rows]
+def _topics(rows: Sequence[Row], epochs: Sequence[Row], write_tiers: Sequence[Row]) -> list[Topic]:
+    epochs_of = _by_topic(epochs)
+    tiers_of = _by_topic(write_tiers)
+    return [
+        replace(
+            topic,
+            leader_epochs={
+                index: LeaderEpoch(epoch) for index, epoch in epochs_of.get(topic.id, ())
+            },
+            write_tiers={index: WriteTier(tier) for index, tier in tiers_of.get(topic.id, ())},
+        )
+        for topic in TOPIC.read_all(rows)
+    ]
 
 
-def _topic(row: Row, leader_epochs: Mapping[PartitionIndex, LeaderEpoch]) -> Topic:
-    topic_id, name, partition_count, configs, created_ms = row
-    return Topic(
-        id=TopicId(as_uuid(topic_id)),
-        name=name,
-        partition_count=partition_count,
-        configs=json.loads(configs),
-        created_ms=created_ms,
-        leader_epochs=leader_epochs,
-    )
+def _by_topic(rows: Sequence[Row]) -> Mapping[UUID, Sequence[tuple[PartitionIndex, Any]]]:
+    """Values of partitions, by the id of their topic."""
+    found: dict[UUID, list[tuple[PartitionIndex, Any]]] = defaultdict(list)
+    for topic_id, partition, value in rows:
+        found[as_uuid(topic_id)].append((PartitionIndex(partition), value))
+    return found

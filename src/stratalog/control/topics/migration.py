@@ -9,15 +9,31 @@ from functools import partial
 
 from stratalog.control.keys import partition_key, partition_rows
 from stratalog.control.ledger import Ledger
-from stratalog.control.log.model import PartitionState, WriteTier
+from stratalog.control.log.boundaries import check_boundaries
+from stratalog.control.log.model import EPOCHS, PartitionState, WriteTier
 from stratalog.control.log.partitions import lock_heads, read_states
-from stratalog.control.sql.database import Connection, Rows, shape
+from stratalog.control.sql.database import Connection, Rows
 from stratalog.control.topics.errors import MigrationRefusedError, UnknownTopicError
 from stratalog.control.topics.migration_state import check_transition, migration_state
 from stratalog.ids import LeaderEpoch, TopicId, kafka_base64
 
-_EPOCH = shape(topic_id="uuid", partition="integer", epoch="integer", start_offset="bigint")
-_OF_ROW = "WHERE {0}.topic_id = r.topic_id AND {0}.partition = r.partition"
+_OF_ROW = "WHERE partitions.topic_id = r.topic_id AND partitions.partition = r.partition"
+_BEGIN = f"UPDATE partitions SET migrating_since_ms = {{now_ms}} FROM {{rows}} {_OF_ROW}"
+_ABORT = f"UPDATE partitions SET migrating_since_ms = NULL FROM {{rows}} {_OF_ROW}"
+_SWITCH = f"""
+    UPDATE partitions
+    SET write_tier = $1, block_start = heads.high_watermark, block_end = NULL,
+        migrating_since_ms = NULL
+    FROM {{rows}}
+    JOIN heads ON heads.topic_id = r.topic_id AND heads.partition = r.partition
+    {_OF_ROW}
+"""
+_RAISE_EPOCHS = """
+    UPDATE heads SET leader_epoch = heads.leader_epoch + 1 FROM {rows}
+    WHERE heads.topic_id = r.topic_id AND heads.partition = r.partition
+"""
+_EPOCH = EPOCHS.shape_without()
+_INSERT_EPOCHS = EPOCHS.insert(_EPOCH)
 
 
 class MigrationOperations(Ledger):
@@ -44,9 +60,7 @@ async def _begin(connection: Connection, topic_id: TopicId) -> None:
         raise _refusal(topic_id, "its appends go to blocks already")
     changing = _guarded(local, lambda state: replace(state, migrating=True))
     await connection.execute(
-        "UPDATE partitions SET migrating_since_ms = {now_ms} FROM {rows} "
-        + _OF_ROW.format("partitions"),
-        rows=partition_rows(state.topic_partition for state in changing),
+        _BEGIN, rows=partition_rows(state.topic_partition for state in changing)
     )
 
 
@@ -56,43 +70,24 @@ async def _abort(connection: Connection, topic_id: TopicId) -> None:
         raise _refusal(topic_id, "its appends go to blocks: the switch is done, and stays")
     changing = _guarded(local, lambda state: replace(state, migrating=False))
     await connection.execute(
-        "UPDATE partitions SET migrating_since_ms = NULL FROM {rows} "
-        + _OF_ROW.format("partitions"),
-        rows=partition_rows(state.topic_partition for state in changing),
+        _ABORT, rows=partition_rows(state.topic_partition for state in changing)
     )
 
 
 async def _switch(connection: Connection, topic_id: TopicId) -> None:
-    # Without a local partition it was switched before, by whoever is in doubt about that now.
+    # Without a local partition it was switched before, and this call repeats that switch.
     local = _local(await _locked_states(connection, topic_id))
     for state in local:
         if not state.migrating:
             raise _refusal(topic_id, f"partition {state.partition} has not begun to migrate")
     changing = _guarded(local, _switched)
     keys = partition_rows(state.topic_partition for state in changing)
-    await connection.execute(
-        "UPDATE partitions SET write_tier = $1, block_start = h.high_watermark, block_end = NULL,"
-        " migrating_since_ms = NULL FROM {rows} JOIN heads h ON h.topic_id = r.topic_id"
-        " AND h.partition = r.partition " + _OF_ROW.format("partitions"),
-        WriteTier.BLOCK.value,
-        rows=keys,
-    )
-    await connection.execute(
-        "UPDATE heads SET leader_epoch = heads.leader_epoch + 1 FROM {rows} "
-        + _OF_ROW.format("heads"),
-        rows=keys,
-    )
-    await connection.execute(
-        "INSERT INTO epochs (topic_id, partition, leader_epoch, start_offset)"
-        " SELECT topic_id, partition, epoch, start_offset FROM {rows}",
-        rows=Rows(
-            _EPOCH,
-            [
-                (*state.topic_partition, state.leader_epoch + 1, state.high_watermark)
-                for state in changing
-            ],
-        ),
-    )
+    await connection.execute(_SWITCH, WriteTier.BLOCK.value, rows=keys)
+    await connection.execute(_RAISE_EPOCHS, rows=keys)
+    epochs = [
+        (*state.topic_partition, state.leader_epoch + 1, state.high_watermark) for state in changing
+    ]
+    await connection.execute(_INSERT_EPOCHS, rows=Rows(_EPOCH, epochs))
 
 
 def _switched(state: PartitionState) -> PartitionState:
@@ -130,13 +125,14 @@ def _local(states: Sequence[PartitionState]) -> list[PartitionState]:
 def _guarded(
     states: Sequence[PartitionState], change: Callable[[PartitionState], PartitionState]
 ) -> list[PartitionState]:
-    """Those of the partitions that the change changes, once it is allowed for all of them."""
+    """Return the partitions that the change changes, if it is allowed for all of them."""
     for state in states:
         if breaches := check_transition(state, change(state)):
             raise _refusal(
                 state.topic_id,
                 f"partition {state.partition} is {migration_state(state)}: {'; '.join(breaches)}",
             )
+        check_boundaries(change(state), before=state)
     return [state for state in states if change(state) != state]
 
 

@@ -11,7 +11,7 @@ from stratalog.ids import Offset
 
 class MigrationState(StrEnum):
     TIERED_ONLY = "tiered-only"
-    """Appends go to local files, and nobody has asked for blocks. An adopted topic is here, too."""
+    """Appends go to local files, and no switch is begun. An adopted topic is here, too."""
     MIGRATING = "migrating"
     """The switch to blocks was begun, or is done while local files still serve some reads."""
     HYBRID = "hybrid"
@@ -25,7 +25,7 @@ class Tier(StrEnum):
     LOCAL = "local"
     BLOCK = "block"
     NONE = "none"
-    """Nobody serves the offset: it was deleted, or not yet written."""
+    """No tier serves the offset: it was deleted, or not yet written."""
 
 
 _EDGES = frozenset(
@@ -53,7 +53,7 @@ def migration_state(state: PartitionState) -> MigrationState:
 
 
 def tier_of(state: PartitionState, offset: Offset) -> Tier:
-    """Where the record of this offset is read from."""
+    """Return the tier from which the record of this offset is read."""
     if not state.log_start <= offset < state.high_watermark:
         return Tier.NONE
     if state.block_start <= offset < state.block_end:
@@ -62,7 +62,7 @@ def tier_of(state: PartitionState, offset: Offset) -> Tier:
 
 
 def check_state(state: PartitionState) -> list[str]:
-    """What about these offsets fits no migration state; empty if nothing."""
+    """Return the relations of these offsets that fit no migration state."""
     breaches: list[str] = []
     if state.write_tier is WriteTier.LOCAL:
         if state.block_start < state.block_end:
@@ -84,7 +84,7 @@ def check_state(state: PartitionState) -> list[str]:
 
 
 def check_transition(before: PartitionState, after: PartitionState) -> list[str]:
-    """What speaks against this change; empty if nothing."""
+    """Return the reasons against this change."""
     breaches = check_state(after)
     edge = (migration_state(before), migration_state(after))
     if edge[0] is not edge[1] and edge not in _EDGES:

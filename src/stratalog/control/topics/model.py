@@ -1,8 +1,11 @@
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stratalog.control.log.model import WriteTier
 from stratalog.control.segments.model import EpochStart, SegmentToAdd, SegmentUploaded
+from stratalog.control.sql.table import Selection, Table
 from stratalog.ids import (
     LeaderEpoch,
     Offset,
@@ -21,18 +24,42 @@ class Topic:
     name: str
     partition_count: int
     configs: Mapping[str, str]
-    """Only what was set on the topic. Defaults are the reader's business."""
+    """Only the configs that were set on the topic. The reader adds the defaults."""
     created_ms: int
     leader_epochs: Mapping[PartitionIndex, LeaderEpoch] = field(default_factory=dict)
     """Of the partitions whose epoch is not 0."""
+    write_tiers: Mapping[PartitionIndex, WriteTier] = field(default_factory=dict)
+    """Of the partitions that do not write to blocks."""
+
+    def write_tier(self, partition: PartitionIndex) -> WriteTier:
+        return self.write_tiers.get(partition, WriteTier.BLOCK)
+
+
+TOPICS = Table(
+    "topics",
+    topic_id="uuid",
+    name="text",
+    configs="text",
+    partition_count="integer",
+    created_ms="bigint",
+    deleted_ms="bigint null",
+)
+TOPIC = Selection(
+    Topic,
+    TOPICS,
+    id=TOPICS["topic_id"],
+    configs=TOPICS["configs"].decoded(json.loads),
+    absent=("leader_epochs", "write_tiers"),
+)
+"""Without leader epochs and write tiers, which belong to the partitions."""
 
 
 ADOPTED_OFFSETS_END = 1 << 62
-"""Half of the offsets that there are in Kafka. The others are left for what is written here."""
+"""Half of the offsets that there are in Kafka. The others are left for records written here."""
 
 
 ADOPTED_EPOCHS_END = 1 << 30
-"""Likewise for leader epochs: those of this cluster begin above what was adopted."""
+"""Likewise for leader epochs: epochs of this cluster begin above the adopted ones."""
 
 
 ADOPTED_PRODUCERS_END = 1 << 62

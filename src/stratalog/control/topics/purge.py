@@ -1,7 +1,6 @@
 """The end of deleted topics: their rows and segments in chunks, then all that bears their id.
 
-What remains are the rows of segments whose deletion has begun. They stay until their objects are
-gone from the store.
+The rows of segments whose deletion has begun remain until their objects are gone from the store.
 """
 
 from uuid import UUID
@@ -56,10 +55,9 @@ class PurgeOperations(Ledger):
 
 
 async def _forget(connection: Connection, topic_id: UUID) -> None:
-    """Remove the topic itself, unless a commit that began before its deletion added something."""
+    """Remove the topic itself, unless a commit that began before its deletion added a row."""
     await connection.fetch(
-        "SELECT h.partition FROM heads h WHERE h.topic_id = $1"
-        " ORDER BY h.topic_id, h.partition {for_update_of_h}",
+        "SELECT partition FROM heads WHERE topic_id = $1 ORDER BY topic_id, partition {for_update}",
         topic_id,
     )
     for held in _HELD:

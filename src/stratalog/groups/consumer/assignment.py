@@ -1,4 +1,5 @@
-"""What an assignor is given. What it gives back is who shall have which partitions."""
+"""The input of an assignor. Its output is the target: the partitions that each member
+should have."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from stratalog.ids import PartitionIndex, TopicId, TopicPartition
 class AssignedMember:
     topic_ids: frozenset[TopicId]
     current: Partitions = NO_PARTITIONS
-    """What the last target gave to it. No partition is current for two members."""
+    """The member's partitions in the last target. No partition is current for two members."""
     instance_id: str | None = None
 
 
@@ -20,14 +21,14 @@ class AssignedMember:
 class AssignmentTask:
     members: Mapping[str, AssignedMember]
     partition_counts: Mapping[TopicId, int]
-    """Of the topics that exist; members may subscribe to others."""
+    """The numbers of partitions of all topics that exist. Members may subscribe to other topics."""
 
     def partitions_of(self, topic_id: TopicId) -> Iterator[TopicPartition]:
         for index in range(self.partition_counts.get(topic_id, 0)):
             yield TopicPartition(topic_id, PartitionIndex(index))
 
     def may_keep(self, member: AssignedMember) -> Partitions:
-        """What of the current partitions still exists and is still subscribed to."""
+        """Return the current partitions that still exist and are still subscribed to."""
         return frozenset(
             each
             for each in member.current

@@ -1,4 +1,4 @@
-"""The server-side assignors by the names that clients know them by."""
+"""The server-side assignors, by the names that clients use for them."""
 
 from stratalog.groups.consumer.assignment import Assignor
 from stratalog.groups.consumer.model import DEFAULT_ASSIGNOR

@@ -1,7 +1,7 @@
-"""A group's state as bytes, for the broker that coordinates it next.
+"""The state of a consumer group as bytes, for the broker that coordinates the group next.
 
-JSON, because people look into the control plane, and because a newer broker may add fields that an
-older one ignores. Partitions are written by topic, as lists of indexes.
+The format is JSON, because people look into the control plane, and because a newer broker may add
+fields that an older one ignores. Partitions are written by topic, as lists of indexes.
 """
 
 import json
@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from stratalog.errors import DamagedError
 from stratalog.groups.consumer.model import (
     GroupState,
     Member,
@@ -18,11 +17,8 @@ from stratalog.groups.consumer.model import (
     Subscription,
     TopicShape,
 )
+from stratalog.groups.errors import GroupStateDamagedError
 from stratalog.ids import PartitionIndex, TopicId, TopicPartition
-
-
-class GroupStateDamagedError(DamagedError):
-    """The saved state of a group cannot be read."""
 
 
 def encode_state(state: GroupState) -> bytes:

@@ -1,6 +1,6 @@
-"""Until when each member must be heard of, and until when it must have given up partitions.
+"""The deadlines of members: for the next sign of life, and for giving up partitions.
 
-Deadlines are not saved: a broker that takes the group over gives everybody the full time again.
+Deadlines are not saved. A broker that takes the group over gives every member the full time again.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ class _MemberDeadlines:
     session_s: float
     revoke_s: float | None = None
     revoke_epoch: int = -1
-    """The epoch at which the member was told to give up partitions."""
+    """The epoch at which the member was asked to give up partitions."""
 
 
 class Deadlines:
@@ -23,7 +23,7 @@ class Deadlines:
         self._members: dict[str, _MemberDeadlines] = {}
 
     def heard(self, member: Member, now_s: float) -> None:
-        """The member gave a sign of life and is now as it is."""
+        """Set the deadlines of a member that has just given a sign of life."""
         session_s = now_s + self._session_s
         deadlines = self._members.setdefault(member.member_id, _MemberDeadlines(session_s))
         deadlines.session_s = session_s
@@ -34,7 +34,8 @@ class Deadlines:
             deadlines.revoke_epoch = member.epoch
 
     def away(self, member_id: str) -> None:
-        """A static member left for a while: its session goes on, but nothing is asked of it."""
+        """Note that a static member left for a while: its session goes on, but it need not give up
+        partitions."""
         self._members[member_id].revoke_s = None
 
     def keep_only(self, member_ids: Iterable[str]) -> None:
@@ -47,7 +48,7 @@ class Deadlines:
         return min((_earliest(each) for each in self._members.values()), default=None)
 
     def missed(self, now_s: float) -> list[str]:
-        """The members whose time is up."""
+        """Return the ids of the members whose time is up."""
         return [key for key, each in self._members.items() if _earliest(each) <= now_s]
 
 

@@ -1,6 +1,6 @@
-"""What the coordinator of a consumer group tells its members when it cannot do as they wish."""
+"""Errors that the members of a consumer group get from its coordinator."""
 
-from stratalog.errors import CallError, StaleError
+from stratalog.errors import CallError, RetriableError, StaleError
 
 
 class InvalidHeartbeatError(CallError):
@@ -12,11 +12,12 @@ class UnsupportedAssignorError(CallError):
 
 
 class InvalidPatternError(CallError):
-    """The regular expression of a subscription is not one, or one that is not supported."""
+    """The pattern of a subscription is no regular expression, or uses unsupported syntax."""
 
 
 class FencedMemberEpochError(StaleError):
-    """The member's epoch is not the one we know: it gives up all partitions and joins anew."""
+    """The member has another epoch than the group knows: it gives up all partitions and joins as a
+    new member."""
 
 
 class StaleMemberEpochError(StaleError):
@@ -24,8 +25,12 @@ class StaleMemberEpochError(StaleError):
 
 
 class OldCommitError(CallError):
-    """A member commits offsets by a version of the call from before there were member epochs."""
+    """A member commits offsets by a version of the call that knows no member epochs."""
 
 
 class UnreleasedInstanceError(CallError):
     """Another member has this instance id and has not left."""
+
+
+class NotSavedError(RetriableError):
+    """An earlier change of the group could not be saved, and this change was undone with it."""

@@ -1,11 +1,11 @@
-"""A consumer group as its coordinator has it: the state, the deadlines, and what is to be saved."""
+"""A consumer group in the memory of its coordinator: its state, its deadlines, its revision."""
 
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from stratalog.control.groups.model import GroupKind
-from stratalog.groups.consumer import steps
+from stratalog.groups.consumer import transitions
 from stratalog.groups.consumer.codec import decode_state, encode_state
 from stratalog.groups.consumer.deadlines import Deadlines
 from stratalog.groups.consumer.errors import OldCommitError, StaleMemberEpochError
@@ -13,11 +13,9 @@ from stratalog.groups.consumer.heartbeat import Heartbeat, HeartbeatAnswer
 from stratalog.groups.consumer.model import GroupState, TopicShape
 from stratalog.groups.consumer.subscriptions import any_pattern, topic_names
 from stratalog.groups.errors import UnknownMemberError
-from stratalog.groups.group import Answer, Committer, Group, GroupDescription
+from stratalog.groups.group import CONSUMER, Answer, Committer, Group, GroupDescription
 
 log = logging.getLogger(__name__)
-
-PROTOCOL_TYPE = "consumer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,14 +23,14 @@ class Limits:
     session_ms: int
     max_members: int
     look_ms: int
-    """How long the topics are believed to be as they were."""
+    """The time after which the topics are looked up again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsWanted:
     names: frozenset[str]
     all: bool
-    """Whether somebody subscribes by a pattern, for which every topic must be known."""
+    """True if a member subscribes by a pattern, for which every topic must be known."""
 
     def __le__(self, other: "TopicsWanted") -> bool:
         return other.all or (not self.all and self.names <= other.names)
@@ -40,7 +38,7 @@ class TopicsWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsFound:
-    """A look at the topics: which were asked for, and those of them that exist."""
+    """The result of a lookup: the topics that were asked for, and the ones of them that exist."""
 
     asked: TopicsWanted
     topics: dict[str, TopicShape] = field(default_factory=dict)
@@ -54,7 +52,7 @@ class ConsumerGroup:
     """Implements `Group`."""
 
     kind = GroupKind.CONSUMER
-    protocol_type = PROTOCOL_TYPE
+    protocol_type = CONSUMER
 
     def __init__(
         self,
@@ -73,7 +71,8 @@ class ConsumerGroup:
         self._revision = revision
         self._given_to_save = self._saved = state
         self.setbacks = 0
-        """How often it went back to an earlier state. What was answered before is void."""
+        """The number of times that the group went back to an earlier state. Answers that were
+        prepared before are void."""
         for member in state.members.values():
             self._deadlines.heard(member, now_s)
 
@@ -81,7 +80,8 @@ class ConsumerGroup:
     def succeeding(
         cls, group_id: str, limits: Limits, *, earlier: Group, now_s: float
     ) -> "ConsumerGroup":
-        """A group without members. It counts on from where the earlier one of its name was."""
+        """Make a group without members. Its epoch continues the one of the earlier group of the
+        same name."""
         state = GroupState(group_epoch=earlier.epoch, assignment_epoch=earlier.epoch)
         return cls(group_id, limits, state=state, now_s=now_s, revision=earlier.revision + 1)
 
@@ -114,7 +114,7 @@ class ConsumerGroup:
         return encode_state(self.state)
 
     def unsaved(self, error: Exception, now_s: float) -> None:  # noqa: ARG002
-        """Go back to what was saved last: nobody was told of anything since."""
+        """Go back to the state that was saved last. No answer has gone out since."""
         self._given_to_save = self._saved
         # The save may have taken effect after all, so the old state has to be saved again.
         self._enter(self._saved, now_s)
@@ -122,7 +122,7 @@ class ConsumerGroup:
         self.setbacks += 1
 
     def take_answers(self) -> list[Answer]:
-        """Heartbeats are answered at once."""
+        """Return nothing, because heartbeats are answered at once."""
         return []
 
     def describe(self) -> GroupDescription:
@@ -143,7 +143,8 @@ class ConsumerGroup:
         self._check_epoch(committer)
 
     def validate_fetch(self, committer: Committer) -> None:
-        """Anybody may look, but who says that it is a member must be one, and up to date."""
+        """Allow fetches of clients that are no members. A client that claims to be a member must be
+        one, at its present epoch."""
         if not committer.member_id and committer.epoch < 0:
             return
         self._check_epoch(committer)
@@ -165,7 +166,7 @@ class ConsumerGroup:
             )
 
     def wants(self, beat: Heartbeat) -> TopicsWanted:
-        """Which topics the group depends on once it has had this heartbeat."""
+        """Return the topics that the group depends on once it has had this heartbeat."""
         members = self.state.members.values()
         names = topic_names(members) | (beat.topic_names or frozenset())
         return TopicsWanted(
@@ -173,25 +174,26 @@ class ConsumerGroup:
         )
 
     def must_look(self, beat: Heartbeat, now_s: float) -> bool:
-        """Whether the topics must be looked at for this heartbeat."""
+        """Return whether the topics must be looked up for this heartbeat."""
         subscribes = beat.topic_names is not None or beat.topic_pattern is not None
         return subscribes or now_s >= self._look_s
 
     def heartbeat(
         self, beat: Heartbeat, found: TopicsFound | None, now_s: float
     ) -> HeartbeatAnswer:
-        """`found` is a look at the topics, which covers what `wants` says, or None."""
+        """Apply a heartbeat. `found` has the topics that `wants` names, or is None if the topics
+        need not be looked up."""
         if beat.leaves:
-            state, answer = steps.leave(self.state, beat)
+            state, answer = transitions.leave(self.state, beat)
             self._enter(state, now_s)
             if answer.member_id in state.members:
                 self._deadlines.away(answer.member_id)
             return answer
-        admitted = steps.admit(self.state, beat, max_members=self._limits.max_members)
+        admitted = transitions.admit(self.state, beat, max_members=self._limits.max_members)
         assert found is None or self.wants(beat) <= found.asked
         if found is not None:
             self._look_s = now_s + self._limits.look_ms / 1000
-        state, answer = steps.advance(admitted, beat, None if found is None else found.topics)
+        state, answer = transitions.advance(admitted, beat, None if found is None else found.topics)
         self._enter(state, now_s)
         self._deadlines.heard(state.members[answer.member_id], now_s)
         return answer
@@ -199,7 +201,7 @@ class ConsumerGroup:
     def tick(self, now_s: float) -> None:
         for member_id in self._deadlines.missed(now_s):
             log.info("Group %r loses member %r: its time is up", self.group_id, member_id)
-            self._enter(steps.without(self.state, member_id), now_s)
+            self._enter(transitions.without(self.state, member_id), now_s)
 
     def _enter(self, state: GroupState, now_s: float) -> None:
         if state == self.state:

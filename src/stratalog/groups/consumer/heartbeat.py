@@ -1,4 +1,4 @@
-"""A heartbeat and its answer, and what makes a heartbeat wrong whatever the group."""
+"""A heartbeat and its answer, and the check of a heartbeat that needs no group."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ NOT_CHANGED_MS = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """None, and -1 of the timeout, mean that nothing has changed since the last one."""
+    """In a field, None, or -1 for the timeout, means no change since the last heartbeat."""
 
     group_id: str
     member_id: str
@@ -27,7 +27,7 @@ class Heartbeat:
     rebalance_timeout_ms: int = NOT_CHANGED_MS
     topic_names: frozenset[str] | None = None
     topic_pattern: str | None = None
-    """An empty one takes the pattern back."""
+    """An empty text removes the pattern of the member."""
     assignor: str | None = None
     owned: Partitions | None = None
     client_id: str = ""
@@ -43,7 +43,8 @@ class Heartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether the member tells everything: it is new, or does not know what was heard."""
+        """True if all fields are set, because the member is new or does not know whether its last
+        heartbeat arrived."""
         subscribes = self.topic_names is not None or self.topic_pattern is not None
         timed = self.rebalance_timeout_ms != NOT_CHANGED_MS
         return self.joins or (timed and subscribes and self.owned is not None)
@@ -54,11 +55,11 @@ class HeartbeatAnswer:
     member_id: str
     epoch: int
     assignment: Partitions | None
-    """None if it is what the member was told before."""
+    """None if the assignment is the same as in the answer before."""
 
 
 def check_heartbeat(beat: Heartbeat) -> None:
-    """Raise what is wrong with a heartbeat by itself."""
+    """Raise if the fields of a heartbeat are wrong, or do not go together."""
     for name, value in (("instance id", beat.instance_id), ("rack", beat.rack_id)):
         if value == "":
             raise InvalidHeartbeatError(f"the {name} of a heartbeat is empty: leave it out")
@@ -83,8 +84,8 @@ def check_heartbeat(beat: Heartbeat) -> None:
 
 def _check_join(beat: Heartbeat) -> None:
     if beat.rebalance_timeout_ms == NOT_CHANGED_MS:
-        raise InvalidHeartbeatError("who joins must tell a rebalance timeout")
+        raise InvalidHeartbeatError("a member that joins must send a rebalance timeout")
     if beat.owned != NO_PARTITIONS:
-        raise InvalidHeartbeatError("who joins cannot own partitions")
+        raise InvalidHeartbeatError("a member that joins cannot own partitions")
     if beat.topic_names is None and beat.topic_pattern is None:
-        raise InvalidHeartbeatError("who joins must subscribe to topics")
+        raise InvalidHeartbeatError("a member that joins must subscribe to topics")

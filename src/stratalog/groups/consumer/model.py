@@ -1,8 +1,8 @@
-"""A consumer group and its members, as values that are never changed: each step makes new ones.
+"""A consumer group and its members, as immutable values: each transition makes new ones.
 
-Three epochs tell how far everybody is. The group's epoch grows with every change of members,
-subscriptions or topics. The assignment's epoch is the group epoch for which the target was
-computed. A member's epoch is the assignment epoch that it has reached.
+Three epochs measure progress. The group's epoch grows with every change of members, subscriptions
+or topics. The assignment's epoch is the group epoch for which the target was computed. A member's
+epoch is the assignment epoch that it has reached.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from stratalog.ids import TopicId, TopicPartition
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
-"""A static member goes and will be back: its partitions are kept for it."""
+"""Sent by a static member that leaves and will be back: its partitions are kept for it."""
 
 DEFAULT_ASSIGNOR = "uniform"
 
@@ -27,16 +27,16 @@ NO_PARTITIONS: Partitions = frozenset()
 
 class MemberState(StrEnum):
     STABLE = "stable"
-    """The member has all that it was meant to have at its epoch."""
+    """The member has all partitions that the target of its epoch gives to it."""
     UNREVOKED = "unrevoked"
-    """The member has yet to acknowledge that it gave up some partitions."""
+    """The member has yet to report that it gave up some partitions."""
     UNRELEASED = "unreleased"
-    """Others have yet to give up partitions that the member is meant to have."""
+    """Other members have yet to give up partitions that the target gives to this member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a member wants, in its own words."""
+    """The topics that a member wants, as names or as a pattern."""
 
     names: frozenset[str] = frozenset()
     pattern: str | None = None
@@ -53,24 +53,24 @@ class Member:
     subscription: Subscription = field(default_factory=Subscription)
     assignor: str | None = None
     topic_ids: frozenset[TopicId] = frozenset()
-    """The topics that the subscription stands for, when last looked."""
+    """The topics that match the subscription, as of the last lookup."""
     epoch: int = JOIN_EPOCH
     previous_epoch: int = JOIN_EPOCH
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NO_PARTITIONS
-    """What the member was told that it has."""
+    """The partitions that the member has, as of its last answer."""
     revoking: Partitions = NO_PARTITIONS
-    """What the member was told to give up and may still be reading."""
+    """The partitions that the member is to give up, and may still be reading."""
 
     @property
     def held(self) -> Partitions:
-        """What nobody else may have."""
+        """The partitions that no other member may have."""
         return self.assigned | self.revoking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShape:
-    """Of a topic, what an assignment depends on."""
+    """The properties of a topic that an assignment depends on."""
 
     topic_id: TopicId
     name: str
@@ -84,11 +84,11 @@ class GroupState:
     members: Mapping[str, Member] = field(default_factory=dict)
     target: Mapping[str, Partitions] = field(default_factory=dict)
     topics: Mapping[TopicId, TopicShape] = field(default_factory=dict)
-    """The topics that any member subscribes to, when last looked."""
+    """The topics that any member subscribes to, as of the last lookup."""
 
     @property
     def name(self) -> str:
-        """The state's name as Kafka tells it."""
+        """The name that Kafka gives to the state."""
         if not self.members:
             return "Empty"
         if self.group_epoch > self.assignment_epoch:
@@ -101,7 +101,7 @@ class GroupState:
 
     @property
     def assignor(self) -> str:
-        """The one that most members ask for; the first by name if several are equal."""
+        """The assignor that most members ask for. Among equals, the first by name."""
         votes = Counter(member.assignor for member in self.members.values() if member.assignor)
         if not votes:
             return DEFAULT_ASSIGNOR

@@ -1,8 +1,9 @@
-"""A pattern of topic names, matched in time that grows with the name alone.
+"""A pattern of topic names, matched in time that grows only with the length of the name.
 
-The standard library's matcher tries ways one after the other, which a pattern of ten characters
-can make last for years. A group member chooses its pattern, so all ways are followed at once here
-(Thompson's construction), and where a set of ways leads is remembered.
+The standard library's matcher tries alternatives one after the other, and a pattern of ten
+characters can make that last for years. Patterns come from group members. So this matcher follows
+all alternatives at once (Thompson's construction), and caches the steps from one set of states to
+the next.
 """
 
 from collections.abc import Iterable
@@ -21,14 +22,14 @@ from stratalog.groups.consumer.pattern_syntax import (
     parse_pattern,
 )
 
-_MOST_PLACES = 2000
-"""How large a pattern may get when its repetitions are written out."""
-_MOST_REMEMBERED = 10_000
+_MOST_STATES = 2000
+"""The most states that a pattern may have when its repetitions are written out."""
+_MOST_CACHED = 10_000
 
 
 @dataclass(slots=True)
-class _Place:
-    """A point inside a pattern. Without characters and anchor, one passes freely."""
+class _State:
+    """A state of the automaton. Without characters and anchor, it is passed without input."""
 
     following: list[int] = field(default_factory=list)
     chars: frozenset[str] | None = None
@@ -36,49 +37,49 @@ class _Place:
 
 
 class _Builder:
-    """Builds places from the end to the beginning: each part is given where it leads to."""
+    """Builds states from the end to the beginning: each part gets the state that follows it."""
 
     def __init__(self) -> None:
-        self.places: list[_Place] = [_Place()]
+        self.states: list[_State] = [_State()]
 
-    def add(self, place: _Place) -> int:
-        if len(self.places) >= _MOST_PLACES:
+    def add(self, state: _State) -> int:
+        if len(self.states) >= _MOST_STATES:
             raise InvalidPatternError("the topic pattern is too large: repeat less in it")
-        self.places.append(place)
-        return len(self.places) - 1
+        self.states.append(state)
+        return len(self.states) - 1
 
     def build(self, node: Node, following: int) -> int:
         match node:
             case Chars(chars):
-                return self.add(_Place([following], chars=chars))
+                return self.add(_State([following], chars=chars))
             case Start() | End():
-                return self.add(_Place([following], anchor=node))
+                return self.add(_State([following], anchor=node))
             case Sequence(parts):
                 for part in reversed(parts):
                     following = self.build(part, following)
                 return following
             case Choice(ways):
-                return self.add(_Place([self.build(way, following) for way in ways]))
+                return self.add(_State([self.build(way, following) for way in ways]))
             case Repeat():
                 return self._build_repeat(node, following)
         assert_never(node)
 
     def _build_repeat(self, node: Repeat, following: int) -> int:
         if node.most is None:
-            loop = self.add(_Place([following]))
-            self.places[loop].following.append(self.build(node.part, loop))
+            loop = self.add(_State([following]))
+            self.states[loop].following.append(self.build(node.part, loop))
             following = loop
         else:
             after = following
             for _ in range(node.most - node.least):
-                following = self.add(_Place([after, self.build(node.part, following)]))
+                following = self.add(_State([after, self.build(node.part, following)]))
         for _ in range(node.least):
             following = self.build(node.part, following)
         return following
 
 
 _GOAL = 0
-_Ways = frozenset[int]
+_States = frozenset[int]
 
 
 class TopicPattern:
@@ -86,52 +87,52 @@ class TopicPattern:
         builder = _Builder()
         self.text = text
         first = builder.build(parse_pattern(text), _GOAL)
-        self._places = builder.places
+        self._states = builder.states
         self._first = self._reached([first], Start)
-        self._steps: dict[tuple[_Ways, str], _Ways] = {}
-        self._verdicts: dict[str, bool] = {}
+        self._steps: dict[tuple[_States, str], _States] = {}
+        self._matches: dict[str, bool] = {}
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern fits the whole name."""
-        verdict = self._verdicts.get(name)
-        if verdict is None:
-            if len(self._verdicts) >= _MOST_REMEMBERED:
-                self._verdicts.clear()
-            verdict = self._verdicts[name] = self._fits(name)
-        return verdict
+        """Return whether the pattern matches the whole name."""
+        matches = self._matches.get(name)
+        if matches is None:
+            if len(self._matches) >= _MOST_CACHED:
+                self._matches.clear()
+            matches = self._matches[name] = self._run(name)
+        return matches
 
-    def _fits(self, name: str) -> bool:
-        ways = self._first
+    def _run(self, name: str) -> bool:
+        states = self._first
         for char in name:
-            ways = self._step(ways, char)
-            if not ways:
+            states = self._step(states, char)
+            if not states:
                 return False
         # An empty name ends where it starts.
         anchors = (End,) if name else (Start, End)
-        return _GOAL in self._reached(ways, *anchors)
+        return _GOAL in self._reached(states, *anchors)
 
-    def _step(self, ways: _Ways, char: str) -> _Ways:
-        known = self._steps.get((ways, char))
+    def _step(self, states: _States, char: str) -> _States:
+        known = self._steps.get((states, char))
         if known is None:
-            if len(self._steps) >= _MOST_REMEMBERED:
+            if len(self._steps) >= _MOST_CACHED:
                 self._steps.clear()
-            known = self._steps[ways, char] = self._reached(
+            known = self._steps[states, char] = self._reached(
                 following
-                for way in ways
-                if char in (self._places[way].chars or ())
-                for following in self._places[way].following
+                for at in states
+                if char in (self._states[at].chars or ())
+                for following in self._states[at].following
             )
         return known
 
-    def _reached(self, ways: Iterable[int], *anchors: type[Start] | type[End]) -> _Ways:
-        """All places that can be passed to freely, or through these anchors."""
-        reached = set(ways)
+    def _reached(self, states: Iterable[int], *anchors: type[Start] | type[End]) -> _States:
+        """Return all states that can be reached without input, or through these anchors."""
+        reached = set(states)
         waiting = list(reached)
         while waiting:
-            place = self._places[waiting.pop()]
-            holds = place.anchor is None or isinstance(place.anchor, anchors)
-            if place.chars is None and holds:
-                fresh = [each for each in place.following if each not in reached]
+            state = self._states[waiting.pop()]
+            holds = state.anchor is None or isinstance(state.anchor, anchors)
+            if state.chars is None and holds:
+                fresh = [each for each in state.following if each not in reached]
                 reached.update(fresh)
                 waiting += fresh
         return frozenset(reached)

@@ -1,8 +1,8 @@
-"""Regular expressions in RE2's syntax, read into a tree.
+"""Regular expressions in RE2's syntax, parsed into a tree.
 
-Only what decides about a whole topic name is kept: groups do not capture, and lazy repetition is
-repetition. Look-around and back references are not part of RE2; word boundaries and Unicode
-classes are, and are refused too, because topic names are ASCII.
+The tree decides only whether a whole topic name matches: groups do not capture, and lazy repetition
+is the same as greedy repetition. Look-around and back references are not part of RE2. Word
+boundaries and Unicode classes are, but they are refused, too, because topic names are ASCII.
 """
 
 import re
@@ -98,7 +98,7 @@ class _Parser:
         self._at = 0
         self._depth = 0
         self._folds = False
-        """Whether letters stand for both cases."""
+        """True while letters stand for both cases."""
 
     def whole(self) -> Node:
         tree = self._choice()
@@ -155,7 +155,7 @@ class _Parser:
         return least, None if found[3] is None else int(found[3])
 
     def _atom(self) -> Node | None:
-        """None for flags, which are nothing by themselves."""
+        """Parse one atom. None for flags, which match nothing by themselves."""
         if self._counts() is not None:
             self._fail("a repetition of nothing")
         match char := self._next():
@@ -188,7 +188,7 @@ class _Parser:
         return tree
 
     def _group_flags(self) -> bool:
-        """Read what follows "(?"; whether a group goes on after it."""
+        """Parse the flags after "(?". Return whether a group follows them."""
         found = _FLAGS.match(self._text, self._at - 1)
         if found is None:
             self._fail("a group of a kind that RE2 does not have")
@@ -244,7 +244,7 @@ class _Parser:
         high = self._set_char()
         if len(high) > 1 or min(high) < min(low):
             self._fail("a range that ends before it begins")
-        # Beyond ASCII there are no topic names.
+        # Topic names are ASCII, so that a range need not go on beyond it.
         return frozenset(map(chr, range(ord(min(low)), min(ord(min(high)), 127) + 1))) | high
 
     def _set_char(self) -> frozenset[str]:
@@ -280,8 +280,8 @@ class _Parser:
         self._at += len(text)
         return True
 
-    def _fail(self, what: str) -> NoReturn:
+    def _fail(self, mistake: str) -> NoReturn:
         raise InvalidPatternError(
-            f"topic pattern {self._text!r} has {what}, at character {self._at}: "
+            f"topic pattern {self._text!r} has {mistake}, at character {self._at}: "
             "the syntax is that of RE2"
         )

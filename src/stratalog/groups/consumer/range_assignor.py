@@ -1,8 +1,9 @@
-"""Each topic is cut into even ranges, one per subscriber, always in the same order of members.
+"""The range assignor: cuts each topic into even ranges, one per subscriber, in one order of
+members.
 
-Topics with the same subscribers and the same number of partitions are therefore cut alike: who
-has partition 3 of one has partition 3 of the other, which is what joins over both need. The
-price is that the first members get the odd partition of every topic.
+Topics with the same subscribers and the same number of partitions are therefore cut alike: the
+member that has partition 3 of one topic has partition 3 of the other, as joins over both topics
+need it. The price is that the first members get the odd partition of every topic.
 """
 
 from stratalog.groups.consumer.assignment import AssignmentTask
@@ -32,7 +33,9 @@ def _cut(task: AssignmentTask, topic_id: TopicId) -> list[tuple[str, list[TopicP
 
 
 def _in_order(task: AssignmentTask, topic_id: TopicId) -> list[str]:
-    """Static members first: their place must not depend on ids that change with a restart."""
+    """Return the subscribers in the order of their ranges. Static members are sorted by instance
+    id, before the others, because their ranges must not depend on member ids, which change with a
+    restart."""
 
     def place(member_id: str) -> tuple[bool, str]:
         instance_id = task.members[member_id].instance_id

@@ -1,8 +1,9 @@
-"""One step of one member towards its target: first give up, then, when others have, take.
+"""Reconciliation: one step of one member towards its target.
 
-What a member is told to give up stays held by it until its next report shows that it let go. A
-partition that anybody else holds is never handed out. So no partition is ever with two members,
-however slow, deaf or dead one of them is.
+A member first gives partitions up, and then takes partitions that other members have given up. A
+partition that a member is to give up stays with it until its next report shows that it let go. A
+partition that another member holds is never handed out. So no partition is ever with two members,
+however slow, unreachable or dead one of them is.
 """
 
 from collections.abc import Collection
@@ -13,7 +14,7 @@ from stratalog.groups.consumer.model import NO_PARTITIONS, Member, MemberState, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """Where a member shall get to."""
+    """The epoch and the partitions that a member is to reach."""
 
     epoch: int
     partitions: Partitions
@@ -26,9 +27,8 @@ def is_settled(member: Member, goal: Goal) -> bool:
 def reconcile(
     member: Member, goal: Goal, *, owned: Partitions | None, taken: Collection[object]
 ) -> Member:
-    """The member after a heartbeat that reports `owned`, or None for no change since the last.
-
-    `taken` is what the other members hold.
+    """Return the member after a heartbeat. `owned` are the partitions that the heartbeat reports,
+    or None for no change since the last report; `taken` are the partitions that other members hold.
     """
     if is_settled(member, goal):
         return member
@@ -36,8 +36,8 @@ def reconcile(
         return _next_step(member, goal, member.epoch, owned=owned, taken=taken)
     if _still_owns(member.revoking, owned):
         return member
-    # The acknowledgement is worth an epoch of its own: what the member may have had under way
-    # with the partitions it gave up, such as commits, is recognised by the old one.
+    # The member gets a new epoch for its acknowledgement. Requests that it sent before, such as
+    # commits for the partitions that it gave up, are recognised by their old epoch.
     return _next_step(member, goal, member.epoch + 1, owned=owned, taken=taken)
 
 
@@ -60,7 +60,8 @@ def _next_step(
 
 
 def _still_owns(revoking: Partitions, owned: Partitions | None) -> bool:
-    """A member that does not say what it owns may own what it had."""
+    """Return whether the member may still own one of the partitions. A member that does not report
+    its partitions may own all that it had."""
     return owned is None or not owned.isdisjoint(revoking)
 
 

@@ -1,4 +1,4 @@
-"""From what members subscribe to, to topics."""
+"""Resolves subscriptions of members to topics."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -9,11 +9,12 @@ from stratalog.groups.consumer.pattern import TopicPattern
 from stratalog.ids import TopicId
 
 compiled = lru_cache(maxsize=1024)(TopicPattern)
-"""Members of a group mostly have the same pattern, and a pattern remembers what it matched."""
+"""Cached, because members of a group mostly have the same pattern, and a pattern caches its
+matches."""
 
 
 def topic_names(members: Iterable[Member]) -> set[str]:
-    """The topics that are subscribed to by name."""
+    """Return the topics that members subscribe to by name."""
     return {name for member in members for name in member.subscription.names}
 
 
@@ -24,10 +25,10 @@ def any_pattern(members: Iterable[Member]) -> bool:
 def resolve(
     members: Mapping[str, Member], topics: Mapping[str, TopicShape]
 ) -> tuple[dict[str, Member], dict[TopicId, TopicShape]]:
-    """The members with the topics that their subscriptions stand for, and these topics.
+    """Return the members with the topics that match their subscriptions, and these topics.
 
-    `topics` are those that exist, by name: those that are subscribed to by name at least, all of
-    them if there is a pattern.
+    `topics` has existing topics by name. It must contain all existing topics if a member has a
+    pattern, else at least the ones that members subscribe to.
     """
     by_subscription: dict[Subscription, frozenset[TopicId]] = {}
     resolved: dict[str, Member] = {}

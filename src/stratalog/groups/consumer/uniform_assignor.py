@@ -1,8 +1,8 @@
-"""Everybody gets the same number of partitions, and as few as possible change hands.
+"""The uniform assignor: even numbers of partitions, and as few moves as possible.
 
-When all members subscribe to the same topics, loads differ by one at the most, and no partition
-moves that need not. When they do not, partitions are dealt to the least loaded subscriber and
-then moved one by one for as long as that evens out two members.
+If all members subscribe to the same topics, loads differ by one at the most, and no partition moves
+without need. If they do not, each free partition goes to its least loaded subscriber. Partitions
+are then moved one by one for as long as a move evens out two members.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def assign_uniformly(task: AssignmentTask) -> dict[str, Partitions]:
 
 
 def _by_quota(task: AssignmentTask) -> dict[str, set[TopicPartition]]:
-    """Everybody keeps up to its quota of what it has; the rest fills the quotas up.
+    """Let each member keep partitions up to its quota, and fill the quotas up with the rest.
 
     The members that have most get the quotas that are one higher, so that they lose least.
     """
@@ -40,7 +40,7 @@ def _by_load(task: AssignmentTask) -> dict[str, set[TopicPartition]]:
     subscribers = _subscribers(task)
     given = {key: set(task.may_keep(member)) for key, member in task.members.items()}
     free = _without(_all_partitions(task), given)
-    # Partitions that few may have come first, while those few have room.
+    # Partitions with few subscribers come first, while these subscribers have room.
     free.sort(key=lambda each: (len(subscribers[each.topic_id]), each))
     for partition in free:
         given[_least_loaded(given, subscribers[partition.topic_id])].add(partition)
@@ -50,10 +50,10 @@ def _by_load(task: AssignmentTask) -> dict[str, set[TopicPartition]]:
 
 
 def _even_out(given: dict[str, set[TopicPartition]], subscribers: dict[TopicId, list[str]]) -> bool:
-    """Move partitions from the loaded to the less loaded, once around; whether any moved.
+    """Move partitions from members with more to members with fewer. Return whether any moved.
 
-    A move is made only if the loads differ by two or more, so that the sum of the squared loads
-    falls with each, and this comes to an end.
+    A move is made only if the loads differ by two or more. So the sum of the squared loads falls
+    with each move, and repeated calls come to an end.
     """
     moved = False
     for giver in sorted(given, key=lambda member_id: (-len(given[member_id]), member_id)):

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from stratalog.admin.group_names import check_group_id
 from stratalog.admin.rights import READ_GROUP
-from stratalog.groups.classic_model import JoinAnswer, JoinRequest
+from stratalog.groups.classic.model import JoinAnswer, JoinRequest
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, group_code_of
 from stratalog.kafka.server.handler import Body, Handler, Request

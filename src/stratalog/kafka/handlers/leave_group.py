@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from stratalog.admin.group_names import check_group_id
 from stratalog.admin.rights import READ_GROUP
 from stratalog.errors import StratalogError
-from stratalog.groups.classic_model import Leaving
+from stratalog.groups.classic.model import Leaving
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, group_code_of
 from stratalog.kafka.server.handler import Body, Handler, Request

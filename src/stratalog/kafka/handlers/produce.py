@@ -12,7 +12,7 @@ from stratalog.admin.errors import UnknownTopicIdError
 from stratalog.admin.rights import WRITE_TOPIC
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
-from stratalog.errors import StratalogError
+from stratalog.errors import RetriableError, StratalogError
 from stratalog.ids import NO_OFFSET, PartitionIndex, TopicId
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, message_of
@@ -85,10 +85,24 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
         return lambda: self._answer(request, body, pending, written, failure)
 
     async def _topics(self, topics: Sequence[TopicRecords]) -> list[Topic | None]:
-        """Look the topics up. None stands for a topic that does not exist."""
+        """Find the topics in the catalog. A topic that is missing there does not exist.
+
+        If the control plane does not answer, topics are taken as they were last seen. A failure
+        would let the next request of the same producer enter the order before this one. A commit
+        refuses batches of topics that are gone.
+        """
         found = [self._cached(topic) for topic in topics]
         if None not in found:
             return found
+        try:
+            return await self._looked_up(topics)
+        except RetriableError:
+            found = [self._last_known(topic) for topic in topics]
+            if None in found:
+                raise
+            return found
+
+    async def _looked_up(self, topics: Sequence[TopicRecords]) -> list[Topic | None]:
         names = [topic.name for topic in topics if topic.name is not None]
         ids = [TopicId(topic.topic_id) for topic in topics if topic.topic_id is not None]
         by_name = await self._catalog.named(names) if names else {}
@@ -104,6 +118,11 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
         if topic.topic_id is not None:
             return self._catalog.cached_id(TopicId(topic.topic_id))
         return self._catalog.cached(topic.name or "")
+
+    def _last_known(self, topic: TopicRecords) -> Topic | None:
+        if topic.topic_id is not None:
+            return self._catalog.last_known_id(TopicId(topic.topic_id))
+        return self._catalog.last_known(topic.name or "")
 
     async def _answer(
         self,

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from stratalog.admin.group_names import check_group_id
 from stratalog.admin.rights import READ_GROUP
-from stratalog.groups.classic_model import SyncAnswer, SyncRequest
+from stratalog.groups.classic.model import SyncAnswer, SyncRequest
 from stratalog.groups.errors import InconsistentProtocolError
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import group_code_of

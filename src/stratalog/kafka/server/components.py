@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from stratalog.admin.admin import BrokerAdmin
 from stratalog.cluster.membership import Membership
 from stratalog.control.plane import ControlPlane
-from stratalog.groups.classic_groups import ClassicGroups
+from stratalog.groups.classic.groups import ClassicGroups
 from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.kafka.server.metrics import RequestMetrics

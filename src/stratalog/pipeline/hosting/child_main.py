@@ -1,8 +1,8 @@
-"""The process in which the pipeline works for a broker, from its own side. See `child.py`.
+"""The program of the child process that works for a broker: see `child_process.py`.
 
 The first line of standard input is the settings. Each line after it names kinds of work, and is
-answered by one line of standard output. When standard input ends, or SIGTERM comes, so does this
-process, in the middle of whatever it does.
+answered by one line of standard output. When standard input ends, or SIGTERM comes, the process
+ends in the middle of its work.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from stratalog.errors import StratalogError
 from stratalog.memory import collect_garbage_rarely
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.hosting.child_process import unpack_settings
-from stratalog.pipeline.hosting.lazy_spark import SparkJobs
+from stratalog.pipeline.hosting.signals import run_until_terminated
 from stratalog.pipeline.hosting.spark_conf import Place, SparkOptions, place_of
-from stratalog.pipeline.hosting.termination import run_until_terminated
+from stratalog.pipeline.hosting.spark_jobs import SparkJobs
 from stratalog.pipeline.open import opened_driver, workplace_of
 from stratalog.settings import Settings
 
@@ -34,7 +34,7 @@ _Answer: TypeAlias = Callable[[Mapping[str, object]], None]
 def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s pipeline: %(message)s")
     collect_garbage_rarely()
-    # Whatever else prints must not come between the answers.
+    # Other output must not come between the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
@@ -73,7 +73,7 @@ async def _listen(reader: asyncio.StreamReader, orders: "asyncio.Queue[str]") ->
 
 
 async def _work(settings: Settings, orders: "asyncio.Queue[str]", answer: _Answer) -> None:
-    # On a cluster, nobody is in the broker's way.
+    # On a cluster, the pipeline is not in the broker's way.
     gently = place_of(settings.tiering.master) is Place.LOCAL
     options = SparkOptions(
         master=settings.tiering.master, app_name="stratalog pipeline", yields=gently
@@ -85,7 +85,7 @@ async def _work(settings: Settings, orders: "asyncio.Queue[str]", answer: _Answe
         executor_wait_ms=settings.tiering.executor_wait_ms,
     )
     try:
-        # The janitor of the broker cleans.
+        # Without cleaning, which the broker's janitor does.
         async with opened_driver(settings, spark.open) as driver:
             while True:
                 order = await orders.get()

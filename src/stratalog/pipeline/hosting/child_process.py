@@ -1,8 +1,8 @@
-"""The process in which the pipeline works for a broker, from the broker's side.
+"""The child process in which the pipeline works for a broker, from the broker's side.
 
-The broker's own process never holds a JVM. What the child must know, credentials included, goes
-through its standard input, never its command line; it ends when that does, so also when the broker
-is killed. It inherits no sockets, and no signals of the terminal.
+The broker's own process never holds a JVM. The child gets its settings, credentials included,
+through its standard input, never its command line. It ends when its standard input does, so also
+when the broker is killed. It inherits no sockets, and no signals of the terminal.
 """
 
 import asyncio
@@ -14,16 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stratalog.control.pipeline.model import UnitKind
-from stratalog.errors import RetriableError
+from stratalog.pipeline.errors import ChildDiedError
 from stratalog.settings import Settings
 
 WORKER = (sys.executable, "-m", "stratalog.pipeline.hosting.child_main")
 _STOP_SECONDS = 30.0
 _LONGEST_ANSWER_BYTES = 16 * 1024 * 1024
-
-
-class ChildDiedError(RetriableError):
-    """The process ended instead of answering."""
 
 
 class Child:
@@ -40,7 +36,7 @@ class Child:
             start_new_session=True,
         )
         child = cls(process)
-        await child._tell(pack_settings(settings))
+        await child._send(pack_settings(settings))
         return child
 
     @property
@@ -52,8 +48,8 @@ class Child:
         return self._process.returncode is None
 
     async def run(self, kinds: Sequence[UnitKind]) -> Mapping[str, Any]:
-        """Have it do one run, and return the report: `error` is why there was none."""
-        await self._tell(" ".join(kind.value for kind in kinds).encode())
+        """Have the child do one run, and return the report, or its `error`."""
+        await self._send(" ".join(kind.value for kind in kinds).encode())
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         if not line:
@@ -63,7 +59,7 @@ class Child:
         return report
 
     async def stop(self) -> None:
-        """Let it end by itself, giving back claims and ending Spark; kill it if it does not."""
+        """Let the child give back its claims, end Spark and exit; kill it if it does not."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -72,7 +68,7 @@ class Child:
             self._process.kill()
             await self._process.wait()
 
-    async def _tell(self, line: bytes) -> None:
+    async def _send(self, line: bytes) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(line + b"\n")

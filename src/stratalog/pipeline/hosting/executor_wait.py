@@ -1,8 +1,8 @@
-"""How long the jobs of a run may wait for executors. Pure.
+"""The limit on the time that the jobs of a run wait for executors. Pure.
 
-A cluster without a free core takes a job all the same, and lets it wait for as long as it may be.
-One job that waits while tasks of another run has its turn still to come. Only if Spark works on
-none of them does it give nothing.
+A cluster without a free core takes a job all the same, and lets it wait without a limit. A job that
+waits while tasks of another job run will have its turn. Spark gives no executors only if it works
+on none of the jobs.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from stratalog.pipeline.hosting.job_progress import TaskCounts
 class JobLook(NamedTuple):
     tasks: int
     counts: TaskCounts | None
-    """None if Spark does not tell."""
+    """None if Spark does not say."""
 
     @property
     def waits(self) -> bool:
-        """Whether some of its tasks have to start, and none runs."""
+        """True if some of its tasks have yet to start, and none runs."""
         counts = self.counts
         return counts is not None and not counts.running and counts.done < self.tasks
 
@@ -30,7 +30,7 @@ class ExecutorWait:
         self._before: Mapping[str, JobLook] = {}
 
     def is_over(self, jobs: Mapping[str, JobLook], now_s: float) -> bool:
-        """Whether none of the jobs has had a task that ran, or ended, for too long."""
+        """Tell whether no task of the jobs has run, or ended, for too long."""
         if jobs != self._before or not jobs or not all(job.waits for job in jobs.values()):
             self._since_s = now_s
         self._before = jobs

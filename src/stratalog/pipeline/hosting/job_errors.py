@@ -1,9 +1,8 @@
-"""What went wrong with a Spark job, in a sentence. Spark says it in a hundred lines of Java."""
+"""The failure of a Spark job in one sentence. Spark says it in a hundred lines of Java."""
 
 import re
 
-from stratalog.errors import RetriableError
-from stratalog.units import format_duration
+from stratalog.pipeline.errors import JobCancelledError, JobFailedError
 
 _LONGEST = 300
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?:\w+\.)*(\S.*)")
@@ -15,27 +14,8 @@ _REMEDY = "ship an environment to them, install it there, or say which Python ha
 _ATTEMPTS = re.compile(r"failed (\d+) times?")
 
 
-class JobFailedError(RetriableError):
-    """A Spark job did not finish. Nothing of it is visible, so that it may be run again."""
-
-
-class JobCancelledError(JobFailedError):
-    """Somebody asked for the job's end."""
-
-
-class NoExecutorError(JobFailedError):
-    """Spark has started no task for too long."""
-
-    def __init__(self, name: str, waited_ms: int) -> None:
-        super().__init__(
-            f"{name}: Spark gave no executor for {format_duration(waited_ms)}: see whether its"
-            " workers are up, and have cores and memory to spare for executors as they are asked"
-            " for; tiering.executor_wait_ms is how long a run waits"
-        )
-
-
 def explain_failure(name: str, error: BaseException) -> JobFailedError:
-    """A short error for a job called `name`."""
+    """Return a short error for a job called `name`."""
     text = str(error)
     reason, cancelled = _reason(text)
     attempts = _ATTEMPTS.search(text)
@@ -59,7 +39,7 @@ def _reason(text: str) -> tuple[str, bool]:
 
 
 def _raised_in_python(text: str) -> str | None:
-    """The last line of the worker's traceback: the exception that a task let through."""
+    """Return the last line of the worker's traceback: the exception that a task raised."""
     raised = _TRACEBACK.findall(text)
     if not raised:
         return None

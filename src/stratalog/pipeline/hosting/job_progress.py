@@ -1,4 +1,4 @@
-"""How far jobs have come, for whoever wants to show it."""
+"""The progress of jobs, for a listener that shows it."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,7 +8,7 @@ from stratalog.pipeline.jobs import Bin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCounts:
-    """Of one bin's tasks. Speculative copies count as running, never as done twice."""
+    """The tasks of one bin. Speculative copies count as running, never as done twice."""
 
     done: int = 0
     running: int = 0
@@ -26,7 +26,7 @@ class ProgressListener(Protocol):
 
 
 class NoListener:
-    """For runs that nobody watches."""
+    """The listener of a run that is not shown."""
 
     def bin_started(self, work: Bin) -> None:
         pass

@@ -1,8 +1,8 @@
 """Running bins as Spark jobs, a few at a time, and answering each as it ends.
 
-Only what Spark returns counts: of attempts that ran twice, the one that it took. Ending the
-iteration early, or cancelling the task that iterates, cancels the Spark jobs and waits for them.
-Where Spark gives no executor for long, all that is left fails: nobody knows when it would run.
+Only the answers that Spark returns count: if a task ran twice, the attempt that Spark took. Ending
+the iteration early, or cancelling the task that iterates, cancels the Spark jobs and waits for
+them. If Spark gives no executor for long, all bins that are left fail: they might never run.
 """
 
 import asyncio
@@ -14,13 +14,9 @@ from contextlib import suppress
 
 from stratalog.clock import Clock
 from stratalog.ids import new_uuid
+from stratalog.pipeline.errors import JobCancelledError, JobFailedError, NoExecutorError
 from stratalog.pipeline.hosting.executor_wait import ExecutorWait, JobLook
-from stratalog.pipeline.hosting.job_errors import (
-    JobCancelledError,
-    JobFailedError,
-    NoExecutorError,
-    explain_failure,
-)
+from stratalog.pipeline.hosting.job_errors import explain_failure
 from stratalog.pipeline.hosting.job_progress import NoListener, ProgressListener, TaskCounts
 from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.pipeline.hosting.task_rows import (
@@ -39,7 +35,8 @@ from stratalog.pipeline.jobs import (
     nothing_to_do,
     unnoticed,
 )
-from stratalog.pipeline.plan.tasks import TaskDone, Workplace
+from stratalog.pipeline.plan.tasks import TaskDone
+from stratalog.pipeline.workplace import Workplace
 from stratalog.settings import TieringSettings
 
 log = logging.getLogger(__name__)
@@ -49,11 +46,11 @@ PARALLEL_JOBS = 3
 EXECUTOR_WAIT_MS = TieringSettings().executor_wait_ms
 _LOOK_SECONDS = 0.25
 _RARE_LOOK_SECONDS = 5.0
-"""Where nobody watches, and only jobs that do not start are looked for."""
+"""Without a listener, when only jobs that do not start are looked for."""
 _CANCEL_SECONDS = 0.25
 _MOST_CANCELS = 40
-"""Ten seconds. Whoever asked for the end waits, and beside a broker is killed after thirty: by then
-the claims should be given back."""
+"""Ten seconds. The run waits so long for its end, and beside a broker it is killed after thirty: by
+then the claims should be given back."""
 
 
 class JobRunner:
@@ -85,7 +82,7 @@ class JobRunner:
     async def run(
         self, bins: Sequence[Bin], begin: Begin = unnoticed
     ) -> AsyncGenerator[BinOutcome, None]:
-        """All bins, each as soon as it is done or has failed. Use it in `contextlib.aclosing`."""
+        """Yield all bins, each when it is done or has failed. Use it in `contextlib.aclosing`."""
         running: dict[str, Bin] = {}
         loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(self._parallel_jobs, thread_name_prefix="spark-job")
@@ -113,10 +110,10 @@ class JobRunner:
             ended, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             for future in ended:
                 outcome = future.result()
-                self._tell_end(outcome)
+                self._report_end(outcome)
                 yield outcome
 
-    def _tell_end(self, outcome: BinOutcome) -> None:
+    def _report_end(self, outcome: BinOutcome) -> None:
         if isinstance(outcome, BinDone):
             counts = TaskCounts(done=len(outcome.answers))
             self._listener.bin_moved(outcome.work, counts)
@@ -125,9 +122,10 @@ class JobRunner:
     async def _cancel(
         self, waiting: Iterable[asyncio.Future[BinOutcome]], running: Mapping[str, Bin]
     ) -> None:
-        """Again and again until all threads are back: a job cannot be cancelled before it began.
+        """Ask until all threads are back: a job cannot be cancelled before it began.
 
-        Not for ever: a Spark that does not answer ends its threads when it is closed."""
+        It does not ask for ever: if Spark does not answer, its threads end when it is closed.
+        """
         pending = {future for future in waiting if not future.done()}
         for _ in range(_MOST_CANCELS):
             if not pending:
@@ -140,7 +138,7 @@ class JobRunner:
             self.distrust()
 
     def _ask_to_cancel(self, tag: str) -> None:
-        """In a thread that nobody waits for: Spark may not answer."""
+        """Ask in a thread that is not waited for, because Spark may not answer."""
 
         def ask() -> None:
             with suppress(Exception):
@@ -149,7 +147,7 @@ class JobRunner:
         threading.Thread(target=ask, name="spark-cancel", daemon=True).start()
 
     async def _watch(self, running: Mapping[str, Bin]) -> None:
-        """Tell how far jobs are, and end them if Spark gives them nothing to run on."""
+        """Report the progress of jobs, and end them if Spark gives them nothing to run on."""
         seen: dict[str, TaskCounts] = {}
         now_s = self._clock.monotonic()
         waiting = ExecutorWait(longest_s=self._executor_wait_ms / 1000, now_s=now_s)
@@ -185,7 +183,7 @@ class JobRunner:
     def _run_bin(
         self, work: Bin, running: dict[str, Bin], begun: Callable[[Bin], Bin | None]
     ) -> BinOutcome:
-        """In a thread of the pool: Spark's calls block until the job is done."""
+        """Run a bin in a thread of the pool: Spark's calls block until the job is done."""
         tag = f"{work.name} {new_uuid().hex}".replace(",", " ")
         running[tag] = work
         try:

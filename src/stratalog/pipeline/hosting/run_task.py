@@ -1,4 +1,4 @@
-"""What an executor does with a task. Plain and synchronous, for any Python worker process."""
+"""Running a task on an executor. Plain and synchronous, for any Python worker process."""
 
 from dataclasses import replace
 from functools import cache
@@ -10,17 +10,15 @@ from stratalog.errors import RetriableError
 from stratalog.ids import Entropy, system_entropy
 from stratalog.memory import collect_garbage_rarely, keep_freed_memory
 from stratalog.objects.store import StoreAccessError
-from stratalog.pipeline.held_claims import tokens_of
-from stratalog.pipeline.kinds.merge_task import run_merge
-from stratalog.pipeline.kinds.piece_failures import unit_failed
-from stratalog.pipeline.kinds.split_task import run_split
-from stratalog.pipeline.kinds.task_stores import Wrap, opened, unwrapped
-from stratalog.pipeline.own_store import check_own_stores
-from stratalog.pipeline.plan.tasks import MergeTask, SplitTask, Task, TaskDone, Workplace
+from stratalog.pipeline.kinds.registry import run_by_kind
+from stratalog.pipeline.kinds.unit_failures import unit_failed
+from stratalog.pipeline.plan.tasks import Task, TaskDone
+from stratalog.pipeline.worker_store_check import check_own_stores
+from stratalog.pipeline.workplace import Workplace, Wrap, opened, unwrapped
 
 
 def run_task(task: Task, workplace: Workplace) -> TaskDone:
-    """Read, check, sort and write what the task says. It raises only if nothing can be done."""
+    """Run a task in an event loop of its own. It raises only if nothing can be done."""
     _settle_process()
     return uvloop.run(run_in_loop(task, workplace))
 
@@ -44,12 +42,8 @@ async def run_in_loop(
     try:
         await check_own_stores(workplace, clock)
     except (RetriableError, StoreAccessError) as error:
-        # As an answer: a job that fails is searched for the partition that is to blame.
-        return TaskDone(failed=[unit_failed(token, error) for token in tokens_of(task)])
+        # As an answer, because a job that fails is searched for the partition that broke it.
+        return TaskDone(failed=[unit_failed(token, error) for token in task.tokens])
     async with opened(workplace, clock=clock, entropy=entropy, wrap=wrap) as place:
-        match task:
-            case MergeTask():
-                done = await run_merge(task, place)
-            case SplitTask():
-                done = await run_split(task, place)
+        done = await run_by_kind(task, place)
     return replace(done, effort=place.effort(clock.monotonic() - started))

@@ -3,7 +3,7 @@
 There is at most one session with a JVM of its own in a process: Spark allows no more. Everything
 that the JVM and the Python workers below it print goes to a file, so that a run prints nothing;
 the file's end is a part of the error if Spark does not start. Closing a session returns when its
-JVM has ended; the Python workers, which the JVM tells to end first, follow within a moment.
+JVM has ended; the Python workers, which the JVM asks to end first, follow within a moment.
 """
 
 import logging
@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from stratalog.environment import ENVIRONMENT
-from stratalog.errors import RetriableError
+from stratalog.pipeline.errors import SparkStartError
 from stratalog.pipeline.hosting.java import find_java
 from stratalog.pipeline.hosting.priority import send_back_session, step_back
 from stratalog.pipeline.hosting.session_jobs import ClassicJobs, ConnectJobs, Jobs
@@ -47,39 +47,35 @@ log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 20.0
 _ANY_SETTING = "spark.sql.session.timeZone"
-"""To be asked for where any answer will do: unlike the version, it is asked of the server."""
+"""A setting whose value does not matter. Unlike the version, it is read from the server."""
 _ANSWER_SECONDS = 30.0
-"""A JVM that collects garbage for that long is of no use either."""
+"""A JVM that collects garbage for so long is of no use either."""
 _SAID_LINES = 8
-_TELLING = re.compile(r"error|exception", re.I)
+_ERROR_LINE = re.compile(r"error|exception", re.I)
 _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit for the program that it starts."""
 _CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
 _opening = threading.Lock()
 
 
-class SparkStartError(RetriableError):
-    """Spark did not start, or is not to be reached. The message has what it said last."""
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class OpenSpark:
-    """A session, and what has to be closed with it."""
+    """A session, and the process and folder that have to be closed with it."""
 
     session: SparkSession
     jobs: Jobs
     place: Place
     folder: SparkFolder | None = None
-    """Of the JVM's own files. None if the JVM is not ours."""
+    """The folder of the JVM's files. None if the JVM is not ours."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def log_file(self) -> Path | None:
-        """What the JVM and its workers printed. It goes when the session is closed."""
+        """The output of the JVM and its workers. It is deleted when the session is closed."""
         return _log_file(self.folder.path) if self.folder is not None else None
 
     def is_alive(self) -> bool:
-        """Whether it answers, and soon. One that is gone does not come back: see `drop`."""
+        """Tell whether the session answers in time. A dead one does not come back: see `drop`."""
         if self.process is not None and self.process.poll() is not None:
             return False
         answered = threading.Event()
@@ -96,7 +92,7 @@ class OpenSpark:
             answered.set()
 
     def drop(self) -> None:
-        """Close it without asking anything of it: it may never answer."""
+        """Close the session without a call to Spark, which may never answer."""
         if self.process is not None:
             self.process.kill()
         elif self.place is Place.CONNECT:
@@ -127,18 +123,18 @@ class OpenSpark:
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit has started this program, and its JVM. Then the master is None."""
+    """Tell whether spark-submit has started this program and its JVM. Then the master is None."""
     return _GATEWAY_VARIABLE in ENVIRONMENT
 
 
 def open_session(options: SparkOptions) -> OpenSpark:
     """Open a session as the master says. It blocks for seconds: call it in a thread."""
     place = place_of(options.master)
-    # py4j would write every call into a debugging log, and with them the functions we ship.
+    # py4j would write every call into a debugging log, and with it the functions that we ship.
     logging.getLogger("py4j").setLevel(logging.INFO)
     if place is Place.CONNECT:
         return _connect(options)
-    # In a thread of its own: in the main one, Spark would take SIGINT away from its owner.
+    # In a thread of its own: in the main thread, Spark would replace the handler of SIGINT.
     with _opening, ThreadPoolExecutor(1) as thread:
         return thread.submit(_start, options, place).result()
 
@@ -177,7 +173,7 @@ def _start_jvm(options: SparkOptions, place: Place, folder: SparkFolder) -> Open
         log4j.write_text(LOG4J)
         settings = classic_conf(options) | jvm_conf(options, log4j)
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-        # In a thread that ends with it: whoever comes from one that stepped back does, too.
+        # In a thread that ends with the launch: a lowered priority is inherited by its children.
         with ThreadPoolExecutor(1) as thread:
             process = thread.submit(_launch_jvm, conf, folder.path, yields=options.yields).result()
         session = _start_context(conf, process, folder.path)
@@ -190,7 +186,7 @@ def _start_jvm(options: SparkOptions, place: Place, folder: SparkFolder) -> Open
 
 
 def _submitted_conf(options: SparkOptions) -> SparkConf:
-    """What spark-submit was told goes before what we think best."""
+    """Return the settings of spark-submit, completed by ours."""
     SparkContext._ensure_initialized()
     conf = SparkConf(_jvm=SparkContext._jvm)
     for key, value in classic_conf(options).items():
@@ -265,8 +261,8 @@ def _start_context(
 
 
 def _stop_context(context: SparkContext) -> None:
-    """Stop it as Spark does; if the JVM is gone already, that is what was wanted."""
-    # Twice: where nobody answers it breaks off, and the second time does what is left.
+    """Stop the context as Spark does. If the JVM is gone already, nothing is left to stop."""
+    # Twice: without a JVM the first call breaks off, and the second one does the rest.
     for _ in range(2):
         with warnings.catch_warnings(), suppress(Exception):
             warnings.simplefilter("ignore")
@@ -276,7 +272,7 @@ def _stop_context(context: SparkContext) -> None:
 
 
 def _end_jvm(process: subprocess.Popen[bytes]) -> None:
-    """The JVM ends when its standard input does; one that lingers is killed."""
+    """End the JVM by closing its standard input, and kill it if it lingers."""
     gateway = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
     with suppress(Exception):
@@ -298,10 +294,10 @@ def _log_file(folder: Path) -> Path:
 
 
 def _said(folder: Path) -> str:
-    """What matters of what was printed: Spark follows some of its errors by pages of usage."""
+    """Return the important lines of the output: Spark prints pages of usage after some errors."""
     lines = _log_file(folder).read_text(errors="replace").splitlines()
-    telling = [line for line in lines if _TELLING.search(line)][:_SAID_LINES]
-    return "\n".join(telling or lines[-_SAID_LINES:]) or "it printed nothing"
+    errors = [line for line in lines if _ERROR_LINE.search(line)][:_SAID_LINES]
+    return "\n".join(errors or lines[-_SAID_LINES:]) or "it printed nothing"
 
 
 def _first_line(error: Exception) -> str:

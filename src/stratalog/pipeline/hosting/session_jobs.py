@@ -17,17 +17,17 @@ class Jobs(Protocol):
     """All methods may be called from any thread, and may block for a round trip."""
 
     def tagged(self, tag: str) -> AbstractContextManager[None]:
-        """What this thread asks of Spark within the block belongs to that job."""
+        """Let the calls of this thread to Spark belong to that job within the block."""
 
     def cancel(self, tag: str) -> None:
-        """Stop the job if it runs. One that has not begun yet is not stopped."""
+        """Stop the job if it runs. A job that has not begun yet is not stopped."""
 
     def counts(self, tag: str) -> TaskCounts | None:
-        """How far the job is. None if Spark has told nothing of it."""
+        """Return the job's progress, or None if Spark has not reported any."""
 
 
 class ClassicJobs:
-    """Of a session with a JVM on this side: job groups, and Spark's own status tracker."""
+    """The jobs of a session with a JVM on this side: job groups, and Spark's own status tracker."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
@@ -51,7 +51,7 @@ class ClassicJobs:
 
 
 class ConnectJobs:
-    """Of a Spark Connect session: operation tags, and what the server tells while it answers."""
+    """The jobs of a Spark Connect session: operation tags, and the server's progress messages."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -79,7 +79,7 @@ class ConnectJobs:
     def _note_progress(
         self, stages: Iterable[Any] | None, inflight_tasks: int, **_rest: object
     ) -> None:
-        """Spark calls this in the thread that waits for the answer, which is how we know whose."""
+        """Note progress. Spark calls this in the thread that waits for the job, which names it."""
         tag = getattr(self._here, "tag", None)
         if tag is not None and stages is not None:
             finished = sum(stage.num_completed_tasks for stage in stages)

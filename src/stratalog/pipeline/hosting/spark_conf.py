@@ -1,8 +1,8 @@
-"""How Spark is set up for jobs that carry plans and no payload. Pure: no Spark is needed here.
+"""The configuration of Spark for jobs that carry plans and no payload. Pure: no Spark is needed.
 
-What is set here was measured: Unix sockets to the Python workers and a daemon that has imported
-already bring an empty task from 55 ms to 13, one compiler and one collector thread halve the CPU
-that the start costs. Whatever a user sets wins.
+The settings were measured: Unix sockets to the Python workers and a daemon that has imported
+everything bring an empty task from 55 ms to 13, and one compiler and one collector thread halve the
+CPU that the start costs. A user's own setting always wins.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from stratalog.errors import CallError
+from stratalog.pipeline.errors import BadMasterError
 
 DAEMON_MODULE = "stratalog.pipeline.hosting.spark_daemon"
 LOCAL_ATTEMPTS = 2
@@ -32,10 +32,10 @@ _CLASSIC = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.ui.showConsoleProgress": "false",
-    # Workers keep the memory that they freed for the next task: new pages cost more than the copy.
+    # Workers keep freed memory for the next task: new pages cost more than the copy.
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "2147483647",
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",
-    # So does Arrow's allocator, which gives pages back after ten milliseconds otherwise.
+    # Arrow's allocator keeps its memory, too. It gives pages back after ten milliseconds otherwise.
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
 }
 _LOOPBACK = {
@@ -57,10 +57,6 @@ appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
 """Written to the file that the JVM's standard error goes to, never to the user's terminal."""
 
 
-class BadMasterError(CallError):
-    """The master names no place where Spark could run."""
-
-
 class Place(Enum):
     LOCAL = "in a JVM of our own, on this machine"
     CLUSTER = "driven by a JVM of our own, on a cluster"
@@ -70,7 +66,7 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """What a user may choose about a session."""
+    """The options of a session that a user may choose."""
 
     master: str | None
     """`local[*]`, `local[4]`, `spark://host:port`, `sc://host:port`; None under spark-submit."""
@@ -86,8 +82,8 @@ class SparkOptions:
     py_files: Sequence[str] = ()
     """Python files, zips and wheels for the executors."""
     yields: bool = False
-    """Let everybody else on this machine come before a Spark that starts here. The driver does not
-    step back: it holds locks that others wait for."""
+    """Give a Spark that starts on this machine a low priority. The driver keeps its own priority,
+    because it holds locks that others wait for."""
     python: str | None = None
     """The executors' Python. None: ours if local, else $PYSPARK_PYTHON, else Spark's default."""
 
@@ -108,7 +104,7 @@ def place_of(master: str | None) -> Place:
 
 
 def runtime_conf(options: SparkOptions) -> dict[str, str]:
-    """What may be set on a session that somebody else has started."""
+    """Return the settings that may be changed on a session that is already running."""
     conf = {**_RUNTIME, **options.conf}
     if options.python is not None:
         conf["spark.sql.execution.pyspark.python"] = options.python
@@ -116,7 +112,7 @@ def runtime_conf(options: SparkOptions) -> dict[str, str]:
 
 
 def classic_conf(options: SparkOptions) -> dict[str, str]:
-    """The settings of a session with a JVM on this side."""
+    """Return the settings of a session with a JVM on this side."""
     place = place_of(options.master)
     conf = {**_RUNTIME, **_CLASSIC, "spark.app.name": options.app_name}
     conf["spark.ui.enabled"] = str(options.ui).lower()
@@ -134,7 +130,7 @@ def classic_conf(options: SparkOptions) -> dict[str, str]:
 
 
 def jvm_conf(options: SparkOptions, log4j: Path) -> dict[str, str]:
-    """The settings of a JVM that we start ourselves. The user's own options come after ours."""
+    """Return the settings of a JVM that we start. The user's own options come after ours."""
     ours = [f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
     if place_of(options.master) is Place.LOCAL:
         ours.append(SMALL_JVM)
@@ -142,7 +138,7 @@ def jvm_conf(options: SparkOptions, log4j: Path) -> dict[str, str]:
 
 
 def _with_attempts(master: str) -> str:
-    """Spark never repeats a local task unless the master says how often."""
+    """Add the number of attempts to a local master: without it Spark never repeats a local task."""
     found = _LOCAL.fullmatch(master)
     assert found is not None, master
     return f"local[{found[1] or 1},{found[2] or LOCAL_ATTEMPTS}]"

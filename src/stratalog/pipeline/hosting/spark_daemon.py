@@ -1,8 +1,8 @@
 """Spark's daemon of Python workers, with everything imported before the first worker is forked.
 
 Spark runs this module instead of its own daemon, which imports after each fork and then has the
-garbage collector walk all that was imported, after every task. Nothing that is imported here may
-start a thread: threads do not survive a fork. A test counts them.
+garbage collector go through all imported modules after every task. No module that is imported here
+may start a thread: threads do not survive a fork. A test counts them.
 """
 
 import gc

@@ -1,7 +1,8 @@
-"""The folder in which a JVM of ours keeps its files.
+"""The folder in which the JVM of a Spark session keeps its files.
 
-Its owner holds a lock on it as long as it lives. So what a killed one has left behind is known,
-also from within another container that shares the disk, and removed by the next who needs a folder.
+The owner holds a lock on the folder as long as it lives. So the folder of a killed owner can be
+recognized, also from within another container that shares the disk. The next process that needs a
+folder removes it.
 """
 
 import fcntl
@@ -17,7 +18,7 @@ from stratalog.clock import SYSTEM_CLOCK
 _PREFIX = "stratalog-spark-"
 _LOCK = "owner.lock"
 _YOUNG_MS = 60_000
-"""A folder is there for a moment before it is locked."""
+"""A folder exists for a moment before it is locked."""
 
 
 class SparkFolder:
@@ -35,7 +36,7 @@ class SparkFolder:
 
 def _orphans(parent: Path) -> Iterator[Path]:
     for folder in parent.glob(f"{_PREFIX}*"):
-        # What another user owns cannot be opened, and is not for us to remove.
+        # The folder of another user cannot be opened, and must not be removed.
         with suppress(OSError):
             if _is_left(folder / _LOCK):
                 yield folder

@@ -14,16 +14,16 @@ from stratalog.clock import SYSTEM_CLOCK
 from stratalog.control.pipeline.model import UnitKind
 from stratalog.errors import StratalogError
 from stratalog.opening.location import LOCATION_NAMES, ClusterLocation
-from stratalog.pipeline.hosting.lazy_spark import SparkJobs
+from stratalog.pipeline.hosting.signals import run_until_terminated
 from stratalog.pipeline.hosting.spark_conf import SparkOptions
-from stratalog.pipeline.hosting.termination import run_until_terminated
+from stratalog.pipeline.hosting.spark_jobs import SparkJobs
 from stratalog.pipeline.open import opened_driver, workplace_of
 from stratalog.pipeline.report import Report
 from stratalog.settings import Settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 1 if anything failed. SIGTERM ends the program with another."""
+    """Return the exit code: 1 if anything failed. SIGTERM ends the program with another one."""
     given = _parser().parse_args(arguments)
     try:
         settings = _location(given).settings(given.set)

@@ -1,7 +1,7 @@
-"""Tasks as the rows of a Spark plan, what executors do with a row, and their answers as rows.
+"""Tasks as the rows of a Spark plan, the function that executors call with a row, and its answers.
 
-A row is a number and packed bytes, and so is an answer. The workplace, which may hold
-credentials, is no part of a row: it is packed into the function that Spark ships.
+A row is a number and a pickled task, which names its kind. An answer is a row, too. The workplace,
+which may hold credentials, is no part of a row: it is packed into the function that Spark ships.
 """
 
 import gc
@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import zstandard
 
-from stratalog.pipeline.plan.tasks import Task, TaskDone, Workplace
+from stratalog.pipeline.plan.tasks import Task, TaskDone
+from stratalog.pipeline.workplace import Workplace
 
 RunTask: TypeAlias = Callable[[Task, Workplace], TaskDone]
 RowFunction: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -28,7 +29,7 @@ def plan_table(tasks: Sequence[Task]) -> pa.Table:
 
 
 def row_function(run_task: RunTask, workplace: Workplace) -> RowFunction:
-    """What runs on the executors, for `mapInArrow`. Stratalog itself is not in it: they need it."""
+    """Return the function for `mapInArrow`. Executors must have Stratalog, which is not shipped."""
     packed_workplace = pack(workplace)
 
     def run_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -43,7 +44,7 @@ def row_function(run_task: RunTask, workplace: Workplace) -> RowFunction:
 
 
 def answers(rows: Iterable[Mapping[str, Any]]) -> dict[int, TaskDone]:
-    """The answers by the number of their task."""
+    """Return the answers by the number of their task."""
     return {row["number"]: unpack(bytes(row["body"])) for row in rows}
 
 
@@ -57,8 +58,10 @@ def unpack(body: bytes) -> Any:
 
 @cache
 def settle_worker() -> None:
-    """Spark collects garbage after every task. Once per worker, what is there by now (mostly
-    imports) is taken out of that: measured, it halves the cost of a small task."""
+    """Take the objects that exist by now, mostly imports, out of the garbage collection for good.
+
+    Spark collects garbage after every task. Measured, this halves the cost of a small task.
+    """
     gc.collect()
     gc.freeze()
 

@@ -1,8 +1,8 @@
 """A merge task: rows of neighbouring partitions become the `.log` objects of their segments.
 
 One reader goes through the source objects, and all segments are written at the same time, so that
-each byte is read once and written once. Held in memory are `READ_AHEAD_BYTES`, one `PORTION_BYTES`
-per segment, and what the store's streams hold, which is never more than the segments themselves.
+each byte is read once and written once. The memory holds `READ_AHEAD_BYTES`, one `PORTION_BYTES`
+per segment, and the buffers of the store's streams, which are never larger than the segments.
 """
 
 import asyncio
@@ -14,16 +14,18 @@ from uuid import UUID
 from stratalog.batch.header import TimestampType
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import ClaimToken
-from stratalog.errors import StaleError, StratalogError
+from stratalog.errors import StratalogError
 from stratalog.ids import SegmentId
 from stratalog.objects.store import Buffer
-from stratalog.pipeline.kinds.piece_failures import RowFailedError, UnitMismatchError, unit_failed
-from stratalog.pipeline.kinds.row_buffers import SlabPiece, Slabs
-from stratalog.pipeline.kinds.source_reader import READ_AHEAD_BYTES, Budget, Reader
-from stratalog.pipeline.kinds.task_stores import OpenWorkplace
-from stratalog.pipeline.kinds.upload_queue import PORTION_BYTES, Feed
-from stratalog.pipeline.plan.object_reads import Piece, plan_visits
-from stratalog.pipeline.plan.tasks import LogMade, MergeTask, SegmentPlan, TaskDone, UnitFailed
+from stratalog.pipeline.errors import EarlierSegmentFailedError, RowFailedError, UnitMismatchError
+from stratalog.pipeline.kinds.merge_model import LogMade, MergeTask, SegmentPlan
+from stratalog.pipeline.kinds.row_buffers import AdjoiningRows, RowBuffers
+from stratalog.pipeline.kinds.source_reader import READ_AHEAD_BYTES, ReadBudget, SourceReader
+from stratalog.pipeline.kinds.unit_failures import unit_failed
+from stratalog.pipeline.kinds.upload_queue import PORTION_BYTES, UploadQueue
+from stratalog.pipeline.plan.object_reads import SourceRow, plan_object_reads
+from stratalog.pipeline.plan.tasks import TaskDone, UnitFailed
+from stratalog.pipeline.workplace import OpenWorkplace
 from stratalog.segment.build import BuiltLog, SegmentBuilder
 from stratalog.segment.keys import segment_key_base
 from stratalog.segment.model import SourceRun
@@ -32,11 +34,7 @@ from stratalog.segment.upload import upload_log
 _OFFSET = struct.Struct(">q")
 
 UPLOADS_ENDING = 32
-"""Small segments are stored by one request at their end. Thousands of them may end together."""
-
-
-class EarlierSegmentFailedError(StaleError):
-    """There is no use in this segment: an earlier one of its partition cannot be made."""
+"""A small segment is stored by one request at its end, and thousands may end together."""
 
 
 async def run_merge(
@@ -46,29 +44,29 @@ async def run_merge(
     read_ahead_bytes: int = READ_AHEAD_BYTES,
     portion_bytes: int = PORTION_BYTES,
 ) -> TaskDone:
-    budget = Budget(read_ahead_bytes)
+    budget = ReadBudget(read_ahead_bytes)
     ending = asyncio.Semaphore(UPLOADS_ENDING)
     segments = [
         _Segment(
             plan,
             place,
-            Feed(budget, len(plan.rows), portion_bytes=portion_bytes),
+            UploadQueue(budget, len(plan.rows), portion_bytes=portion_bytes),
             ending,
             portion_bytes,
         )
-        for plan in task.segments
+        for plan in task.parts
     ]
     merge = _Merge(segments)
-    reader = Reader(place.objects, budget, merge, place.pace, memory=merge.memory)
+    reader = SourceReader(place.objects, budget, merge, place.pace, memory=merge.memory)
     async with asyncio.TaskGroup() as work:
         for segment in segments:
             work.create_task(merge.make(segment))
-        work.create_task(reader.read(plan_visits([plan.rows for plan in task.segments])))
+        work.create_task(reader.read(plan_object_reads(task.row_lists)))
     return merge.done()
 
 
 class _Merge:
-    """The segments of a task: gives pieces to the one that needs them, keeps what became of it."""
+    """The segments of a task. Gives each row to the segment that needs it."""
 
     def __init__(self, segments: Sequence["_Segment"]) -> None:
         self._segments = segments
@@ -76,17 +74,17 @@ class _Merge:
         for segment in segments:
             self._of_token[segment.plan.token].append(segment)
 
-    def wants(self, piece: Piece) -> bool:
-        return self._segments[piece.unit].feed.is_open
+    def wants(self, source: SourceRow) -> bool:
+        return self._segments[source.part].queue.is_open
 
-    def memory(self, piece: Piece) -> memoryview:
-        return self._segments[piece.unit].slabs.memory(piece.row)
+    def memory(self, source: SourceRow) -> memoryview:
+        return self._segments[source.part].buffers.memory(source.row)
 
-    def take(self, piece: Piece, data: memoryview) -> None:
-        self._segments[piece.unit].feed.put(piece.row, data)
+    def take(self, source: SourceRow, data: memoryview) -> None:
+        self._segments[source.part].queue.put(source.row, data)
 
-    def fail(self, piece: Piece, error: StratalogError) -> None:
-        self._segments[piece.unit].feed.fail(RowFailedError(piece.row, error))
+    def fail(self, source: SourceRow, error: StratalogError) -> None:
+        self._segments[source.part].queue.fail(RowFailedError(source.row, error))
 
     async def make(self, segment: "_Segment") -> None:
         try:
@@ -95,10 +93,10 @@ class _Merge:
             segment.outcome = unit_failed(segment.plan.token, error)
             siblings = self._of_token[segment.plan.token]
             for later in siblings[siblings.index(segment) + 1 :]:
-                later.feed.fail(EarlierSegmentFailedError("an earlier segment has failed"))
+                later.queue.fail(EarlierSegmentFailedError("an earlier segment has failed"))
 
     def done(self) -> TaskDone:
-        """Of each token what was made before its first failure."""
+        """Answer with the logs of each token up to its first failure."""
         logs: list[LogMade] = []
         failed: dict[ClaimToken, UnitFailed] = {}
         for segment in self._segments:
@@ -107,28 +105,28 @@ class _Merge:
                     failed.setdefault(failure.token, failure)
                 case LogMade() as log if log.token not in failed:
                     logs.append(log)
-        return TaskDone(logs=logs, failed=[*failed.values()])
+        return TaskDone(made=logs, failed=[*failed.values()])
 
 
 class _Segment:
-    """One segment in the making."""
+    """A segment while it is being made."""
 
     def __init__(
         self,
         plan: SegmentPlan,
         place: OpenWorkplace,
-        feed: Feed,
+        queue: UploadQueue,
         ending: asyncio.Semaphore,
-        slab_bytes: int,
+        buffer_bytes: int,
     ) -> None:
         self.plan = plan
-        self.feed = feed
+        self.queue = queue
         self.outcome: LogMade | UnitFailed | None = None
         self._place = place
         self._ending = ending
         self._is_ending = False
         self._built: BuiltLog | None = None
-        self.slabs = Slabs(plan.rows, slab_bytes)
+        self.buffers = RowBuffers(plan.rows, buffer_bytes)
 
     async def upload(self) -> LogMade:
         plan, place = self.plan, self._place
@@ -146,8 +144,8 @@ class _Segment:
                 place.segments, key_base, self._batches(), place.encoding, place.keys
             )
         finally:
-            self.feed.close()
-            self.slabs.close()
+            self.queue.close()
+            self.buffers.close()
             if self._is_ending:
                 self._ending.release()
         assert self._built is not None, "a store takes the whole stream"
@@ -160,16 +158,16 @@ class _Segment:
         )
 
     async def _batches(self) -> AsyncIterator[Buffer]:
-        """The records, checked and stamped. If one is not as it should be, nothing is stored."""
+        """Yield the batches, checked and stamped. If one is bad, nothing is stored."""
         plan = self.plan
         builder = SegmentBuilder(plan.base_offset, index_interval_bytes=plan.index_interval_bytes)
-        async for portion in self.feed.portions():
-            pieces = deque(self.slabs.joined(portion))
-            # Nothing here holds what has moved on while it waits for more.
+        async for portion in self.queue.portions():
+            waiting = deque(self.buffers.joined(portion))
+            # Bytes that were yielded must not be held here while the upload waits for more.
             portion.clear()
-            while pieces:
-                _build(builder, pieces[0])
-                yield pieces.popleft().data
+            while waiting:
+                _build(builder, waiting[0])
+                yield waiting.popleft().data
         self._built = self._checked(builder.finish())
         await self._ending.acquire()
         self._is_ending = True
@@ -184,23 +182,25 @@ class _Segment:
         return built
 
 
-def _build(builder: SegmentBuilder, piece: SlabPiece) -> None:
-    """Rows about which the builder must know the same are one run to it: to call it for each of
-    them takes longer than what it does."""
+def _build(builder: SegmentBuilder, adjoining: AdjoiningRows) -> None:
+    """Add rows to the builder, in runs of rows with the same properties.
+
+    To call the builder for each row takes longer than its work on the row.
+    """
     start = 0
-    for rows in _alike(piece.rows):
+    for rows in _alike(adjoining.rows):
         end = start + sum(row.byte_size for row in rows)
-        data = piece.data[start:end]
+        data = adjoining.data[start:end]
         try:
             builder.add(data, source_run(rows[0], rows[-1]))
             _check_edges(rows, data)
         except StratalogError as error:
-            raise _blamed(rows, data, error) from error
+            raise _failed_row(rows, data, error) from error
         start = end
 
 
 def _check_edges(rows: Sequence[Coordinates], data: memoryview) -> None:
-    """Each row must begin with the batch of its own first offset, which is stamped by now."""
+    """Check that each row begins with the batch of its first offset, which is stamped by now."""
     position = 0
     for row in rows:
         (offset,) = _OFFSET.unpack_from(data, position)
@@ -223,8 +223,10 @@ def _traits(row: Coordinates) -> tuple[object, ...]:
     return row.leader_epoch, row.stamped, _append_time_ms(row)
 
 
-def _blamed(rows: Sequence[Coordinates], data: memoryview, error: StratalogError) -> RowFailedError:
-    """The row that is wrong, which each is asked by itself."""
+def _failed_row(
+    rows: Sequence[Coordinates], data: memoryview, error: StratalogError
+) -> RowFailedError:
+    """Find the row that is wrong, by building each row alone."""
     start = 0
     for row in rows:
         end = start + row.byte_size
@@ -239,7 +241,7 @@ def _blamed(rows: Sequence[Coordinates], data: memoryview, error: StratalogError
 
 
 def source_run(first: Coordinates, last: Coordinates) -> SourceRun:
-    """What a segment's builder must know of rows that follow each other and are alike."""
+    """Describe rows that follow each other and are alike, for the builder of a segment."""
     return SourceRun(
         base_offset=first.base_offset,
         last_offset=last.last_offset,

@@ -1,6 +1,6 @@
 """The driver's half of a merge: from a `.log` in the store to a part of its partition.
 
-The order of steps, and what a crash after each of them leaves:
+The order of the steps, and the remains of a crash after each of them:
 
 1. (executor) `.log` is uploaded under an id that no other attempt has. Left behind: an object
    without a row. The sweeper bars its id, then deletes it.
@@ -9,13 +9,13 @@ The order of steps, and what a crash after each of them leaves:
 3. The `.log` is looked at once more. If the sweeper was faster than step 2 it is gone; so it is if
    the executor wrote it somewhere else. The segment is given up.
 4. `.indexes`, then the manifest. Left behind: as after 2.
-5. `finish_segment`. Left behind: a whole segment that belongs to nobody. If it still fits when the
-   claim has ended, the next run chains it, or the janitor when it is old; otherwise it is deleted.
+5. `finish_segment`. Left behind: a whole segment outside the chain. If it still fits when the claim
+   has ended, the next run chains it, or the janitor when it is old; otherwise it is deleted.
 6. `chain_segment`, under the claim's token: boundaries move, and readers are sent to the segment.
-   Its rows leave in chunks; what a crash leaves of them the next retention run takes.
+   Its rows are removed in chunks; the next retention run removes the rows that a crash leaves.
 
 Segments of one partition are finished in the order of their offsets, because a producer snapshot
-and a transaction index tell of the partition up to the segment's end.
+and a transaction index describe the partition up to the segment's end.
 """
 
 from contextlib import suppress
@@ -25,11 +25,12 @@ from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.pipeline.model import ClaimToken
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import ChainOutcome, EpochStart, Segment, SegmentToAdd
-from stratalog.errors import DamagedError, OutcomeUnknownError, StratalogError
+from stratalog.errors import OutcomeUnknownError, StratalogError
 from stratalog.ids import Offset, SegmentId, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError
+from stratalog.pipeline.errors import IndexesLostError
+from stratalog.pipeline.kinds.merge_model import LogMade, SegmentPlan
 from stratalog.pipeline.kinds.upload_check import check_uploaded
-from stratalog.pipeline.plan.tasks import LogMade, SegmentPlan
 from stratalog.retry import Backoff, retry
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
@@ -45,10 +46,6 @@ from stratalog.segment.upload import upload_indexes
 
 _ATTEMPTS = 5
 _AT_ONCE = Backoff(first_s=0.0)
-
-
-class IndexesLostError(DamagedError):
-    """The indexes of a segment are gone, and the next one goes on from what they tell."""
 
 
 class SegmentFinisher:
@@ -74,7 +71,7 @@ class SegmentFinisher:
         """The state of producers at the end of the segment that was finished last."""
 
     async def finish(self, made: LogMade, plan: SegmentPlan) -> ChainOutcome:
-        """Steps 2 to 6. A segment that cannot be chained is given up, and the error comes out."""
+        """Do steps 2 to 6. Raise if the segment cannot be chained, after giving it up."""
         segment = _segment_of(made, plan)
         await self._metadata.add(segment)
         try:
@@ -84,7 +81,7 @@ class SegmentFinisher:
             tail = await self._upload_rest(made, plan, segment)
             outcome = await self._chain(made.segment_id, plan.token)
         except OutcomeUnknownError:
-            # Chained or not: the janitor finds out, and deletes nothing that is chained.
+            # The segment may be chained. The janitor finds out, and deletes no chained segment.
             raise
         except Exception:
             with suppress(StratalogError):
@@ -94,7 +91,7 @@ class SegmentFinisher:
         return outcome
 
     def forget(self, partition: TopicPartition) -> None:
-        """No more segments of this partition will come for now."""
+        """Drop the state of a partition for which no more segments will come for now."""
         self._tails.pop(partition, None)
 
     async def _upload_rest(
@@ -134,11 +131,11 @@ class SegmentFinisher:
             snapshot = await self._reader.index(before, IndexKind.PRODUCER_SNAPSHOT)
         except ObjectNotFoundError:
             if await self._segment_before(partition, base) is None:
-                # Retention took it meanwhile.
+                # Retention removed the segment meanwhile.
                 return PartitionTail()
             raise IndexesLostError(
-                f"{before.key_base}{INDEXES_SUFFIX} is lost, and the segment after it needs what it"
-                " tells of producers: run `stratalog fsck --rebuild-indexes`"
+                f"{before.key_base}{INDEXES_SUFFIX} is lost, and the segment after it needs its"
+                " producer snapshot: run `stratalog fsck --rebuild-indexes`"
             ) from None
         tail = PartitionTail.from_snapshot(snapshot)
         return tail if is_dense(before) else tail.decided()
@@ -148,14 +145,16 @@ class SegmentFinisher:
         return found[0] if found and found[0].end_offset == base else None
 
     async def _lineage(self, segment: SegmentToAdd) -> list[EpochStart]:
-        """All epochs that began before the segment's end, without those in which nothing was
-        written: in a checkpoint no two begin at the same offset."""
+        """Return the epochs that began before the segment's end and in which something was written.
+
+        In a checkpoint no two epochs begin at the same offset.
+        """
         epochs = await self._control.log.epochs(segment.topic_partition)
         begun = {e.start_offset: e for e in epochs if e.start_offset <= segment.last_offset}
         return sorted(begun.values())
 
     async def _chain(self, segment_id: SegmentId, claim: ClaimToken) -> ChainOutcome:
-        """Chain it. To repeat that is harmless, so doubt about it is settled by repeating it."""
+        """Chain the segment. To repeat that is harmless, so doubt is settled by repeating it."""
         return await retry(
             lambda: self._control.segments.chain(segment_id, claim=claim),
             clock=self._clock,

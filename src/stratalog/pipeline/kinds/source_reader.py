@@ -1,4 +1,4 @@
-"""Reading a task's source objects ahead of those who work on them, within a budget of bytes.
+"""Reading a task's source objects ahead of their use, within a budget of bytes.
 
 Nothing here can wait for ever. Only the reader waits for the budget. The bytes that hold it up are
 on their way to a sink, which takes them without waiting and gives them back once they have moved
@@ -14,15 +14,15 @@ from stratalog.control.log.model import Coordinates
 from stratalog.errors import RetriableError, StaleError, StratalogError
 from stratalog.objects.memory import new_memory
 from stratalog.objects.store import Buffer, ObjectStore, Range
-from stratalog.pipeline.plan.object_reads import Piece, Visit
+from stratalog.pipeline.plan.object_reads import ObjectRead, SourceRow
 
 READ_AHEAD_BYTES = 64 * 1024 * 1024
 READS_UNDER_WAY = 8
 """One connection to S3 carries some 50 to 100 MB/s."""
 
 
-class Budget:
-    """Bytes that may be held at once. What is larger than all of it is held alone."""
+class ReadBudget:
+    """The bytes that may be held at once. A read that is larger than the budget is held alone."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -41,7 +41,7 @@ class Budget:
 
 
 class Pace:
-    """No more than so many bytes per second; 0 is no limit. What was not used is not saved up."""
+    """A limit of bytes per second; 0 is no limit. Unused bytes are not saved up."""
 
     def __init__(self, bytes_per_second: int, clock: Clock) -> None:
         self._bytes_per_second = bytes_per_second
@@ -49,7 +49,7 @@ class Pace:
         self._next_s = 0.0
 
     async def wait_for(self, size_bytes: int) -> None:
-        """Until what came before has had its time."""
+        """Wait until the earlier reads have had their time."""
         if self._bytes_per_second:
             now_s = self._clock.monotonic()
             start_s = max(now_s, self._next_s)
@@ -59,36 +59,36 @@ class Pace:
 
 
 class Sink(Protocol):
-    """Whoever works on the pieces. It never waits, and gets each unit's pieces in order."""
+    """The consumer of the rows. It never waits, and gets the rows of each part in order."""
 
-    def wants(self, piece: Piece) -> bool:
-        """Whether there is any use in reading it (still)."""
+    def wants(self, source: SourceRow) -> bool:
+        """Tell whether there is still any use in reading the row."""
 
-    def take(self, piece: Piece, data: memoryview) -> None:
-        """The piece's bytes, in memory of their own that may be written to.
+    def take(self, source: SourceRow, data: memoryview) -> None:
+        """Take the row's bytes, in memory of their own that may be written to.
 
         They count against the budget until the sink gives them back.
         """
 
-    def fail(self, piece: Piece, error: StratalogError) -> None:
-        """The piece cannot be read."""
+    def fail(self, source: SourceRow, error: StratalogError) -> None:
+        """Note that the row cannot be read."""
 
 
-def plain_memory(piece: Piece) -> memoryview:
-    return memoryview(new_memory(piece.row.byte_size))
+def plain_memory(source: SourceRow) -> memoryview:
+    return memoryview(new_memory(source.row.byte_size))
 
 
-class Reader:
+class SourceReader:
     def __init__(
         self,
         store: ObjectStore,
-        budget: Budget,
+        budget: ReadBudget,
         sink: Sink,
         pace: Pace,
         *,
-        memory: Callable[[Piece], memoryview] = plain_memory,
+        memory: Callable[[SourceRow], memoryview] = plain_memory,
     ) -> None:
-        """`memory` is where the bytes of a piece are to be put."""
+        """`memory` gives the memory that the bytes of a row are read into."""
         self._store = store
         self._budget = budget
         self._sink = sink
@@ -96,54 +96,56 @@ class Reader:
         self._memory = memory
         self._slots = asyncio.Semaphore(READS_UNDER_WAY)
 
-    async def read(self, visits: Iterable[Visit]) -> None:
-        """Several visits at the same time; what they bring is delivered in their order."""
+    async def read(self, reads: Iterable[ObjectRead]) -> None:
+        """Do several reads at the same time, and deliver the rows in the order of the reads."""
         before: asyncio.Task[None] | None = None
         async with asyncio.TaskGroup() as tasks:
-            for visit in visits:
+            for read in reads:
                 await self._slots.acquire()
-                cost_bytes = visit.cost_bytes
+                cost_bytes = read.cost_bytes
                 await self._budget.take(cost_bytes)
-                await self._pace.wait_for(self._wanted_bytes(visit))
-                before = tasks.create_task(self._serve(visit, cost_bytes, before))
+                await self._pace.wait_for(self._wanted_bytes(read))
+                before = tasks.create_task(self._serve(read, cost_bytes, before))
 
-    def _wanted_bytes(self, visit: Visit) -> int:
-        return sum(piece.row.byte_size for piece in visit.pieces if self._sink.wants(piece))
+    def _wanted_bytes(self, read: ObjectRead) -> int:
+        return sum(source.row.byte_size for source in read.sources if self._sink.wants(source))
 
     async def _serve(
-        self, visit: Visit, cost_bytes: int, before: asyncio.Task[None] | None
+        self, read: ObjectRead, cost_bytes: int, before: asyncio.Task[None] | None
     ) -> None:
-        pieces = [piece for piece in visit.pieces if self._sink.wants(piece)]
-        answers = await self._read(visit.object_key, pieces) if pieces else []
+        sources = [source for source in read.sources if self._sink.wants(source)]
+        answers = await self._read(read.object_key, sources) if sources else []
         self._slots.release()
         if before is not None:
             await before
-        for piece, answer in zip(pieces, answers, strict=True):
+        for source, answer in zip(sources, answers, strict=True):
             if isinstance(answer, StratalogError):
-                self._sink.fail(piece, answer)
+                self._sink.fail(source, answer)
             else:
                 cost_bytes -= len(answer)
-                self._sink.take(piece, _own(answer))
+                self._sink.take(source, _writable(answer))
         self._budget.give_back(cost_bytes)
 
-    async def _read(self, key: str, pieces: Sequence[Piece]) -> Sequence[Buffer | StratalogError]:
-        ranges = [_range(piece.row) for piece in pieces]
+    async def _read(
+        self, key: str, sources: Sequence[SourceRow]
+    ) -> Sequence[Buffer | StratalogError]:
+        ranges = [_range(source.row) for source in sources]
         try:
-            return await self._store.get_ranges(key, ranges, into=[*map(self._memory, pieces)])
+            return await self._store.get_ranges(key, ranges, into=[*map(self._memory, sources)])
         except (RetriableError, StaleError) as error:
-            return [error] * len(pieces)
+            return [error] * len(sources)
         except StratalogError as error:
-            if len(pieces) == 1:
+            if len(sources) == 1:
                 return [error]
-            # An object that is too short is whole for some of those who want a piece of it.
-            return [answer for piece in pieces for answer in await self._read(key, [piece])]
+            # An object that is too short may still have some of the rows.
+            return [answer for source in sources for answer in await self._read(key, [source])]
 
 
 def _range(row: Coordinates) -> Range:
     return Range(row.byte_offset, row.byte_offset + row.byte_size)
 
 
-def _own(buffer: Buffer) -> memoryview:
-    """The same bytes where they can be stamped, should a store answer with memory of its own."""
+def _writable(buffer: Buffer) -> memoryview:
+    """Copy the bytes to where they can be stamped, if the store answers with memory of its own."""
     view = memoryview(buffer)
     return memoryview(bytearray(view)) if view.readonly else view

@@ -1,8 +1,8 @@
-"""One partition's part of a split file: its batches checked and stamped, and the rows they make.
+"""The part of one partition in a split file: its batches, checked and stamped, and its new rows.
 
 Pure. A row ends where the next batch would make it too large to be read for a small fetch, or has
-another leader epoch or timestamp type. The rows of a part adjoin, in bytes and in offsets. A row's
-commit time is that of its newest batch, beside which the oldest one's is kept.
+another leader epoch or timestamp type. The rows of a part adjoin, in bytes and in offsets. A row
+has the commit time of its newest batch, and beside it the commit time of its oldest one.
 """
 
 import struct
@@ -28,7 +28,7 @@ from stratalog.control.log.commit_plan import MAX_ROW_BYTES
 from stratalog.control.log.model import Coordinates
 from stratalog.errors import StratalogError
 from stratalog.ids import LeaderEpoch, ObjectId, Offset, TopicPartition
-from stratalog.pipeline.kinds.piece_failures import RowFailedError, UnitMismatchError
+from stratalog.pipeline.errors import RowFailedError, UnitMismatchError
 
 _FIELDS = struct.Struct(">qiibIhi8xq14xi")
 """The header without base timestamp and producer."""
@@ -36,7 +36,7 @@ _OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
 
 
 class SplitObject(NamedTuple):
-    """The object that rows shall lie in."""
+    """The object into which the rows move."""
 
     object_id: ObjectId
     key: str
@@ -44,7 +44,7 @@ class SplitObject(NamedTuple):
 
 @dataclass(slots=True)
 class _Row:
-    """A row in the making."""
+    """A row while batches are added to it."""
 
     byte_offset: int
     base_offset: int
@@ -120,7 +120,7 @@ class PartRows:
         ]
 
     def _take(self, source: Coordinates, view: memoryview) -> None:
-        """The loop over the batches, which bounds how fast files are split."""
+        """Check and stamp the batches. This loop bounds the speed of splitting."""
         append_time_ms = _append_time_ms(source)
         offset, position, buffer_end = int(source.base_offset), 0, len(view)
         while position < buffer_end:
@@ -157,7 +157,7 @@ class PartRows:
         self._next_offset = offset
 
     def _row_for(self, source: Coordinates, offset: int, size_bytes: int) -> _Row:
-        """The row that takes the next batch: the last one, if it fits."""
+        """Return the row for the next batch: the last one if the batch fits, else a new one."""
         last = self._rows[-1] if self._rows else None
         if (
             last is None
@@ -179,7 +179,7 @@ class PartRows:
         return last
 
     def _date(self, source: Coordinates) -> None:
-        """Tell the rows that have batches of the source when those were committed."""
+        """Note the commit times of the source on the rows that have batches of it."""
         for row in reversed(self._rows):
             if row.last_offset < source.base_offset:
                 break
@@ -188,13 +188,13 @@ class PartRows:
 
 
 def _append_time_ms(source: Coordinates) -> int | None:
-    """The time to stamp, of rows that want it and do not have it yet."""
+    """Return the append time to stamp, if the topic wants it and the row is not stamped yet."""
     stamps_time = not source.stamped and source.timestamp_type is TimestampType.LOG_APPEND_TIME
     return source.committed_ms if stamps_time else None
 
 
 def _refuse(view: memoryview, position: int) -> NoReturn:
-    """Find out what is wrong with a batch that failed one of the tests."""
+    """Raise the precise error of a batch that failed one of the tests."""
     check_crc(view, position, parse_header(view, position))
     at = position + LAST_OFFSET_DELTA_POSITION
     raise BatchDamagedError(at, "the last offset delta is negative", position)

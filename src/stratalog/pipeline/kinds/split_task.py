@@ -1,8 +1,8 @@
 """A split task: rows out of many objects become one object that is sorted by partition and offset.
 
-Each source object is read once. Until all are, the file's bytes wait in memory; with them at most
-`READ_AHEAD_BYTES` that are being read, and later what the store's stream holds in its own copies.
-So a task takes the planned size of the file and some 64 MiB.
+Each source object is read once. Until all are read, the file's bytes wait in memory, with at most
+`READ_AHEAD_BYTES` that are being read, and later the copies in the store's stream. So a task takes
+the planned size of the file and some 64 MiB.
 """
 
 from collections import deque
@@ -14,41 +14,45 @@ from stratalog.control.log.model import Coordinates
 from stratalog.errors import StratalogError
 from stratalog.ids import NO_BROKER, ObjectId, TopicPartition, uuid7
 from stratalog.objects.store import Buffer
-from stratalog.pipeline.kinds.piece_failures import RowFailedError, UnitMismatchError, unit_failed
-from stratalog.pipeline.kinds.source_reader import READ_AHEAD_BYTES, Budget, Reader
+from stratalog.pipeline.errors import RowFailedError, UnitMismatchError
+from stratalog.pipeline.kinds.source_reader import READ_AHEAD_BYTES, ReadBudget, SourceReader
+from stratalog.pipeline.kinds.split_model import SplitMade, SplitPartMade, SplitPlan
+from stratalog.pipeline.kinds.split_plan import longest_run
 from stratalog.pipeline.kinds.split_rows import PartRows, SplitObject
-from stratalog.pipeline.kinds.task_stores import OpenWorkplace
-from stratalog.pipeline.plan.object_reads import Piece, plan_visits
-from stratalog.pipeline.plan.split_plan import longest_run
-from stratalog.pipeline.plan.tasks import (
-    SplitMade,
-    SplitPartMade,
-    SplitPlan,
-    SplitTask,
-    TaskDone,
-    UnitFailed,
-)
+from stratalog.pipeline.kinds.unit_failures import unit_failed
+from stratalog.pipeline.plan.object_reads import SourceRow, plan_object_reads
+from stratalog.pipeline.plan.tasks import TaskDone, UnitFailed
+from stratalog.pipeline.workplace import OpenWorkplace
 
 _JOINED_BYTES = 256 * 1024
-"""Rows are handed to the store together up to here: many small ones cost it more than a copy."""
+"""Small rows are copied together up to this size: to hand the store many small buffers costs more
+than the copy."""
 
 
 async def run_split(
-    task: SplitTask, place: OpenWorkplace, *, read_ahead_bytes: int = READ_AHEAD_BYTES
+    plans: Sequence[SplitPlan],
+    place: OpenWorkplace,
+    *,
+    salvages: bool = False,
+    read_ahead_bytes: int = READ_AHEAD_BYTES,
 ) -> TaskDone:
+    """Write one split file with these parts.
+
+    With `salvages`, a part with a row that cannot be moved keeps its longest run of other rows;
+    without it, the whole part fails.
+    """
     parts = sorted(
-        (_Part(plan, salvages=task.salvages) for plan in task.parts),
-        key=lambda part: part.partition,
+        (_Part(plan, salvages=salvages) for plan in plans), key=lambda part: part.partition
     )
-    split = _Split(parts, Budget(read_ahead_bytes))
-    await Reader(place.objects, split.budget, split, place.pace).read(
-        plan_visits([part.plan.rows for part in parts])
+    split = _Split(parts, ReadBudget(read_ahead_bytes))
+    await SourceReader(place.objects, split.budget, split, place.pace).read(
+        plan_object_reads([part.plan.rows for part in parts])
     )
     return await split.write(place)
 
 
 class _Part:
-    """One partition's rows while they are being read, in the order of the plan."""
+    """The rows of one partition while they are being read, in the order of the plan."""
 
     def __init__(self, plan: SplitPlan, *, salvages: bool) -> None:
         self.plan = plan
@@ -59,7 +63,7 @@ class _Part:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing can come of it any more."""
+        """True if the part cannot be written any more."""
         return bool(self.errors) and not self._salvages
 
     def fail(self, error: StratalogError) -> None:
@@ -67,13 +71,13 @@ class _Part:
         self.read = []
 
     def miss(self, row: Coordinates, error: StratalogError) -> None:
-        """Go on without a row, if that is to be done."""
+        """Go on without a row if the task salvages, else give up the part."""
         self._note(error)
         good = [(each, data) for each, data in self.read if each is not row]
         self.read = good if self._salvages else []
 
     def lay_out(self, byte_offset: int) -> PartRows | None:
-        """Check and stamp what was read, to lie in the file from this byte on."""
+        """Check and stamp the rows, which will lie in the file from this byte on."""
         while self.read:
             if self.errors:
                 self._leave_the_longest_run()
@@ -82,14 +86,14 @@ class _Part:
                 for row, data in self.read:
                     rows.add(row, data)
             except RowFailedError as error:
-                # To stamp the others once more changes nothing.
+                # The loop stamps the other rows once more, which changes nothing.
                 self.miss(error.row, error)
             else:
                 return rows
         return None
 
     def _note(self, error: StratalogError) -> None:
-        """What comes after the end of it tells nothing new."""
+        """Note an error, unless the part is lost already: later errors follow from the first."""
         if not self.is_lost:
             self.errors.append(error)
 
@@ -99,26 +103,26 @@ class _Part:
 
 
 class _Split:
-    """A split file in the making."""
+    """A split file while it is being made."""
 
-    def __init__(self, parts: Sequence[_Part], budget: Budget) -> None:
+    def __init__(self, parts: Sequence[_Part], budget: ReadBudget) -> None:
         self._parts = parts
         self.budget = budget
 
-    def wants(self, piece: Piece) -> bool:
-        return not self._parts[piece.unit].is_lost
+    def wants(self, source: SourceRow) -> bool:
+        return not self._parts[source.part].is_lost
 
-    def take(self, piece: Piece, data: memoryview) -> None:
+    def take(self, source: SourceRow, data: memoryview) -> None:
         self.budget.give_back(len(data))
-        part = self._parts[piece.unit]
+        part = self._parts[source.part]
         if not part.is_lost:
-            part.read.append((piece.row, data))
+            part.read.append((source.row, data))
 
-    def fail(self, piece: Piece, error: StratalogError) -> None:
-        self._parts[piece.unit].miss(piece.row, RowFailedError(piece.row, error))
+    def fail(self, source: SourceRow, error: StratalogError) -> None:
+        self._parts[source.part].miss(source.row, RowFailedError(source.row, error))
 
     async def write(self, place: OpenWorkplace) -> TaskDone:
-        """Store what is good. An error of the store is every remaining part's."""
+        """Store the good parts. An error of the store fails all of them."""
         now_ms = place.clock.now_ms()
         object_id = ObjectId(uuid7(now_ms, place.entropy))
         file = SplitObject(object_id, split_key(object_id))
@@ -127,14 +131,8 @@ class _Split:
             return TaskDone(failed=self._failed())
         footer = encode_footer(_footer(file, laid_out, now_ms))
         moved = [[row for row, _ in part.read] for part, _ in laid_out]
-        data = deque(data for part, _ in laid_out for _, data in part.read)
-        for part, _ in laid_out:
-            part.read = []
-        wanted_bytes = laid_out[-1][1].byte_end + len(footer)
         try:
-            size_bytes = await place.objects.put_stream(file.key, _stream(data, footer))
-            if size_bytes != wanted_bytes:
-                raise UnitMismatchError(f"{file.key} has {size_bytes} bytes, not {wanted_bytes}")
+            size_bytes = await self._upload(file, laid_out, footer, place)
         except StratalogError as error:
             for part, _ in laid_out:
                 part.fail(error)
@@ -152,7 +150,24 @@ class _Split:
                 for (part, rows), old_rows in zip(laid_out, moved, strict=True)
             ],
         )
-        return TaskDone(splits=[made], failed=self._failed())
+        return TaskDone(made=[made], failed=self._failed())
+
+    async def _upload(
+        self,
+        file: SplitObject,
+        laid_out: Sequence[tuple[_Part, PartRows]],
+        footer: bytes,
+        place: OpenWorkplace,
+    ) -> int:
+        data = deque(data for part, _ in laid_out for _, data in part.read)
+        # The stream alone holds the bytes from here on, so that it can drop them as they go.
+        for part, _ in laid_out:
+            part.read = []
+        wanted_bytes = laid_out[-1][1].byte_end + len(footer)
+        size_bytes = await place.objects.put_stream(file.key, _stream(data, footer))
+        if size_bytes != wanted_bytes:
+            raise UnitMismatchError(f"{file.key} has {size_bytes} bytes, not {wanted_bytes}")
+        return size_bytes
 
     def _lay_out(self) -> list[tuple[_Part, PartRows]]:
         laid_out: list[tuple[_Part, PartRows]] = []
@@ -191,7 +206,7 @@ def _footer(
 
 
 async def _stream(data: deque[memoryview], footer: bytes) -> AsyncIterator[Buffer]:
-    """The file. What was yielded is let go."""
+    """Yield the file, and drop each buffer that was yielded."""
     while data:
         group, group_bytes = [data.popleft()], 0
         while data and group_bytes + len(data[0]) <= _JOINED_BYTES:

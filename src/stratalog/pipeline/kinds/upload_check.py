@@ -1,19 +1,16 @@
-"""What executors say they have stored, looked at by the driver before anything refers to it.
+"""The driver's look at an uploaded object, before anything refers to it.
 
 An executor may see a store of its own under the same address: a copy that was mounted, a replica.
-What it read there was right, and what it wrote there nobody else can read.
+The bytes that it read there were right, but the object that it wrote there is out of reach for all
+other processes.
 """
 
-from stratalog.errors import DamagedError
 from stratalog.objects.store import ObjectNotFoundError, ObjectStore
-
-
-class UploadGoneError(DamagedError):
-    """The uploaded object is not there, or not complete."""
+from stratalog.pipeline.errors import UploadGoneError
 
 
 async def check_uploaded(store: ObjectStore, key: str, size_bytes: int) -> None:
-    """One request. Raises unless the object is there with all its bytes."""
+    """Raise unless the object is there with all its bytes. This takes one request."""
     try:
         info = await store.head(key)
     except ObjectNotFoundError:

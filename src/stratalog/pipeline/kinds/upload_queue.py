@@ -1,4 +1,4 @@
-"""What was read of a segment and waits to be written: between the reader and one upload."""
+"""The queue between the reader of source objects and the upload of one segment."""
 
 import asyncio
 from collections import deque
@@ -6,20 +6,21 @@ from collections.abc import AsyncIterator
 
 from stratalog.control.log.model import Coordinates
 from stratalog.errors import StratalogError
-from stratalog.pipeline.kinds.source_reader import Budget
+from stratalog.pipeline.kinds.source_reader import ReadBudget
 
 PORTION_BYTES = 1024 * 1024
-"""An upload is woken for so much: to wake it for every piece costs more than the pieces do."""
+"""An upload is woken for so many bytes: to wake it for every row costs more than the row does."""
 
 
-class Feed:
-    """Rows in order, with their bytes. One side puts and never waits, the other one takes.
+class UploadQueue:
+    """Rows in order, with their bytes. The reader puts and never waits, the upload takes.
 
-    The beginning of a portion is not held against the budget. Otherwise many feeds, none of which
-    has enough to be woken, could use it up together, and the reader would wait for ever.
+    The beginning of a portion does not count against the budget. Otherwise many queues, none of
+    which has enough to wake its upload, could use up the budget together, and the reader would
+    wait for ever.
     """
 
-    def __init__(self, budget: Budget, row_count: int, *, portion_bytes: int) -> None:
+    def __init__(self, budget: ReadBudget, row_count: int, *, portion_bytes: int) -> None:
         self._budget = budget
         self._rows_missing = row_count
         self._portion_bytes = portion_bytes
@@ -44,21 +45,21 @@ class Feed:
             self._settle(self._budget_bytes)
 
     def fail(self, error: StratalogError) -> None:
-        """Whoever takes gets this error instead of anything more."""
+        """Give the upload this error instead of anything more."""
         if self.is_open:
             self._error = self._error or error
             self.close()
             self._woken.set()
 
     def close(self) -> None:
-        """Nobody takes any more."""
+        """Drop the rows that wait. No more are taken."""
         self.is_open = False
         self._waiting.clear()
         self._waiting_bytes = 0
         self._settle(self._budget_bytes)
 
     async def portions(self) -> AsyncIterator[list[tuple[Coordinates, memoryview]]]:
-        """What was put, until all of it was."""
+        """Yield the rows in portions, until all rows of the segment have come."""
         while self._waiting or self._rows_missing or self._error:
             await self._woken.wait()
             while self._has_portion():

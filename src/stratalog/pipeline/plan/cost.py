@@ -1,86 +1,68 @@
-"""What a plan will cost, before anything is done. Pure."""
+"""The cost of a plan, before anything is done. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import ClaimToken
-from stratalog.objects.upload import put_requests
-from stratalog.pipeline.held_claims import tokens_of
-from stratalog.pipeline.plan.object_reads import plan_visits
-from stratalog.pipeline.plan.split_plan import rows_needed
-from stratalog.pipeline.plan.tasks import (
-    MergeTask,
-    SegmentPlan,
-    SplitPlan,
-    SplitTask,
-    Task,
-    row_lists,
-)
+from stratalog.pipeline.kinds.kind import KindCost
+from stratalog.pipeline.kinds.registry import KINDS
+from stratalog.pipeline.plan.object_reads import plan_object_reads
+from stratalog.pipeline.plan.tasks import Task
 from stratalog.pipeline.report import counted
-
-_SEGMENT_REQUESTS = 3
-"""Beside the log: a look at it, the indexes and the manifest."""
-_SPLIT_REQUESTS = 1
-"""Beside the file: a look at it."""
-
-
-class Kind(StrEnum):
-    """What is done with a partition."""
-
-    MERGE = "merge"
-    SPLIT = "split"
-    REWRITE = "rewrite"
 
 
 class TopicShare(NamedTuple):
-    """What a plan does with a topic, in one way."""
+    """The share of one topic in the tasks of one kind."""
 
     topic: str
-    kind: Kind
+    kind: str
     partitions: int
     bytes: int
 
     def line(self) -> str:
-        what = f"{counted(self.partitions, 'partition')}, {self.bytes / 1e6:,.1f} MB"
-        return f"  {self.topic}: {self.kind.value} {what}"
+        partitions = counted(self.partitions, "partition")
+        return f"  {self.topic}: {self.kind} {partitions}, {self.bytes / 1e6:,.1f} MB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     tasks: int
-    merged_partitions: int
-    segments: int
-    split_partitions: int
-    split_files: int
-    rewritten_partitions: int
-    """Whose last rows are moved out of objects that are mostly dead."""
-    rewritten_files: int
+    kinds: Sequence[KindCost]
     objects_read: int
     bytes: int
     """Read once and written once."""
     bytes_read: int
-    """Those between two pieces that one request reads along included."""
+    """With the bytes between two rows that one request reads along."""
     read_requests: int
     write_requests: int
     rows_removed: int
     topics: Sequence[TopicShare]
 
+    @property
+    def figures(self) -> Mapping[str, int]:
+        """The numbers of all kinds, by field name."""
+        return {name: number for kind in self.kinds for name, number in kind.figures.items()}
+
     def to_json(self) -> dict[str, object]:
-        return asdict(self) | {"topics": [share._asdict() for share in self.topics]}
+        return {
+            "tasks": self.tasks,
+            **self.figures,
+            "objects_read": self.objects_read,
+            "bytes": self.bytes,
+            "bytes_read": self.bytes_read,
+            "read_requests": self.read_requests,
+            "write_requests": self.write_requests,
+            "rows_removed": self.rows_removed,
+            "topics": [share._asdict() for share in self.topics],
+        }
 
     def lines(self) -> list[str]:
         requests = self.read_requests + self.write_requests
         return [
-            f"merge   {counted(self.merged_partitions, 'partition')} into"
-            f" {counted(self.segments, 'segment')}",
-            f"split   {counted(self.split_partitions, 'partition')} into"
-            f" {counted(self.split_files, 'file')}",
-            f"rewrite {counted(self.rewritten_partitions, 'partition')} into"
-            f" {counted(self.rewritten_files, 'file')}, out of objects that are mostly dead",
+            *(kind.line for kind in self.kinds),
             f"move    {self.bytes / 1e6:,.1f} MB out of {counted(self.objects_read, 'object')} in"
             f" {counted(self.tasks, 'task')}",
             f"ask     {counted(requests, 'request')} of the object store:"
@@ -90,61 +72,34 @@ class Cost:
         ]
 
 
-def cost_of(tasks: Sequence[Task], rewrites: Sequence[SplitTask] = ()) -> Cost:
-    """`rewrites` are those tasks that move rows out of objects that are mostly dead."""
-    merges = [task for task in tasks if isinstance(task, MergeTask)]
-    splits = [task for task in tasks if isinstance(task, SplitTask)]
-    everything: list[Task] = [*tasks, *rewrites]
-    segments = [segment for task in merges for segment in task.segments]
-    parts = [*_parts(splits), *_parts(rewrites)]
-    rows = [row for task in everything for unit in row_lists(task) for row in unit]
-    visits = [visit for task in everything for visit in plan_visits(row_lists(task))]
-    reads = [read for visit in visits for read in visit.requests]
+def cost_of(tasks: Sequence[Task]) -> Cost:
+    by_kind = {kind.name: [task for task in tasks if task.kind == kind.name] for kind in KINDS}
+    kinds = [kind.cost(by_kind[kind.name]) for kind in KINDS]
+    rows = [row for task in tasks for part in task.row_lists for row in part]
+    planned = [read for task in tasks for read in plan_object_reads(task.row_lists)]
+    requests = [request for read in planned for request in read.requests]
     return Cost(
-        tasks=len(everything),
-        merged_partitions=_units(merges),
-        segments=len(segments),
-        split_partitions=_units(splits),
-        split_files=len(splits),
-        rewritten_partitions=_units(rewrites),
-        rewritten_files=len(rewrites),
+        tasks=len(tasks),
+        kinds=kinds,
         objects_read=len({row.object_id for row in rows}),
         bytes=_bytes(rows),
-        bytes_read=sum(read.end - read.start for read in reads),
-        read_requests=len(reads),
-        write_requests=sum(
-            put_requests(segment.size_bytes) + _SEGMENT_REQUESTS for segment in segments
-        )
-        + sum(put_requests(_task_bytes(task)) + _SPLIT_REQUESTS for task in (*splits, *rewrites)),
-        rows_removed=len(rows) - sum(rows_needed(part.rows) for part in parts),
-        topics=[
-            *_shares(Kind.MERGE, segments),
-            *_shares(Kind.SPLIT, _parts(splits)),
-            *_shares(Kind.REWRITE, _parts(rewrites)),
-        ],
+        bytes_read=sum(request.end - request.start for request in requests),
+        read_requests=len(requests),
+        write_requests=sum(kind.write_requests for kind in kinds),
+        rows_removed=len(rows) - sum(kind.rows_kept for kind in kinds),
+        topics=[share for kind, found in by_kind.items() for share in _shares(kind, found)],
     )
 
 
-def _shares(kind: Kind, units: Sequence[SegmentPlan] | Sequence[SplitPlan]) -> list[TopicShare]:
-    """By topic name."""
+def _shares(kind: str, tasks: Iterable[Task]) -> list[TopicShare]:
+    """Sum up by topic, in the order of the names."""
     tokens: dict[str, set[ClaimToken]] = defaultdict(set)
     size_bytes: dict[str, int] = defaultdict(int)
-    for unit in units:
-        tokens[unit.topic_name].add(unit.token)
-        size_bytes[unit.topic_name] += _bytes(unit.rows)
+    for task in tasks:
+        for part in task.parts:
+            tokens[part.topic_name].add(part.token)
+            size_bytes[part.topic_name] += _bytes(part.rows)
     return [TopicShare(name, kind, len(tokens[name]), size_bytes[name]) for name in sorted(tokens)]
-
-
-def _parts(tasks: Iterable[SplitTask]) -> list[SplitPlan]:
-    return [part for task in tasks for part in task.parts]
-
-
-def _task_bytes(task: Task) -> int:
-    return sum(_bytes(rows) for rows in row_lists(task))
-
-
-def _units(tasks: Iterable[Task]) -> int:
-    return len({token for task in tasks for token in tokens_of(task)})
 
 
 def _bytes(rows: Iterable[Coordinates]) -> int:

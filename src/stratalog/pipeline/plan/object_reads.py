@@ -1,10 +1,10 @@
-"""In which order a task reads its source objects. Pure.
+"""The order in which a task reads its source objects. Pure.
 
 Every partition needs its rows in the order of their offsets, and an object that several partitions
 share should be read once. Commits lock the heads of all their partitions until they are done, so
 two blocks that share partitions come in the same order in each of them: an order of objects exists
 that suits every partition. Split files of different runs may contradict each other. Where no
-object can be read whole, one is read in several visits; each byte is still read once.
+object can be read whole, one is read in several steps; each byte is still read once.
 """
 
 from collections import defaultdict
@@ -19,62 +19,63 @@ from stratalog.objects.ranges import MAX_REQUEST_BYTES, REMOTE_GAP_BYTES, plan_r
 from stratalog.objects.store import Range
 
 
-class Piece(NamedTuple):
-    """A row on its way into the unit of a task that needs it."""
+class SourceRow(NamedTuple):
+    """A row to be read, and the part of the task that needs it."""
 
-    unit: int
+    part: int
+    """The position of the part in the task."""
     row: Coordinates
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """What is asked of one object at once: pieces in the order of their bytes."""
+class ObjectRead:
+    """The rows that are read from one object at once, in the order of their bytes."""
 
     object_key: str
-    pieces: Sequence[Piece]
+    sources: Sequence[SourceRow]
 
     @property
     def requests(self) -> list[Range]:
-        """What a store behind a network is asked for."""
-        rows = [piece.row for piece in self.pieces]
+        """The requests to a store behind a network."""
+        rows = [source.row for source in self.sources]
         ranges = [Range(row.byte_offset, row.byte_offset + row.byte_size) for row in rows]
         return plan_reads(ranges, REMOTE_GAP_BYTES).requests
 
     @property
     def cost_bytes(self) -> int:
-        """What reading it may take in memory, small gaps between the pieces included."""
-        cost_bytes, end = 0, self.pieces[0].row.byte_offset
-        for _, row in self.pieces:
+        """The memory that the read may take, with the small gaps between the rows."""
+        cost_bytes, end = 0, self.sources[0].row.byte_offset
+        for _, row in self.sources:
             gap_bytes = row.byte_offset - end
             cost_bytes += row.byte_size + (gap_bytes if 0 < gap_bytes <= REMOTE_GAP_BYTES else 0)
             end = row.byte_offset + row.byte_size
         return cost_bytes
 
 
-def plan_visits(
-    units: Sequence[Sequence[Coordinates]], *, max_bytes: int = MAX_REQUEST_BYTES
-) -> list[Visit]:
-    """Visits after which each partition has had its rows in the order in which they were given.
+def plan_object_reads(
+    parts: Sequence[Sequence[Coordinates]], *, max_bytes: int = MAX_REQUEST_BYTES
+) -> list[ObjectRead]:
+    """Plan reads that give each partition its rows in the order in which they stand in the parts.
 
-    A unit is rows of one partition.
+    A part is rows of one partition.
     """
-    lanes: dict[TopicPartition, list[Piece]] = defaultdict(list)
-    for unit, rows in enumerate(units):
+    lanes: dict[TopicPartition, list[SourceRow]] = defaultdict(list)
+    for part, rows in enumerate(parts):
         if rows:
             partition = TopicPartition(rows[0].topic_id, rows[0].partition)
-            lanes[partition] += [Piece(unit, row) for row in rows]
-    walk = _Walk([list(_runs(pieces)) for pieces in lanes.values()])
-    return [visit for pieces in walk.steps() for visit in _cut(pieces, max_bytes)]
+            lanes[partition] += [SourceRow(part, row) for row in rows]
+    order = _ObjectOrder([list(_runs(sources)) for sources in lanes.values()])
+    return [read for sources in order.steps() for read in _cut(sources, max_bytes)]
 
 
-def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Consecutive pieces that one read of their object can serve, in the order of its bytes."""
-    run: list[Piece] = []
-    for piece in pieces:
-        if run and not _goes_on(run[-1].row, piece.row):
+def _runs(sources: Iterable[SourceRow]) -> Iterator[list[SourceRow]]:
+    """Group consecutive rows that one read of their object can serve, in the order of its bytes."""
+    run: list[SourceRow] = []
+    for source in sources:
+        if run and not _goes_on(run[-1].row, source.row):
             yield run
             run = []
-        run.append(piece)
+        run.append(source)
     if run:
         yield run
 
@@ -83,10 +84,13 @@ def _goes_on(row: Coordinates, following: Coordinates) -> bool:
     return row.object_key == following.object_key and row.byte_offset < following.byte_offset
 
 
-class _Walk:
-    """A topological walk over the objects, each as soon as it is next in all its lanes."""
+class _ObjectOrder:
+    """A topological order of the objects: each comes as soon as it is next in all its lanes.
 
-    def __init__(self, lanes: Sequence[list[list[Piece]]]) -> None:
+    A lane is the rows of one partition, in runs that lie in one object each.
+    """
+
+    def __init__(self, lanes: Sequence[list[list[SourceRow]]]) -> None:
         self._lanes = lanes
         self._positions = [0] * len(lanes)
         self._fronts: dict[str, list[int]] = defaultdict(list)
@@ -100,15 +104,15 @@ class _Walk:
         for index in range(len(lanes)):
             self._come_forward(index)
 
-    def steps(self) -> Iterator[list[Piece]]:
+    def steps(self) -> Iterator[list[SourceRow]]:
         while self._fronts:
             key = heappop(self._ready) if self._ready else self._least_bad()
-            pieces: list[Piece] = []
+            sources: list[SourceRow] = []
             for index in self._fronts.pop(key):
-                pieces += self._lanes[index][self._positions[index]]
+                sources += self._lanes[index][self._positions[index]]
                 self._positions[index] += 1
                 self._come_forward(index)
-            yield pieces
+            yield sources
 
     def _come_forward(self, index: int) -> None:
         lane, position = self._lanes[index], self._positions[index]
@@ -121,18 +125,18 @@ class _Walk:
             heappush(self._ready, key)
 
     def _least_bad(self) -> str:
-        """Of the objects that are next somewhere, the one with the fewest runs elsewhere."""
+        """Return the object that is next somewhere and has the fewest runs further behind."""
         return min(self._fronts, key=lambda key: (self._later[key], key))
 
 
-def _cut(pieces: Sequence[Piece], max_bytes: int) -> Iterator[Visit]:
-    """Sorted by bytes, in portions that span no more than this, or have one piece only."""
-    portion: list[Piece] = []
-    for piece in sorted(pieces, key=lambda piece: piece.row.byte_offset):
-        end = piece.row.byte_offset + piece.row.byte_size
+def _cut(sources: Sequence[SourceRow], max_bytes: int) -> Iterator[ObjectRead]:
+    """Sort by bytes, and cut into reads that span up to `max_bytes`, or have one row only."""
+    portion: list[SourceRow] = []
+    for source in sorted(sources, key=lambda source: source.row.byte_offset):
+        end = source.row.byte_offset + source.row.byte_size
         if portion and end - portion[0].row.byte_offset > max_bytes:
-            yield Visit(portion[0].row.object_key, portion)
+            yield ObjectRead(portion[0].row.object_key, portion)
             portion = []
-        portion.append(piece)
+        portion.append(source)
     if portion:
-        yield Visit(portion[0].row.object_key, portion)
+        yield ObjectRead(portion[0].row.object_key, portion)

@@ -1,65 +1,56 @@
-"""Which partitions a run works on, and how. Pure: the same facts make the same choice.
+"""The choice of the partitions that a run converts. Pure: the same facts make the same selection.
 
-A partition with enough aged bytes for a segment is merged straight from where its rows point:
-every byte is read once and written once. So is one whose oldest record is older than the topic's
-`segment.ms`, however little it has, so that everything is converted in the end; and one whose
-oldest record was there when somebody triggered the topic.
+Each kind of job that converts aged rows is asked whether it wants a partition, and the first one
+that does gets it. A partition that no kind wants waits, for a reason that the report names.
 
-Not yet merged is one with enough bytes, all of them in crumbs that are scattered over very many
-objects, as after a time without a pipeline. It would be read by a request per crumb. Split first,
-together with the others whose crumbs lie beside its own, it takes a request per object.
-
-The others wait for more, and meanwhile must not have too many rows. As soon as one has, all that
-are in small pieces are split together: their rows lie in the same blocks, which are then read
-once, for all of them, and need not be kept for any of them. That is one more copy of bytes that
-are few.
-
-What a run may read is bounded. The oldest come first, and what is left over is the next run's, or
-that of one that works at the same time: what others have claimed is passed by. What has failed
-waits until all have had their turn who waited when it failed, and then has its own. So whatever
-fails again and again takes the budget from nobody for ever, and what failed once gets it in the
-end, although others go on to want it.
+A run reads a bounded number of bytes and rows. The oldest partitions come first. The rest is left
+to the next run, or to one that works at the same time: partitions that other runs have claimed are
+passed by. A partition that failed waits until all partitions that were waiting when it failed have
+had their turn, and then comes before the others. So a partition that fails again and again cannot
+keep the budget from the others for ever, and one that failed once gets its turn in the end,
+although new work keeps coming.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol
 
-from stratalog.control.log.commit_plan import MAX_ROW_BYTES
 from stratalog.control.pipeline.model import AgedPartition, UnitKind
 from stratalog.ids import TopicId, TopicPartition
+from stratalog.pipeline.topic_facts import TopicFacts
 from stratalog.settings import TieringSettings
 
-SMALL_PART = 2
-"""Pieces are small if they could be so many times larger."""
-CRUMB_BYTES = 32 * 1024
-"""Below that, what a partition has in an object is a crumb. A request takes as long as a megabyte
-does (see `objects/ranges.py`), so that reading crumbs one by one is thirty times as slow as reading
-them along with their neighbours, and a second copy costs little beside it. Pieces of 100 KiB and
-more are merged from where they are."""
-MANY_OBJECTS = 1024
-"""Crumbs out of fewer objects are read in seconds, whatever they cost."""
+
+class Candidate(NamedTuple):
+    """A partition that could be converted, and the facts that decide it."""
+
+    partition: AgedPartition
+    topic: TopicFacts
+    settings: TieringSettings
+    now_ms: int
+
+    @property
+    def has_too_many_rows(self) -> bool:
+        return self.partition.rows > self.settings.max_rows
 
 
-_Wanted: TypeAlias = tuple[UnitKind, AgedPartition]
+class Converter(Protocol):
+    """A kind of job as the selection sees it."""
 
+    @property
+    def name(self) -> str: ...
 
-class TopicFacts(NamedTuple):
-    """What the pipeline must know of a topic."""
+    @property
+    def unit_kind(self) -> UnitKind: ...
 
-    name: str
-    segment_bytes: int
-    segment_ms: int
-    index_interval_bytes: int
-    age_ms: int
-    """How long ago records must have been committed before they are converted."""
-    triggered_ms: int | None = None
-    """What was committed up to then does not wait for more."""
+    def wants(self, candidate: Candidate) -> bool: ...
+
+    def is_worth_starting(self, wanted: Sequence[Candidate]) -> bool: ...
 
 
 class Reason(StrEnum):
-    """Why a partition with aged rows is left alone."""
+    """The reason why a partition with aged rows is left alone."""
 
     PAUSED = "of paused topics"
     PARKED = "parked"
@@ -70,35 +61,32 @@ class Reason(StrEnum):
     BUDGET = "for the next run"
 
 
+_POSTPONED = (Reason.BUDGET, Reason.OTHER_KIND)
+
+
 @dataclass(slots=True)
 class Selection:
-    merges: list[AgedPartition] = field(default_factory=list)
-    splits: list[AgedPartition] = field(default_factory=list)
+    by_kind: dict[str, list[AgedPartition]] = field(default_factory=dict)
+    """The partitions to convert, by the name of the kind, in the order of topic and partition."""
     waiting: dict[Reason, list[AgedPartition]] = field(default_factory=dict)
+
+    @property
+    def selected(self) -> list[AgedPartition]:
+        return [partition for chosen in self.by_kind.values() for partition in chosen]
+
+    @property
+    def postponed(self) -> set[TopicPartition]:
+        """The partitions that only wait for another run."""
+        return {one.topic_partition for why in _POSTPONED for one in self.waiting.get(why, ())}
 
     def wait(self, partition: AgedPartition, reason: Reason) -> None:
         self.waiting.setdefault(reason, []).append(partition)
 
 
-def segment_target_bytes(facts: TopicFacts, settings: TieringSettings) -> int:
-    """How large the topic's segments are to be."""
-    return min(facts.segment_bytes, settings.max_segment_bytes)
-
-
-def least_segment_bytes(facts: TopicFacts, settings: TieringSettings) -> int:
-    """The least that is worth a segment, as long as it is young."""
-    return min(settings.min_segment_bytes, segment_target_bytes(facts, settings))
-
-
-def with_triggers(
-    topics: Mapping[TopicId, TopicFacts], aged: Iterable[AgedPartition]
-) -> Mapping[TopicId, TopicFacts]:
-    """The facts, with what the look at the partitions has told of triggers."""
-    triggers = {each.topic_id: each.triggered_ms for each in aged}
-    return {
-        topic_id: facts._replace(triggered_ms=triggers.get(topic_id))
-        for topic_id, facts in topics.items()
-    }
+class _Wanted(NamedTuple):
+    rank: int
+    """The position of the kind that wants the partition: earlier kinds come first."""
+    partition: AgedPartition
 
 
 def select(
@@ -106,84 +94,74 @@ def select(
     topics: Mapping[TopicId, TopicFacts],
     settings: TieringSettings,
     now_ms: int,
-    kinds: Sequence[UnitKind] = tuple(UnitKind),
+    kinds: Sequence[Converter],
+    asked: Collection[UnitKind] = tuple(UnitKind),
 ) -> Selection:
-    selection = Selection()
-    wanted: dict[UnitKind, list[AgedPartition]] = {kind: [] for kind in UnitKind}
+    """Select for all `kinds`; the partitions of a kind that was not `asked` for wait."""
+    selection = Selection(by_kind={kind.name: [] for kind in kinds})
+    offered: list[list[Candidate]] = [[] for _ in kinds]
     for partition in aged:
-        if partition.paused:
-            selection.wait(partition, Reason.PAUSED)
-        elif partition.parked:
-            selection.wait(partition, Reason.PARKED)
-        elif partition.claimed:
-            selection.wait(partition, Reason.CLAIMED)
-        elif _is_mergeable(partition, topics[partition.topic_id], settings, now_ms):
-            wanted[UnitKind.MERGE].append(partition)
-        elif is_in_pieces(partition.rows, partition.bytes):
-            wanted[UnitKind.SPLIT].append(partition)
+        reason = _why_barred(partition)
+        if reason is not None:
+            selection.wait(partition, reason)
+            continue
+        candidate = Candidate(partition, topics[partition.topic_id], settings, now_ms)
+        for kind, candidates in zip(kinds, offered, strict=True):
+            if kind.wants(candidate):
+                candidates.append(candidate)
+                break
         else:
-            selection.wait(partition, _why_not(partition))
-    if not any(_has_too_many(partition, settings) for partition in wanted[UnitKind.SPLIT]):
-        for partition in wanted[UnitKind.SPLIT]:
-            selection.wait(partition, _why_not(partition))
-        wanted[UnitKind.SPLIT] = []
-    for kind in set(UnitKind) - set(kinds):
-        for partition in wanted[kind]:
-            selection.wait(partition, Reason.OTHER_KIND)
-        wanted[kind] = []
-    budget = _Budget(settings.max_bytes_per_run, settings.max_batches_per_run)
-    taken: dict[UnitKind, list[AgedPartition]] = {kind: [] for kind in UnitKind}
-    for kind, partition in _in_turn(wanted):
-        if budget.takes(partition):
-            taken[kind].append(partition)
+            selection.wait(partition, _why_unwanted(partition))
+    wanted: list[_Wanted] = []
+    for rank, (kind, candidates) in enumerate(zip(kinds, offered, strict=True)):
+        partitions = [candidate.partition for candidate in candidates]
+        if not kind.is_worth_starting(candidates):
+            for partition in partitions:
+                selection.wait(partition, _why_unwanted(partition))
+        elif kind.unit_kind not in asked:
+            for partition in partitions:
+                selection.wait(partition, Reason.OTHER_KIND)
         else:
-            selection.wait(partition, Reason.BUDGET)
-    selection.merges = sorted(taken[UnitKind.MERGE], key=_topic_partition)
-    selection.splits = sorted(taken[UnitKind.SPLIT], key=_topic_partition)
+            wanted += [_Wanted(rank, partition) for partition in partitions]
+    _spend_budget(_in_turn(wanted), kinds, settings, selection)
     return selection
 
 
-def is_in_pieces(rows: int, size_bytes: int) -> bool:
-    """Whether the rows are, on average, much smaller than they could be."""
-    return rows * MAX_ROW_BYTES >= SMALL_PART * size_bytes
+def _why_barred(partition: AgedPartition) -> Reason | None:
+    if partition.paused:
+        return Reason.PAUSED
+    if partition.parked:
+        return Reason.PARKED
+    return Reason.CLAIMED if partition.claimed else None
 
 
-def is_scattered(partition: AgedPartition, settings: TieringSettings) -> bool:
-    """Whether the rows are crumbs in so many objects that they are better brought together first.
-
-    They have too many rows then, so that they are split, again and again until they do not.
-    """
-    objects = partition.objects
-    return (
-        objects > MANY_OBJECTS
-        and _has_too_many(partition, settings)
-        and partition.bytes < objects * CRUMB_BYTES
-    )
-
-
-def _is_mergeable(
-    partition: AgedPartition, facts: TopicFacts, settings: TieringSettings, now_ms: int
-) -> bool:
-    if partition.remote_end != partition.first_offset:
-        return False
-    if partition.triggered or now_ms - partition.oldest_ms >= facts.segment_ms:
-        return True
-    enough = partition.bytes >= least_segment_bytes(facts, settings)
-    return enough and not is_scattered(partition, settings)
-
-
-def _has_too_many(partition: AgedPartition, settings: TieringSettings) -> bool:
-    return partition.rows > settings.max_rows
-
-
-def _why_not(partition: AgedPartition) -> Reason:
+def _why_unwanted(partition: AgedPartition) -> Reason:
     uploaded = partition.remote_end == partition.first_offset
     return Reason.TOO_LITTLE if uploaded else Reason.MIGRATING
 
 
+def _spend_budget(
+    wanted: Sequence[_Wanted],
+    kinds: Sequence[Converter],
+    settings: TieringSettings,
+    selection: Selection,
+) -> None:
+    budget = _Budget(settings.max_bytes_per_run, settings.max_batches_per_run)
+    for rank, partition in wanted:
+        if budget.takes(partition):
+            selection.by_kind[kinds[rank].name].append(partition)
+        else:
+            selection.wait(partition, Reason.BUDGET)
+    for chosen in selection.by_kind.values():
+        chosen.sort(key=_topic_partition)
+
+
 class _Budget:
-    """What a run may still read. The first one that comes may want more than there is, or it
-    would wait for ever; how much of it is done then is the planner's business."""
+    """The bytes and rows that a run may still read.
+
+    The first partition may want more than the whole budget, or it would wait for ever. How much of
+    it is then done is decided by the planner.
+    """
 
     def __init__(self, bytes_left: int, rows_left: int) -> None:
         self._bytes_left = bytes_left
@@ -200,20 +178,22 @@ class _Budget:
         return True
 
 
-def _in_turn(wanted: Mapping[UnitKind, Sequence[AgedPartition]]) -> list[_Wanted]:
-    """Merges before splits, the oldest of each first. Those that have failed come behind all
-    others as long as one of these was there when they failed, and before them from then on."""
-    all_wanted = [(kind, each) for kind in UnitKind for each in wanted[kind]]
-    fresh = [one for one in all_wanted if not one[1].has_failed]
-    failed = sorted((one for one in all_wanted if one[1].has_failed), key=_failed_first)
-    since_ms = min((each.waiting_since_ms for _, each in fresh), default=None)
+def _in_turn(wanted: Sequence[_Wanted]) -> list[_Wanted]:
+    """Sort by kind, the oldest of each first, with the partitions that failed in their own turn.
+
+    A failed partition comes after all others while one of the others was already waiting when it
+    failed, and before them from then on.
+    """
+    fresh = [one for one in wanted if not one.partition.has_failed]
+    failed = sorted((one for one in wanted if one.partition.has_failed), key=_failed_first)
+    since_ms = min((one.partition.waiting_since_ms for one in fresh), default=None)
     due = [one for one in failed if since_ms is None or _failed_ms(one) < since_ms]
     return [*due, *sorted(fresh, key=_oldest_first), *failed[len(due) :]]
 
 
 def _oldest_first(wanted: _Wanted) -> tuple[object, ...]:
-    kind, partition = wanted
-    return (kind is UnitKind.SPLIT, partition.oldest_ms, partition.topic_partition)
+    partition = wanted.partition
+    return (wanted.rank, partition.oldest_ms, partition.topic_partition)
 
 
 def _failed_first(wanted: _Wanted) -> tuple[object, ...]:
@@ -221,7 +201,7 @@ def _failed_first(wanted: _Wanted) -> tuple[object, ...]:
 
 
 def _failed_ms(wanted: _Wanted) -> int:
-    return wanted[1].failed_ms or 0
+    return wanted.partition.failed_ms or 0
 
 
 def _topic_partition(partition: AgedPartition) -> TopicPartition:

@@ -1,139 +1,78 @@
-"""What the driver and the executors tell each other. Plain values: they are pickled.
+"""Tasks and their answers. The driver and the executors exchange them pickled.
 
-A task is one row of a job's plan. Everything in it is fixed by the plan, so that a repeated
-attempt makes the same thing under another name. A task never fails for one unit's sake: what is
-wrong with a unit is part of the answer, and the other units of the task are done all the same.
+A task is one row of a job's plan. The plan fixes everything in a task, so that a repeated attempt
+makes the same objects under other names. A task never fails because of one of its units: the
+failure of a unit is part of the answer, and the other units of the task are done all the same.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
-from uuid import UUID
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, Self
 
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import ClaimToken
-from stratalog.ids import ObjectId, Offset, PartitionIndex, SegmentId, TopicId
-from stratalog.segment.build import BuiltLog
-from stratalog.segment.upload import UploadedLog
+
+
+class TaskPart(Protocol):
+    """The share of one claim in a task: rows of one partition, in offset order."""
+
+    @property
+    def token(self) -> ClaimToken: ...
+
+    @property
+    def topic_name(self) -> str: ...
+
+    @property
+    def rows(self) -> Sequence[Coordinates]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workplace:
-    """What every executor must know. It travels in the pickled function, never in a plan's rows,
-    because the options may hold credentials; its text shows none."""
+class Task:
+    """The work of one executor call. Each kind of job has a subclass of its own."""
 
-    objects_url: str
-    segments_url: str
-    """Empty if segments are kept in the same store."""
-    segments_prefix: str
-    chunk_bytes: int
-    compress: bool
-    encryption_key: str | None
-    task_bytes_per_second: int = 0
-    """What a task reads at the most; 0 is no limit."""
-    cluster_id: UUID | None = None
-    """Whose stores these must be; None if nobody has claimed them yet."""
-    object_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    public_keys_pem: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The text of the PEM files: executors may not have them."""
+    kind: ClassVar[str]
+    """The name of the kind that runs the task: see `kinds/registry.py`."""
+    parts: Sequence[TaskPart]
 
+    @property
+    def tokens(self) -> list[ClaimToken]:
+        """The claims that the task works for, without repetition."""
+        return list(dict.fromkeys(part.token for part in self.parts))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentPlan:
-    """One segment to be built: consecutive rows of one partition, and nothing between them."""
+    @property
+    def row_lists(self) -> list[Sequence[Coordinates]]:
+        """The rows of each part."""
+        return [part.rows for part in self.parts]
 
-    token: ClaimToken
-    topic_id: TopicId
-    topic_name: str
-    partition: PartitionIndex
-    base_offset: Offset
-    last_offset: Offset
-    size_bytes: int
-    index_interval_bytes: int
-    rows: Sequence[Coordinates]
+    def with_parts(self, parts: Sequence[TaskPart]) -> Self:
+        return replace(self, parts=parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeTask:
-    """Segments of neighbouring partitions, so that one read serves several of them."""
+class EmptyTask(Task):
+    """A task without parts, which opens the stores on an executor and does nothing else."""
 
-    segments: Sequence[SegmentPlan]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitPlan:
-    """One partition's part of a split file."""
-
-    token: ClaimToken
-    topic_name: str
-    """For the footer, which is to be understood without the control plane."""
-    rows: Sequence[Coordinates]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitTask:
-    """One split file to be written, its partitions in key order."""
-
-    parts: Sequence[SplitPlan]
-    salvages: bool = False
-    """Whether a row that cannot be moved leaves its part with the longest run that can."""
-
-
-Task: TypeAlias = MergeTask | SplitTask
-
-
-def row_lists(task: Task) -> list[Sequence[Coordinates]]:
-    """The rows of each segment, or of each part."""
-    if isinstance(task, MergeTask):
-        return [segment.rows for segment in task.segments]
-    return [part.rows for part in task.parts]
+    kind: ClassVar[str] = "empty"
+    parts: Sequence[TaskPart] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFailed:
-    """Why a unit could not be done. The text names objects and offsets, never a secret."""
+    """The failure of a unit. The text names objects and offsets, never a secret."""
 
     token: ClaimToken
     error: str
     retriable: bool
-    """Whether waiting may help (the store did not answer), or the data is bad."""
+    """True if waiting may help (the store did not answer), False if the data is bad."""
     row: Coordinates | None = None
-    """The one that could not be moved, if it is that."""
+    """The row that could not be moved, if the failure is one row's."""
     lost: bool = False
-    """The row's object is not there: either the row is out of date, or the data is gone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogMade:
-    """A `.log` in the store, whose segment is to be finished by the driver."""
-
-    token: ClaimToken
-    segment_id: SegmentId
-    key_base: str
-    built: BuiltLog
-    uploaded: UploadedLog
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitPartMade:
-    token: ClaimToken
-    old_rows: Sequence[Coordinates]
-    new_rows: Sequence[Coordinates]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitMade:
-    """A split file in the store, to be committed by the driver."""
-
-    object_id: ObjectId
-    key: str
-    size_bytes: int
-    parts: Sequence[SplitPartMade]
+    """The row's object is missing: either the row is out of date, or the data is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """What a task cost."""
+    """The cost of a task, measured."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -143,7 +82,9 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDone:
-    logs: Sequence[LogMade] = ()
-    splits: Sequence[SplitMade] = ()
+    """The answer to a task."""
+
+    made: Sequence[Any] = ()
+    """The uploaded objects, to be committed by the driver. Their type is up to the task's kind."""
     failed: Sequence[UnitFailed] = ()
     effort: Effort = Effort()

@@ -1,14 +1,14 @@
-"""What the coordinator asks of a consumer group beside its heartbeats."""
+"""A consumer group as its coordinator uses it, apart from heartbeats."""
 
 import pytest
 from tests.unit.groups.consumer.beats import LIMITS, ORDERS, REBALANCE_MS, Bench, parts
 
 from stratalog.errors import StratalogError
-from stratalog.groups.consumer.codec import GroupStateDamagedError, decode_state
+from stratalog.groups.consumer.codec import decode_state
 from stratalog.groups.consumer.errors import StaleMemberEpochError
 from stratalog.groups.consumer.group import ConsumerGroup
 from stratalog.groups.consumer.model import LEAVE_STATIC_EPOCH
-from stratalog.groups.errors import UnknownMemberError
+from stratalog.groups.errors import GroupStateDamagedError, UnknownMemberError
 from stratalog.groups.group import Committer, Group
 
 

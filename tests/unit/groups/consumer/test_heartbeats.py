@@ -1,4 +1,4 @@
-"""What members are told, heartbeat by heartbeat."""
+"""The answers to members, heartbeat by heartbeat."""
 
 from dataclasses import replace
 

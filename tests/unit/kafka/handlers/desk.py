@@ -30,7 +30,7 @@ from stratalog.control.log.model import (
 )
 from stratalog.control.topics.errors import TopicExistsError, UnknownTopicError
 from stratalog.control.topics.model import Topic
-from stratalog.groups.classic_groups import ClassicGroups
+from stratalog.groups.classic.groups import ClassicGroups
 from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition

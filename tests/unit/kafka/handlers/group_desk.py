@@ -25,7 +25,7 @@ from stratalog.cluster.membership import Membership
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.open import open_control_plane
 from stratalog.control.topics.model import Topic
-from stratalog.groups.classic_groups import ClassicGroups
+from stratalog.groups.classic.groups import ClassicGroups
 from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.kafka.registry import dispatcher, served

@@ -1,0 +1,178 @@
+"""The steps of the janitor, in the order in which it runs them.
+
+Each step is safe to run twice, to run on several brokers at once, and to cut off anywhere.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from stratalog.control.plane import ControlPlane
+from stratalog.janitor.deletion import delete_marked, purge_topics
+from stratalog.janitor.retention import RetentionOf, enforce_retention
+from stratalog.janitor.segment_deletion import clear_unfinished, delete_doomed
+from stratalog.janitor.segment_sweeper import SegmentSweeper
+from stratalog.janitor.sweeper import Sweeper
+from stratalog.objects.store import ObjectStore
+from stratalog.segment.stores import SegmentStores
+from stratalog.settings import JanitorSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Premises:
+    """The control plane and the stores that a janitor keeps clean, and the rules for it."""
+
+    control: ControlPlane
+    store: ObjectStore
+    """The store of the blocks."""
+    segments: SegmentStores
+    sweeper: Sweeper
+    segment_sweeper: SegmentSweeper
+    retention_of: RetentionOf
+    settings: JanitorSettings
+    offsets_retention_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    name: str
+    """As metrics and log lines call the step."""
+    run: Callable[[Premises], Awaitable[int]]
+    """Returns the number of rows or objects that were removed."""
+    failure_means: str
+    """The consequence of a failure, as a clause that ends a log line."""
+    takes_objects: bool = False
+    """True if the step removes objects and segments of the store, not rows."""
+    brokers_only: bool = False
+    """True if the step removes rows that only brokers use, and is left to them."""
+
+
+async def _enforce_retention(at: Premises) -> int:
+    return await enforce_retention(at.control, at.retention_of, chunk_rows=at.settings.chunk_rows)
+
+
+async def _purge_topics(at: Premises) -> int:
+    return await purge_topics(at.control, chunk_rows=at.settings.chunk_rows)
+
+
+async def _delete_marked(at: Premises) -> int:
+    return await delete_marked(
+        at.control, at.store, grace_ms=at.settings.grace_ms, chunk_rows=at.settings.chunk_rows
+    )
+
+
+async def _clear_unfinished(at: Premises) -> int:
+    return await clear_unfinished(
+        at.control,
+        older_than_ms=at.settings.unfinished_age_ms,
+        chunk_rows=at.settings.chunk_rows,
+    )
+
+
+async def _delete_segments(at: Premises) -> int:
+    return await delete_doomed(
+        at.control.segments,
+        at.segments,
+        grace_ms=at.settings.grace_ms,
+        chunk_rows=at.settings.chunk_rows,
+    )
+
+
+async def _sweep(at: Premises) -> int:
+    return (await at.sweeper.sweep()).deleted
+
+
+async def _sweep_segments(at: Premises) -> int:
+    return (await at.segment_sweeper.sweep()).deleted
+
+
+async def _forget_answers(at: Premises) -> int:
+    return await at.control.log.forget_answers(older_than_ms=at.settings.answers_ms)
+
+
+async def _expire_producers(at: Premises) -> int:
+    expire = partial(at.control.log.expire_producers, idle_ms=at.settings.producer_expiry_ms)
+    return await _in_chunks(expire, at.settings.chunk_rows)
+
+
+async def _expire_offsets(at: Premises) -> int:
+    expire = partial(at.control.groups.expire_offsets, retention_ms=at.offsets_retention_ms)
+    return await _in_chunks(expire, at.settings.chunk_rows)
+
+
+class _RemoveRows(Protocol):
+    def __call__(self, *, max_rows: int) -> Awaitable[int]: ...
+
+
+async def _in_chunks(remove: _RemoveRows, chunk_rows: int) -> int:
+    """Remove rows in transactions of at most `chunk_rows` each, until there are no more."""
+    removed = 0
+    while True:
+        chunk = await remove(max_rows=chunk_rows)
+        removed += chunk
+        if chunk < chunk_rows:
+            return removed
+
+
+STEPS = (
+    Step(
+        name="retention",
+        run=_enforce_retention,
+        failure_means="expired records stay readable and keep their space",
+    ),
+    Step(
+        name="topic purge",
+        run=_purge_topics,
+        failure_means="deleted topics keep their space",
+    ),
+    Step(
+        name="deletion",
+        run=_delete_marked,
+        failure_means="unreferenced objects keep their space",
+        takes_objects=True,
+    ),
+    Step(
+        name="unfinished segments",
+        run=_clear_unfinished,
+        failure_means="segments that were never finished keep their space",
+    ),
+    Step(
+        name="segment deletion",
+        run=_delete_segments,
+        failure_means="unreferenced segments keep their space",
+        takes_objects=True,
+    ),
+    Step(
+        name="sweep",
+        run=_sweep,
+        failure_means="objects that were never committed keep their space",
+        takes_objects=True,
+    ),
+    Step(
+        name="segment sweep",
+        run=_sweep_segments,
+        failure_means="objects of abandoned segments keep their space",
+        takes_objects=True,
+    ),
+    Step(
+        name="answer expiry",
+        run=_forget_answers,
+        # Not only for brokers: the rows of deleted objects stay with their answers, so that a
+        # pipeline that runs alone would add a row for every file that it ever wrote.
+        failure_means="the control plane keeps answers that are no longer asked for, and the rows"
+        " of deleted objects",
+    ),
+    Step(
+        name="producer expiry",
+        run=_expire_producers,
+        failure_means="the control plane keeps the sequences of idle producers",
+        brokers_only=True,
+    ),
+    Step(
+        name="offset expiry",
+        run=_expire_offsets,
+        failure_means="groups that are long gone keep their offsets",
+        brokers_only=True,
+    ),
+)

@@ -1,0 +1,47 @@
+"""The writing side of a node: one appender for each tier that takes writes."""
+
+from collections.abc import Callable
+
+from stratalog.block.fresh_blocks import FreshBlocks
+from stratalog.block.writer import BlockWriter, OnCommit
+from stratalog.control.log.model import WriteTier
+from stratalog.ids import BrokerId
+from stratalog.node.ground import Ground
+from stratalog.node.parts import Part, Parts
+from stratalog.node.phases import Phase
+from stratalog.opening.cluster import OpenCluster
+from stratalog.topic.append import TopicAppender
+from stratalog.topic.catalog import TopicCatalog
+
+
+async def start_writing(
+    parts: Parts,
+    ground: Ground,
+    cluster: OpenCluster,
+    *,
+    catalog: TopicCatalog,
+    fresh_blocks: FreshBlocks,
+    broker_id: Callable[[], BrokerId],
+    on_commit: OnCommit,
+) -> TopicAppender:
+    """`broker_id` is a function because a broker that lost its lease may get another id."""
+    blocks = BlockWriter(
+        store=cluster.objects,
+        control=cluster.control,
+        cache=fresh_blocks,
+        broker_id=broker_id,
+        settings=ground.settings.block,
+        clock=ground.clock,
+        entropy=ground.entropy,
+        metrics=ground.metrics,
+        on_commit=on_commit,
+    )
+    await parts.start(
+        Part(name="the writer of blocks", stops_in=Phase.CLOSE_WRITERS, stop=blocks.close)
+    )
+    return TopicAppender(
+        appenders={WriteTier.BLOCK: blocks},
+        catalog=catalog,
+        clock=ground.clock,
+        topic_defaults=ground.settings.topic,
+    )

@@ -1,0 +1,52 @@
+"""A broker in a process of its own, which a test may kill."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from tests.support.clients.client import ANSWER_SECONDS
+
+
+class BrokerProcess:
+    """A broker as users start it."""
+
+    def __init__(self, flags: list[str], folder: Path) -> None:
+        command = [sys.executable, "-m", "stratalog.cli.main", "up", "--listen", "127.0.0.1:0"]
+        self._process = subprocess.Popen(
+            [*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder
+        )
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        assert self._process.stdout is not None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(ANSWER_SECONDS)
+        self._process.stdout.close()
+
+    @cached_property
+    def address(self) -> str:
+        """Known when the broker is ready, which is waited for here, so that two start at once."""
+        assert self._process.stdout is not None
+        said = b""
+        for line in self._process.stdout:
+            said += line
+            if line.startswith(b"Stratalog is up on "):
+                return line.split()[4].rstrip(b",").decode()
+        raise AssertionError(f"the broker did not start:\n{said.decode()}")
+
+
+@contextmanager
+def process(flags: list[str], folder: Path) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(flags, folder)
+    try:
+        yield broker
+    finally:
+        broker.stop()

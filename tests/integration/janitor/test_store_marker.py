@@ -1,0 +1,111 @@
+"""The marker of a store: claims, generations, and a control plane that went back."""
+
+import asyncio
+import json
+from typing import Any, cast
+from uuid import uuid4
+
+import pytest
+from tests.integration.janitor.crashing import CrashError, Crashing
+from tests.integration.small_cluster import SmallCluster
+
+from stratalog.objects.store import ObjectChangedError, ObjectStore, Replace
+from stratalog.opening.claim import claim_store, renew_claim
+from stratalog.opening.errors import (
+    ControlPlaneBehindError,
+    MarkerContendedError,
+    MarkerDamagedError,
+    MarkerMissingError,
+    WrongStoreError,
+)
+from stratalog.opening.marker import MARKER_KEY, read_marker
+
+
+async def generations(cluster: SmallCluster) -> tuple[int, int]:
+    found = await read_marker(cluster.store)
+    assert found is not None
+    return found[0].generation, (await cluster.control.identity.cluster()).generation
+
+
+async def test_each_claim_raises_the_generation_in_both_places(cluster: SmallCluster) -> None:
+    assert await generations(cluster) == (1, 1)
+    claimed = await claim_store(cluster.control, cluster.store)
+    assert claimed.generation == 2
+    assert await generations(cluster) == (2, 2)
+    told = json.loads(bytes((await cluster.store.get(MARKER_KEY)).data))
+    assert told == {"cluster_id": str(claimed.cluster_id), "generation": 2, "format": 1}
+
+
+async def test_brokers_that_start_at_once_all_claim_the_store(cluster: SmallCluster) -> None:
+    await cluster.store.delete([MARKER_KEY])
+    claims = await asyncio.gather(*(claim_store(cluster.control, cluster.store) for _ in range(6)))
+    assert len({claim.generation for claim in claims}) == 6
+    marker, control = await generations(cluster)
+    assert marker == max(claim.generation for claim in claims)
+    assert marker <= control
+
+
+async def test_a_store_of_another_cluster_is_not_claimed(cluster: SmallCluster) -> None:
+    before = bytes((await cluster.store.get(MARKER_KEY)).data)
+    cluster.damage("UPDATE cluster SET cluster_id = ?", str(uuid4()))
+    with pytest.raises(WrongStoreError, match="belongs to cluster"):
+        await claim_store(cluster.control, cluster.store)
+    assert bytes((await cluster.store.get(MARKER_KEY)).data) == before
+
+
+async def test_a_restored_control_plane_does_not_catch_up_by_trying(
+    cluster: SmallCluster,
+) -> None:
+    await claim_store(cluster.control, cluster.store)
+    cluster.damage("UPDATE cluster SET generation = 1")
+    for _ in range(3):
+        with pytest.raises(ControlPlaneBehindError, match="restored from a backup"):
+            await claim_store(cluster.control, cluster.store)
+    await cluster.store.delete([MARKER_KEY])
+    assert (await claim_store(cluster.control, cluster.store)).generation == 2
+
+
+async def test_a_crash_before_the_marker_is_written_means_nothing(cluster: SmallCluster) -> None:
+    store = Crashing(cluster.store, "put", after=False)
+    with pytest.raises(CrashError):
+        await claim_store(cluster.control, cast(ObjectStore, store))
+    assert await generations(cluster) == (1, 2)
+    await claim_store(cluster.control, cluster.store)
+    assert await generations(cluster) == (3, 3)
+
+
+async def test_a_damaged_marker_is_not_overwritten(cluster: SmallCluster) -> None:
+    await cluster.store.put(MARKER_KEY, [b"{}"])
+    with pytest.raises(MarkerDamagedError):
+        await claim_store(cluster.control, cluster.store)
+
+
+async def test_a_lost_marker_stops_a_renewal_but_not_a_start(cluster: SmallCluster) -> None:
+    await cluster.store.delete([MARKER_KEY])
+    with pytest.raises(MarkerMissingError, match="restart the broker"):
+        await renew_claim(cluster.control, cluster.store)
+    await claim_store(cluster.control, cluster.store)
+    await renew_claim(cluster.control, cluster.store)
+
+
+class NeverTheSame:
+    """A store whose versions have always changed."""
+
+    def __init__(self, target: ObjectStore) -> None:
+        self._target = target
+        self.attempts = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    async def put(self, key: str, parts: object, *, mode: object) -> str:
+        assert isinstance(mode, Replace)
+        self.attempts += 1
+        raise ObjectChangedError("changed")
+
+
+async def test_a_store_that_never_takes_the_marker_is_given_up(cluster: SmallCluster) -> None:
+    store = NeverTheSame(cluster.store)
+    with pytest.raises(MarkerContendedError, match="conditional puts"):
+        await claim_store(cluster.control, cast(ObjectStore, store))
+    assert store.attempts == 20
