@@ -61,13 +61,13 @@ def fsck(
     overrides: Set = None,
     json: Json = False,
 ) -> None:
-    """Check that objects and control plane agree. It only reads, and brokers may be running.
+    """Check that objects and control plane agree. Brokers may be running.
 
     Without --deep it compares rows, boundaries and objects, which takes a few listings. With
     --deep it also reads all data, tests every checksum and compares the indexes of segments with
-    their logs. With --rebuild-indexes it first reads all segments and writes damaged indexes and
-    manifests again; brokers may be running, and records are never changed. The exit code is 1 if
-    anything is found.
+    their logs. Nothing is written, except with --rebuild-indexes: then it first reads all segments
+    and writes damaged indexes and manifests again. Records are never changed. The exit code is 1
+    if anything is found.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     report, repairs = asyncio.run(_check(settings, deep=deep, rebuild=rebuild_indexes))

@@ -63,11 +63,14 @@ _KAFKA_CONFIGS = "remote.log.copy.disable=true, retention.ms=-1 and retention.by
 def list_(
     topic: Topic,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="This partition only.")
+        int | None,
+        typer.Option("--partition", "-p", min=0, help="Only this partition. Default: all."),
     ] = None,
     unchained: Annotated[
         bool,
-        typer.Option("--all", help="Also list segments that do not, or no longer, serve reads."),
+        typer.Option(
+            "--all", help="Also list segments that do not yet, or no longer, serve reads."
+        ),
     ] = False,
     data: Data = None,
     objects: Objects = None,

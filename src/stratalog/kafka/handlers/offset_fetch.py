@@ -115,11 +115,11 @@ class OffsetFetchHandler(Handler[OffsetFetchBody]):
             {topic_key(version, topic): topic.partition_indexes for topic in topics},
             believes_cache=False,
         )
-        places, codes = _places(version, known, topics)
+        partitions, codes = _existing_partitions(version, known, topics)
         found = {
             each.topic_partition: each
             for each in await self._groups.fetch_offsets(
-                asked.group_id, asked.committer, list(places.values())
+                asked.group_id, asked.committer, list(partitions.values())
             )
         }
         return [
@@ -128,7 +128,7 @@ class OffsetFetchHandler(Handler[OffsetFetchBody]):
                 "partitions": [
                     _values(
                         index,
-                        found.get(places[key, index]) if (key, index) in places else None,
+                        found.get(partitions[key, index]) if (key, index) in partitions else None,
                         codes.get((key, index), ErrorCode.none),
                     )
                     for index in topic.partition_indexes
@@ -139,22 +139,22 @@ class OffsetFetchHandler(Handler[OffsetFetchBody]):
         ]
 
 
-def _places(
+def _existing_partitions(
     version: int, known: AskedTopics, topics: Sequence[OffsetFetchTopic]
 ) -> tuple[Mapping[tuple[TopicKey, int], TopicPartition], Mapping[tuple[TopicKey, int], ErrorCode]]:
     """Return the partitions that exist. As in Kafka, an unknown name is no error and has no
     offsets, while an unknown id is an error."""
-    places, codes = {}, {}
+    partitions, codes = {}, {}
     for topic in topics:
         key = topic_key(version, topic)
         for index in topic.partition_indexes:
             try:
                 topic_id = known.topic(key, index).id
-                places[key, index] = TopicPartition(topic_id, PartitionIndex(index))
+                partitions[key, index] = TopicPartition(topic_id, PartitionIndex(index))
             except StratalogError as error:
                 if version >= FIRST_VERSION_WITH_TOPIC_IDS:
                     codes[key, index] = code_of(error)
-    return places, codes
+    return partitions, codes
 
 
 def _asked(version: int, body: OffsetFetchBody) -> list[_Asked]:

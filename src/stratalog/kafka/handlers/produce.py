@@ -26,8 +26,6 @@ from stratalog.topic.model import PartitionWrite, PartitionWritten
 
 log = logging.getLogger(__name__)
 
-_Outcome = PartitionWritten | Exception
-
 
 @dataclass(frozen=True, slots=True)
 class _Pending:

@@ -44,7 +44,8 @@ class Handler(ABC, Generic[RequestBody]):
     key: ClassVar[ApiKey]
     versions: ClassVar[Versions]
     rights: ClassVar[Sequence[Right]]
-    """Every right that a client may need; which of them a request needs depends on its body."""
+    """Every right that a request may need, depending on its body. The operations of `admin/` ask
+    for them; the tests compare."""
     body: type[RequestBody]
     """The tuple that requests are read into; see `schema_reader`."""
     in_turn: ClassVar[bool] = False
