@@ -14,8 +14,8 @@ from stratalog.segment.build import BuiltLog, SegmentBuilder
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import segment_key_base
 from stratalog.segment.model import SegmentIndexes, SourceRun
-from stratalog.segment.object_keys import segment_key_base
 from stratalog.segment.producer_state import PartitionTail
 from stratalog.segment.upload import upload_indexes, upload_log
 

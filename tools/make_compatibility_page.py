@@ -27,8 +27,8 @@ Four clients are tested against one broker, and against two brokers that share P
 server: **confluent-kafka** (librdkafka), **kafka-python**, **aiokafka**, and **kcat** (an older
 librdkafka). A number in a client's column is a version of the API that the client used in those
 tests. An empty cell means that no test made that client use the API, not that it would fail.
-The column of rights lists every right that a handler declares, by the names of Kafka's ACLs;
-nothing checks them yet.
+The column of rights lists every right that a handler declares, by the names of Kafka's ACLs.
+There are no ACLs yet: every right is granted.
 
 """
 

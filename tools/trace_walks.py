@@ -5,8 +5,7 @@ Another tree: PYTHONPATH=<tree>/src python tools/trace_walks.py
 """
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,6 +17,7 @@ from stratalog.testing import Broker
 
 SOURCE = str(Path(stratalog.__file__).parent)
 TOPIC = "walks"
+WALKS = 10
 QUIET: dict[str, Any] = {"log_level": 0}
 
 
@@ -33,18 +33,19 @@ class Trace:
             path = frame.f_code.co_filename[len(SOURCE) + 1 :]
             self.calls.add((path, frame.f_code.co_qualname))
 
-    @contextmanager
-    def on(self) -> Iterator[None]:
-        self.calls.clear()
+    def of(self, walk: Callable[[], None]) -> set[tuple[str, str]]:
+        """Return the file and the name of every function that is called during a walk."""
+        self.calls = set()
         self.is_on = True
-        yield
+        walk()
         self.is_on = False
+        return self.calls
 
 
-def report(name: str, trace: Trace) -> None:
-    files = {path for path, _ in trace.calls}
+def report(name: str, calls: set[tuple[str, str]]) -> None:
+    files = {path for path, _ in calls}
     rooms = {path.partition("/")[0] for path in files if "/" in path}
-    numbers = f"{len(rooms)}, {len(files)}, {len(trace.calls)}"
+    numbers = f"{len(rooms)}, {len(files)}, {len(calls)}"
     print(f"| one {name}: rooms, files, functions | {numbers} |")
 
 
@@ -79,11 +80,12 @@ def main() -> None:
 
 
 def measure(name: str, trace: Trace, walk: Callable[[], None]) -> None:
-    """The first walk creates the topic and fills caches; the second one counts."""
+    """Report the functions that every walk calls, so that work beside it does not count.
+
+    An earlier walk, which is not counted, creates the topic and fills caches.
+    """
     walk()
-    with trace.on():
-        walk()
-    report(name, trace)
+    report(name, set.intersection(*(trace.of(walk) for _ in range(WALKS))))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.pipeline.lab import EAGER, LocalJobs
+from tests.unit.pipeline.lab import EAGER
+from tests.unit.pipeline.local_jobs import LocalJobs
 
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.open import opened_driver, workplace_of

@@ -11,8 +11,8 @@ from stratalog.settings import BlockSettings, FetchSettings, GroupsSettings
 from stratalog.testing import Broker
 from stratalog.testing.broker import FAST
 from stratalog.testing.checker import History, Report, check
+from stratalog.testing.checker.client_load import Load
 from stratalog.testing.checker.history import Commit, Stage
-from stratalog.testing.checker.load import Load
 from stratalog.testing.checker.workload import Workload, create_topic, new_topic_name
 
 ENOUGH_ACKS = 400

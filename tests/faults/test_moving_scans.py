@@ -23,7 +23,8 @@ from tests.faults.moving_boundary import (
     write,
 )
 from tests.support.tiering import Step
-from tests.unit.pipeline.lab import SPLIT, LocalJobs
+from tests.unit.pipeline.lab import SPLIT
+from tests.unit.pipeline.local_jobs import LocalJobs
 from tests.unit.scan.rig import MODES, NOW_MS, SPLITTING, Row, ScanRig, scan_rig
 
 import stratalog

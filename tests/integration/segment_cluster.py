@@ -24,7 +24,7 @@ from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicParti
 from stratalog.objects.store import ObjectNotFoundError
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.object_keys import segment_keys
+from stratalog.segment.keys import segment_keys
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KEYS = KeyRing.load(

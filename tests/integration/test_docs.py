@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.integration.page_runner import ROOT, Running, blocks, matches, running
@@ -43,5 +44,13 @@ def test_the_client_example_reads_what_it_wrote(running: Running) -> None:
     sorted(str(p.relative_to(ROOT)) for p in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))),
 )
 def test_links_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
-        assert (ROOT / page).parent.joinpath(target).exists(), target
+    for target, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", (ROOT / page).read_text()):
+        found = (ROOT / page).parent / target if target else ROOT / page
+        assert found.exists(), target
+        assert not heading or heading in anchors(found), f"{target}#{heading}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the addresses of a page's headings, as Markdown viewers make them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

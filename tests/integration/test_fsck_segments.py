@@ -23,7 +23,7 @@ from stratalog.janitor.deletion import delete_marked
 from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.opening.claim import claim_store
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.object_keys import segment_keys
+from stratalog.segment.keys import segment_keys
 
 
 @pytest.fixture

@@ -18,8 +18,9 @@ from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, using
 from tests.unit.pipeline.spark_tasks import task
 
 from stratalog.checks.fsck import run_fsck
+from stratalog.pipeline.errors import SparkStartError
 from stratalog.pipeline.hosting import session
-from stratalog.pipeline.hosting.session import OpenSpark, SparkStartError, open_session
+from stratalog.pipeline.hosting.session import OpenSpark, open_session
 from stratalog.pipeline.hosting.spark_conf import SparkOptions
 from stratalog.pipeline.jobs import Bin, BinDone
 from stratalog.pipeline.open import workplace_of

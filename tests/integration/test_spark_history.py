@@ -51,7 +51,7 @@ from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.scan.scan_stores import close_scan_stores
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.object_keys import segment_key_base
+from stratalog.segment.keys import segment_key_base
 from stratalog.segment.offset_index import OffsetIndexWriter
 from stratalog.segment.remote_log_metadata import SegmentAdded
 from stratalog.segment.time_index import TimeIndexWriter

@@ -19,7 +19,8 @@ from tests.support.spark import SharedSpark, await_end_of, descendants
 from tests.unit.pipeline.spark_tasks import SECRET, WORKPLACE, task
 
 from stratalog.clock import SystemClock
-from stratalog.pipeline.hosting.session import OpenSpark, SparkStartError, open_session
+from stratalog.pipeline.errors import SparkStartError
+from stratalog.pipeline.hosting.session import OpenSpark, open_session
 from stratalog.pipeline.hosting.spark_conf import SparkOptions
 from stratalog.pipeline.hosting.spark_jobs import SparkJobs
 from stratalog.pipeline.hosting.task_rows import ROW_SCHEMA, plan_table, row_function

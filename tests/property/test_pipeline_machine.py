@@ -19,8 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kio.schema.errors import ErrorCode
 from tests.property.pipeline_model import check_gone, check_kept
 from tests.support.wire import FETCH_BYTES, Wire, batch_of, connected
+from tests.unit.pipeline.dying_process import DyingProcess, When, dying
 from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, expire_claims
-from tests.unit.pipeline.mortal import Mortal, When, dying
 
 from stratalog.clock import SystemClock
 from stratalog.control.log.model import PartitionState
@@ -69,12 +69,12 @@ FAULTS = st.sampled_from(
 )
 
 
-def dying_at(steps: Sequence[str]) -> st.SearchStrategy[Mortal]:
+def dying_at(steps: Sequence[str]) -> st.SearchStrategy[DyingProcess]:
     """Processes that die at one of these calls, or at any."""
     when = st.sampled_from(When)
-    return st.builds(Mortal, st.sampled_from(steps), nth=st.integers(0, 2), when=when) | st.builds(
-        Mortal, st.none(), nth=st.integers(0, 60), when=when
-    )
+    return st.builds(
+        DyingProcess, st.sampled_from(steps), nth=st.integers(0, 2), when=when
+    ) | st.builds(DyingProcess, st.none(), nth=st.integers(0, 60), when=when)
 
 
 class PipelineMachine(RuleBasedStateMachine):
@@ -189,7 +189,7 @@ class PipelineMachine(RuleBasedStateMachine):
         return states
 
     @rule(kept=RETENTIONS, mortal=dying_at(["log.enforce_retention"]))
-    def die_while_records_expire(self, kept: Retention, mortal: Mortal) -> None:
+    def die_while_records_expire(self, kept: Retention, mortal: DyingProcess) -> None:
         control = mortal.control(self.lab.control)
 
         async def expire_and_die() -> None:
@@ -242,7 +242,7 @@ class PipelineMachine(RuleBasedStateMachine):
         assert report.failed == {}
 
     @rule(patient=st.booleans(), mortal=dying_at(STEPS))
-    def crash(self, patient: bool, mortal: Mortal) -> None:
+    def crash(self, patient: bool, mortal: DyingProcess) -> None:
         self._use(patient=patient)
         self._provide_work()
         jobs = self.lab.jobs()
@@ -274,7 +274,7 @@ class PipelineMachine(RuleBasedStateMachine):
         self.do(self.lab.clean())
 
     @rule(mortal=dying_at(SWEEPING))
-    def die_while_sweeping(self, mortal: Mortal) -> None:
+    def die_while_sweeping(self, mortal: DyingProcess) -> None:
         async def sweep_and_die() -> None:
             with dying():
                 await self.lab.clean(

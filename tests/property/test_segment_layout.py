@@ -18,9 +18,9 @@ from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.epoch_lineage import lineage
 from stratalog.segment.errors import LineageGapError
 from stratalog.segment.key_ring import EncryptionHeader
+from stratalog.segment.keys import SUFFIXES, parse_segment_key, segment_key_base
 from stratalog.segment.manifest import IndexRange, Manifest, parse_manifest
 from stratalog.segment.model import IndexKind
-from stratalog.segment.object_keys import SUFFIXES, parse_segment_key, segment_key_base
 from stratalog.segment.remote_log_metadata import (
     NamedPartition,
     SegmentAdded,

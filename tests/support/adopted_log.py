@@ -18,8 +18,8 @@ from stratalog.segment.build import SegmentBuilder
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import segment_key_base
 from stratalog.segment.model import SegmentIndexes, SourceRun
-from stratalog.segment.object_keys import segment_key_base
 from stratalog.segment.producer_state import PartitionTail, advance
 from stratalog.segment.txn_index import encode_aborted
 from stratalog.segment.upload import upload_indexes, upload_log

@@ -33,8 +33,8 @@ from stratalog.objects.store import ObjectStore
 from stratalog.segment.build import SegmentBuilder
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import SUFFIXES, segment_key_base
 from stratalog.segment.model import SegmentIndexes, SourceRun
-from stratalog.segment.object_keys import SUFFIXES, segment_key_base
 from stratalog.segment.remote_log_metadata import (
     SegmentAdded,
     SegmentUpdated,

@@ -22,8 +22,8 @@ from stratalog.segment.build import BuiltLog, SegmentBuilder
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.epoch_checkpoint import encode_checkpoint, epochs_between
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import segment_key_base
 from stratalog.segment.model import IndexKind, SegmentIndexes, SourceRun
-from stratalog.segment.object_keys import segment_key_base
 from stratalog.segment.producer_state import PartitionTail, advance
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores

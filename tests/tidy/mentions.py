@@ -38,13 +38,14 @@ def _room_pages(root: Path) -> Iterator[Path]:
 
 def missing_paths(root: Path = ROOT) -> list[Mention]:
     """List the mentions of Python files, and of folders of this tree, that do not exist."""
-    names = {path.name for path in python_files("src", "tests", "bench", "tools", root=root)}
+    files = [f"/{path}" for path in python_files("src", "tests", "bench", "tools", root=root)]
     tops = {path.name for folder in _ROOTS for path in (root / folder).iterdir() if path.is_dir()}
 
     def is_missing(mention: Mention) -> bool:
         name = mention.name
         if name.endswith(".py"):
-            return name not in names and not _exists(name, mention.page, root)
+            is_end = any(path.endswith(f"/{name}") for path in files)
+            return not is_end and not _exists(name, mention.page, root)
         is_folder = "/" in name and name.split("/")[0] in tops and "." not in name
         return is_folder and not _exists(name, mention.page, root)
 

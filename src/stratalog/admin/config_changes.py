@@ -1,4 +1,4 @@
-"""Changes of a topic's configs, as a request asks for them. Pure: configs in, changes out."""
+"""Changes of a topic's configs, worked out from a request. Pure: configs in, changes out."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ def _changed(
     defaults: Mapping[str, str], configs: Mapping[str, str], change: AskedChange
 ) -> str | None:
     if change.operation not in list(ConfigOperation):
-        raise CallError(f"{change.operation} is no operation on a config")
+        raise CallError(f"there is no config operation with the number {change.operation}")
     if change.operation == ConfigOperation.DELETE:
         return None
     assert change.value is not None

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from stratalog.settings import Settings
+from stratalog.settings import BrokerSettings, Settings
 from stratalog.topic_configs import DEFINITIONS, ConfigDefinition, ConfigType
 
 LOG_DIR = "/objects"
-"""Stands for the object store where tools expect a path. No disk has it."""
+"""Stands for the object store where tools expect a path. No disk has this folder."""
 
 
 class ResourceType(IntEnum):
@@ -42,7 +42,7 @@ class DescribedConfig:
     documentation: str
     read_only: bool
     candidates: Sequence[Candidate]
-    """Every value that was given, the one that holds first."""
+    """Every value that was given. The first one is in force."""
 
 
 _BROKER_NAMES = {
@@ -119,68 +119,84 @@ class _Setting(NamedTuple):
 
 
 def _settings(settings: Settings, broker_id: int) -> list[_Setting]:
-    broker, block, janitor = settings.broker, settings.block, settings.janitor
-    text, number, long = ConfigType.STRING, ConfigType.INT, ConfigType.LONG
-    truth = ConfigType.BOOLEAN
     return [
-        _Setting("broker.id", number, str(broker_id), "The number of this broker."),
+        *_identity_settings(settings.broker, broker_id),
+        *_topic_settings(settings.broker),
+        *_limit_settings(settings),
+    ]
+
+
+def _identity_settings(broker: BrokerSettings, broker_id: int) -> list[_Setting]:
+    text = ConfigType.STRING
+    listening = "The address on which this broker accepts clients."
+    advertised = "The address that clients are given to connect to."
+    store = "The object store: brokers keep no data on disk."
+    return [
+        _Setting("broker.id", ConfigType.INT, str(broker_id), "The number of this broker."),
         _Setting("broker.rack", text, broker.rack or "", "The zone of this broker."),
-        _Setting("listeners", text, broker.listen, "Where this broker accepts clients."),
-        _Setting(
-            "advertised.listeners",
-            text,
-            broker.advertise or broker.listen,
-            "Where clients are told to connect.",
-        ),
-        _Setting("log.dirs", text, LOG_DIR, "The object store: brokers keep no data on disk."),
+        _Setting("listeners", text, broker.listen, listening),
+        _Setting("advertised.listeners", text, broker.advertise or broker.listen, advertised),
+        _Setting("log.dirs", text, LOG_DIR, store),
+    ]
+
+
+def _topic_settings(broker: BrokerSettings) -> list[_Setting]:
+    return [
         _Setting(
             "auto.create.topics.enable",
-            truth,
+            ConfigType.BOOLEAN,
             str(broker.auto_create_topics).lower(),
-            "Whether a topic is created when a client first asks for it.",
+            "Whether a topic is created when a client asks for it for the first time.",
         ),
-        _Setting("delete.topic.enable", truth, "true", "Topics can always be deleted."),
+        _Setting(
+            "delete.topic.enable", ConfigType.BOOLEAN, "true", "Topics can always be deleted."
+        ),
         _Setting(
             "num.partitions",
-            number,
+            ConfigType.INT,
             str(broker.default_partitions),
-            "Partitions of a topic that was created without a number.",
+            "The partitions of a topic that is created without a number.",
         ),
         _Setting(
             "default.replication.factor",
-            number,
+            ConfigType.INT,
             "1",
             "Always 1: the object store replicates.",
         ),
+    ]
+
+
+def _limit_settings(settings: Settings) -> list[_Setting]:
+    return [
         _Setting(
             "socket.request.max.bytes",
-            number,
-            str(broker.max_request_bytes),
+            ConfigType.INT,
+            str(settings.broker.max_request_bytes),
             "A longer request closes its connection.",
         ),
         _Setting(
             "queued.max.request.bytes",
-            long,
-            str(block.max_inflight_bytes),
-            "Produce requests held in memory.",
+            ConfigType.LONG,
+            str(settings.block.max_inflight_bytes),
+            "The bytes of produce requests that are held in memory.",
         ),
         _Setting(
             "fetch.max.bytes",
-            number,
+            ConfigType.INT,
             str(settings.fetch.max_bytes),
-            "The most that one fetch is answered with.",
+            "The most bytes in the answer to one fetch.",
         ),
         _Setting(
             "log.retention.check.interval.ms",
-            long,
-            str(janitor.interval_ms),
-            "How often retention runs.",
+            ConfigType.LONG,
+            str(settings.janitor.interval_ms),
+            "The time between two runs of retention.",
         ),
         _Setting(
             "producer.id.expiration.ms",
-            number,
-            str(janitor.producer_expiry_ms),
-            "How long the sequences of an idle producer are remembered.",
+            ConfigType.INT,
+            str(settings.janitor.producer_expiry_ms),
+            "The time for which the sequences of an idle producer are remembered.",
         ),
     ]
 

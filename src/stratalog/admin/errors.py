@@ -1,10 +1,14 @@
-"""Requests of an admin that no topic can fulfil."""
+"""Refusals of an admin's requests."""
 
 from stratalog.errors import CallError
 
 
 class InvalidTopicNameError(CallError):
     """A topic cannot have this name."""
+
+
+class UnknownTopicIdError(CallError):
+    """No topic has this id, or not any more."""
 
 
 class PartitionAssignmentError(CallError):
@@ -17,3 +21,23 @@ class ReplicationFactorError(CallError):
 
 class DuplicateEntryError(CallError):
     """One request names the same thing twice."""
+
+
+class NoReassignmentError(CallError):
+    """A reassignment is to be cancelled, and none is under way."""
+
+
+class ElectionNotNeededError(CallError):
+    """A leader is to be elected, and leaders are not elected."""
+
+
+class TopicAccessDeniedError(CallError):
+    """The principal lacks a right on a topic."""
+
+
+class GroupAccessDeniedError(CallError):
+    """The principal lacks a right on a group."""
+
+
+class ClusterAccessDeniedError(CallError):
+    """The principal lacks a right on the cluster."""

@@ -28,3 +28,22 @@ class Right(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.operation.value} {self.resource.value}"
+
+
+ALTER_CLUSTER = Right(Operation.ALTER, Resource.CLUSTER)
+ALTER_CLUSTER_CONFIGS = Right(Operation.ALTER_CONFIGS, Resource.CLUSTER)
+ALTER_TOPIC = Right(Operation.ALTER, Resource.TOPIC)
+ALTER_TOPIC_CONFIGS = Right(Operation.ALTER_CONFIGS, Resource.TOPIC)
+CREATE_ON_CLUSTER = Right(Operation.CREATE, Resource.CLUSTER)
+CREATE_TOPIC = Right(Operation.CREATE, Resource.TOPIC)
+DELETE_GROUP = Right(Operation.DELETE, Resource.GROUP)
+DELETE_TOPIC = Right(Operation.DELETE, Resource.TOPIC)
+DESCRIBE_CLUSTER = Right(Operation.DESCRIBE, Resource.CLUSTER)
+DESCRIBE_CLUSTER_CONFIGS = Right(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER)
+DESCRIBE_GROUP = Right(Operation.DESCRIBE, Resource.GROUP)
+DESCRIBE_TOPIC = Right(Operation.DESCRIBE, Resource.TOPIC)
+DESCRIBE_TOPIC_CONFIGS = Right(Operation.DESCRIBE_CONFIGS, Resource.TOPIC)
+IDEMPOTENT_WRITE = Right(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER)
+READ_GROUP = Right(Operation.READ, Resource.GROUP)
+READ_TOPIC = Right(Operation.READ, Resource.TOPIC)
+WRITE_TOPIC = Right(Operation.WRITE, Resource.TOPIC)

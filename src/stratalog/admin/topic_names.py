@@ -1,4 +1,4 @@
-"""Which names a topic may have: Kafka's rules."""
+"""The names that a topic may have, by Kafka's rules."""
 
 import re
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopicNameError(f"a topic cannot be called {name!r}")
     if len(name) > _LONGEST:
         raise InvalidTopicNameError(
-            f"a topic name has {_LONGEST} characters at the most, not {len(name)}"
+            f"a topic name has at most {_LONGEST} characters, not {len(name)}"
         )
     if _LEGAL.fullmatch(name) is None:
         raise InvalidTopicNameError(
@@ -33,7 +33,7 @@ def may_collide(name: str) -> bool:
 
 
 def check_no_collision(name: str, others: Iterable[str]) -> None:
-    """Names that differ in '.' and '_' alone are the same to Kafka's metrics, which it refuses."""
+    """Kafka refuses names that differ only in '.' and '_': its metrics cannot tell them apart."""
     plain = name.replace(".", "_")
     for other in others:
         if other != name and other.replace(".", "_") == plain:

@@ -27,8 +27,11 @@ def _put(data: Any, at: Int, value: Int, size: Int) -> None:
 
 @inlined
 def _is_noteworthy(frames: Any, index: Int) -> Int:
-    """Of batches of data that one producer wrote in a row only the last one matters, unless they
-    are of a transaction."""
+    """Return 1 if the producer of a batch must be noted.
+
+    If one producer wrote several batches of data in a row, only the last one matters, unless they
+    belong to a transaction.
+    """
     frame = frames[index]
     if frame.producer_id < 0:
         return 0

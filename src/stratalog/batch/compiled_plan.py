@@ -1,4 +1,4 @@
-"""The loops of `run_decoder` that decide what becomes of each batch, compiled to machine code.
+"""The loops of `run_decoder` that decide the fate of each batch, compiled to machine code.
 
 Nothing else may import this. The loops read frames and never the bytes of batches, so that they
 share no function with `compiled_decode`: the compiler renews cached code when the file of a

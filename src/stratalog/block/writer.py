@@ -152,6 +152,13 @@ class BlockWriter:
             self._window = asyncio.create_task(self._seal_after_window())
         return answered
 
+    def refused(self, batches: Sequence[EntryBatch]) -> None:
+        """Note batches of a request that failed before it could be appended.
+
+        Later batches of the same producer may be under way already, and must not take their place.
+        """
+        self._missing.refused(batches)
+
     async def close(self) -> None:
         """Refuse new batches, and commit and answer the ones that were taken."""
         self._closed = True

@@ -20,9 +20,9 @@ from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import IndexDamagedError, KeyMissingError
 from stratalog.segment.index_object import read_index
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, SUFFIXES
 from stratalog.segment.manifest import IndexRange, Manifest, parse_manifest
 from stratalog.segment.model import IndexKind
-from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, SUFFIXES
 from stratalog.segment.producer_snapshot import decode_snapshot
 from stratalog.segment.txn_index import decode_aborted
 

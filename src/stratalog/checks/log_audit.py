@@ -10,8 +10,8 @@ from stratalog.checks.segment_promises import name_of
 from stratalog.control.segments.lifecycle import epoch_at
 from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset
+from stratalog.segment.keys import LOG_SUFFIX
 from stratalog.segment.log_batches import is_dense
-from stratalog.segment.object_keys import LOG_SUFFIX
 from stratalog.segment.time_index import NO_TIMESTAMP
 
 _MAX_PROBLEMS = 10

@@ -17,10 +17,10 @@ from stratalog.objects.store import ObjectNotFoundError
 from stratalog.segment.batch_framing import BatchFraming
 from stratalog.segment.errors import KeyMissingError, LogDamagedError
 from stratalog.segment.index_object import read_index
+from stratalog.segment.keys import MANIFEST_SUFFIX
 from stratalog.segment.log_batches import is_dense
 from stratalog.segment.manifest import IndexRange, parse_manifest
 from stratalog.segment.model import IndexKind
-from stratalog.segment.object_keys import MANIFEST_SUFFIX
 from stratalog.segment.open_segment import PLAIN_CHUNK_BYTES, OpenSegment, open_segment
 from stratalog.segment.producer_state import PartitionTail
 from stratalog.segment.thread_offload import offload

@@ -17,9 +17,9 @@ from stratalog.control.segments.model import Segment
 from stratalog.errors import CallError, DamagedError
 from stratalog.ids import Offset, TopicPartition
 from stratalog.objects.store import ObjectInfo, ObjectNotFoundError
+from stratalog.segment.keys import MANIFEST_SUFFIX, segment_keys
 from stratalog.segment.manifest import parse_manifest
 from stratalog.segment.metadata import SegmentMetadata
-from stratalog.segment.object_keys import MANIFEST_SUFFIX, segment_keys
 
 _PAGE_SEGMENTS = 200
 _PARALLEL_READS = 4

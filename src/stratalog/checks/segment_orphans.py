@@ -8,7 +8,7 @@ from stratalog.checks.report import Problem, Promise, Severity
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import SegmentId, TopicId
 from stratalog.objects.store import ObjectInfo, ObjectNotFoundError, ObjectStore
-from stratalog.segment.object_keys import parse_segment_key
+from stratalog.segment.keys import parse_segment_key
 
 _PAGE = 1000
 

@@ -13,10 +13,10 @@ from stratalog.control.segments.model import EpochStart, Segment, SegmentState
 from stratalog.control.topics.migration_state import check_state
 from stratalog.objects.store import ObjectInfo
 from stratalog.segment.epoch_checkpoint import epochs_between
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.log_batches import is_dense
 from stratalog.segment.manifest import IndexRange, Manifest
 from stratalog.segment.model import IndexKind
-from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 
 
 def name_of(segment: Segment) -> str:

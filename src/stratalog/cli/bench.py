@@ -1,8 +1,8 @@
-"""`stratalog bench`: how fast a broker is, beside the fastest thing the same client can talk to.
+"""`stratalog bench`: the speed of a broker, beside the fastest server that the same client knows.
 
 The yardstick is librdkafka's mock cluster, which keeps batches in the client's own memory. Its
-figure is what this machine's client can do at the very most, so that the ratio says more about
-the broker than either figure does alone.
+figure is the most that a client on this machine can reach, so that the ratio says more about the
+broker than either figure does alone.
 """
 
 import os
@@ -63,11 +63,11 @@ _SIDES = ("broker", "mock")
 _MEASURES = {"produce": measure_produce, "consume": measure_consume}
 
 
-def _measure(what: str, load: Load) -> Measurement:
-    command = [sys.executable, "-m", "stratalog.cli.bench_client", what, load.to_json()]
+def _measure(direction: str, load: Load) -> Measurement:
+    command = [sys.executable, "-m", "stratalog.cli.bench_client", direction, load.to_json()]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise MeasurementError(f"{what}: {done.stderr.strip().removeprefix('error: ')}")
+        raise MeasurementError(f"{direction}: {done.stderr.strip().removeprefix('error: ')}")
     return Measurement(
         records=load.records, record_bytes=load.record_bytes, seconds=float(done.stdout)
     )
@@ -75,7 +75,7 @@ def _measure(what: str, load: Load) -> Measurement:
 
 @dataclass(frozen=True, slots=True)
 class TemporaryBroker:
-    """A broker in a process and a folder of its own. What it costs is read from Linux's /proc."""
+    """A broker in a process and a folder of its own. Its costs are read from Linux's /proc."""
 
     address: str
     process_id: int
@@ -94,15 +94,15 @@ class TemporaryBroker:
 
 @contextmanager
 def temporary_broker(overrides: Sequence[str] = ()) -> Iterator[TemporaryBroker]:
-    """A broker that is gone afterwards, with the given settings and nobody else's."""
+    """Run a broker with these settings alone, and remove it with its data afterwards."""
     with tempfile.TemporaryDirectory(prefix="stratalog-bench-") as folder:
         command = [sys.executable, "-m", "stratalog.cli.main", "up"]
         command += ["--listen", "127.0.0.1:0", "--data", folder]
         for override in overrides:
             command += ["--set", override]
-        # Nobody's settings but the given ones: no variables, and no file beside it.
+        # Settings of the person who measures must not count: no variables, and no settings file.
         environment = {k: v for k, v in ENVIRONMENT.items() if not k.startswith(PREFIX)}
-        # What it logs goes to a file: nobody empties a pipe meanwhile, and a full one stops it.
+        # The log goes to a file, because a pipe that nothing empties fills up and stops the broker.
         log_file = Path(folder, "log")
         with log_file.open("w") as log:
             process = subprocess.Popen(
@@ -136,12 +136,14 @@ def bench(
             "--bootstrap",
             "-b",
             metavar="HOST:PORT",
-            help="Measure this broker. Not given: one that is started, on local disk, and removed.",
+            help="Measure this broker. Default: a temporary broker on the local disk.",
         ),
     ] = None,
-    records: Annotated[int, typer.Option(min=1, help="How many records.")] = 100_000,
-    record_size: Annotated[str, typer.Option(metavar="SIZE", help="Of each value.")] = "1KiB",
-    codec: Annotated[Codec, typer.Option(help="How the client compresses.")] = Codec.NONE,
+    records: Annotated[int, typer.Option(min=1, help="The number of records.")] = 100_000,
+    record_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="The size of each value.")
+    ] = "1KiB",
+    codec: Annotated[Codec, typer.Option(help="The compression of the client.")] = Codec.NONE,
     idempotent: Annotated[
         bool, typer.Option("--idempotent", help="Produce with enable.idempotence.")
     ] = False,
@@ -176,14 +178,24 @@ def bench(
 def _report(load: Load, bootstrap: str, json: bool) -> None:
     results = {}
     for name, address in zip(_SIDES, (bootstrap, None), strict=True):
-        for what, measure in _MEASURES.items():
-            note(f"measuring {what} against the {name} …")
-            results[name, what] = measure(replace(load, bootstrap=address)).mb_per_second
-    ratios = {what: results["broker", what] / results["mock", what] for what in _MEASURES}
+        for direction, measure in _MEASURES.items():
+            note(f"measuring {direction} against the {name} …")
+            results[name, direction] = measure(replace(load, bootstrap=address)).mb_per_second
+    ratios = {
+        direction: results["broker", direction] / results["mock", direction]
+        for direction in _MEASURES
+    }
     if json:
-        rates = {f"{name}_{what}_mb_per_s": rate for (name, what), rate in results.items()}
-        print_json({**rates, **{f"{what}_ratio": ratio for what, ratio in ratios.items()}})
+        rates = {
+            f"{name}_{direction}_mb_per_s": rate for (name, direction), rate in results.items()
+        }
+        print_json(
+            {**rates, **{f"{direction}_ratio": ratio for direction, ratio in ratios.items()}}
+        )
     else:
-        rows = [[name, *(f"{results[name, what]:.1f}" for what in _MEASURES)] for name in _SIDES]
+        rows = [
+            [name, *(f"{results[name, direction]:.1f}" for direction in _MEASURES)]
+            for name in _SIDES
+        ]
         rows.append(["ratio", *(f"{ratio:.2f}" for ratio in ratios.values())])
-        print_table(["", *(f"{what} MB/s" for what in _MEASURES)], rows)
+        print_table(["", *(f"{direction} MB/s" for direction in _MEASURES)], rows)

@@ -1,5 +1,5 @@
-"""The client side of a measurement. It runs in a process of its own, so that whoever serves it,
-a broker or librdkafka's mock cluster, faces a client with the same, fresh state.
+"""The client side of a measurement. It runs in a process of its own, so that a broker and
+librdkafka's mock cluster face clients with the same, fresh state.
 
     python -m stratalog.cli.bench_client produce '{"bootstrap": null, "records": 1000, ...}'
 
@@ -26,7 +26,7 @@ from stratalog.clock import SYSTEM_CLOCK
 from stratalog.errors import StratalogError
 
 PARTITIONS = 4
-"""What the mock cluster gives to every topic; there is no way to ask it for more."""
+"""The number that the mock cluster gives to every topic. It cannot be changed."""
 _MOCK_PARTITION_BYTES = 4_000_000
 """The mock cluster forgets the oldest batches of a partition beyond 5 MiB."""
 _RECORD_OVERHEAD_BYTES = 24

@@ -1,4 +1,4 @@
-"""The wire as the commands use it: Kafka clients, and their errors as ours."""
+"""Kafka clients for the commands, with errors that say how to go on."""
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
 from stratalog.cli.errors import BrokerRefusedError, BrokerUnreachableError, NoSuchTopicError
 
 CONNECT_SECONDS = 5.0
-"""The first question of a command: long enough for a slow network, short enough to wait out."""
+"""For the first request of a command: enough for a slow network, and not too long to wait."""
 REQUEST_SECONDS = 30.0
 _UNREACHABLE = frozenset(
     {
@@ -51,8 +51,8 @@ def our_errors(bootstrap: str) -> Iterator[None]:
         raise as_our_error(error.args[0], bootstrap) from error
 
 
-class Admin:
-    """The administrative questions of the topic commands, answered synchronously."""
+class KafkaAdmin:
+    """A Kafka admin client whose calls wait for their answers."""
 
     def __init__(self, bootstrap: str, options: Mapping[str, str] | None = None) -> None:
         self.bootstrap = bootstrap
@@ -60,7 +60,7 @@ class Admin:
             self.client = AdminClient(client_config(bootstrap, **(options or {})))
 
     def topics(self) -> dict[str, TopicMetadata]:
-        """All topics by name. Asking for one by name could create it."""
+        """Return all topics by name. A request for one topic by its name could create it."""
         with our_errors(self.bootstrap):
             return dict(self.client.list_topics(timeout=CONNECT_SECONDS).topics)
 
@@ -92,7 +92,5 @@ class Admin:
 
 def no_such_topic(name: str, known: dict[str, TopicMetadata]) -> NoSuchTopicError:
     close = get_close_matches(name, list(known), n=1)
-    hint = (
-        f'did you mean "{close[0]}"?' if close else "`stratalog topic list` shows those there are"
-    )
+    hint = f'did you mean "{close[0]}"?' if close else "`stratalog topic list` shows all topics"
     return NoSuchTopicError(f'there is no topic "{name}": {hint}')

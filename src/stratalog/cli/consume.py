@@ -9,10 +9,10 @@ from confluent_kafka import Message
 
 from stratalog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
 from stratalog.cli.output import print_json
-from stratalog.cli.reading import Edge, FromOffset, FromTime, Reading, Start
 from stratalog.cli.record_json import Record, record_to_json
+from stratalog.cli.record_reader import Edge, FromOffset, FromTime, RecordReader, Start
+from stratalog.cli.timestamps import format_time, parse_time
 from stratalog.cli.topic import Topic
-from stratalog.cli.when import iso, parse_when
 from stratalog.clock import SYSTEM_CLOCK
 
 EPILOG = examples(
@@ -22,6 +22,15 @@ EPILOG = examples(
     "stratalog consume orders --from-offset -5",
     "stratalog consume orders --follow",
 )
+
+
+JsonRecords = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print one JSON object per record, with base 64 for bytes that are not UTF-8.",
+    ),
+]
 
 
 def consume(
@@ -41,7 +50,7 @@ def consume(
         int | None, typer.Option("--partition", "-p", min=0, help="Read this partition only.")
     ] = None,
     most: Annotated[
-        int | None, typer.Option("--max", "-n", min=1, help="Stop after so many records.")
+        int | None, typer.Option("--max", "-n", min=1, help="Stop after this many records.")
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for new records until Ctrl-C.")
@@ -53,24 +62,22 @@ def consume(
     timestamps: Annotated[
         bool, typer.Option("--timestamps", help="Print each record's time first.")
     ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="One object per record; base 64 for what is not UTF-8.")
-    ] = False,
+    json: JsonRecords = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Print the records of a topic: each value as its exact bytes, then a newline.
 
-    Without --follow it prints what is there when it starts, from the beginning unless told
-    otherwise, and ends. With --follow it starts at the end unless told otherwise. What is printed
-    beside the value is separated by tabs.
+    Without --follow it prints the records that exist when it starts, and ends; with --follow it
+    waits for new records. Default start: the beginning, with --follow the end. Tabs separate the
+    key, the headers and the time from the value.
     """
     start = _start(from_beginning, from_offset, from_time, follow)
     write = _write_json if json else _text_writer(keys, headers, timestamps)
-    reading = Reading(topic, bootstrap)
+    reading = RecordReader(topic, bootstrap)
     try:
         _print_records(reading, start, partition, most, follow, write)
     except KeyboardInterrupt:
-        pass  # How a person ends --follow.
+        pass  # Ctrl-C is how a person ends --follow.
     finally:
         reading.close()
 
@@ -79,16 +86,16 @@ def _start(
     from_beginning: bool, from_offset: int | None, from_time: str | None, follow: bool
 ) -> Start:
     if from_beginning + (from_offset is not None) + (from_time is not None) > 1:
-        raise typer.BadParameter("only one of --from-beginning, --from-offset and --from-time")
+        raise typer.BadParameter("give only one of --from-beginning, --from-offset and --from-time")
     if from_time is not None:
-        return FromTime(parse_when(from_time, SYSTEM_CLOCK.now_ms()))
+        return FromTime(parse_time(from_time, SYSTEM_CLOCK.now_ms()))
     if from_offset is not None:
         return FromOffset(from_offset)
     return Edge.END if follow and not from_beginning else Edge.BEGINNING
 
 
 def _print_records(
-    reading: Reading,
+    reading: RecordReader,
     start: Start,
     partition: int | None,
     most: int | None,
@@ -119,7 +126,7 @@ def _write_json(message: Message) -> None:
 
 def _text_writer(keys: bool, headers: bool, timestamps: bool) -> Callable[[Message], None]:
     def write(message: Message) -> None:
-        columns = [iso(message.timestamp()[1]).encode()] if timestamps else []
+        columns = [format_time(message.timestamp()[1]).encode()] if timestamps else []
         columns += [message.key() or b""] if keys else []
         columns += [_header_text(message)] if headers else []
         columns.append(message.value() or b"")
@@ -133,5 +140,6 @@ def _header_text(message: Message) -> bytes:
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]]:
-    """What a client reads are pairs with bytes; its type speaks of what producers may give."""
+    """The headers of a consumed record are pairs with bytes. The client's type is wider, because
+    it also covers the forms that producers may give."""
     return cast("list[tuple[str, bytes | None]]", message.headers() or [])

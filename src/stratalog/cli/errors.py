@@ -12,15 +12,15 @@ class BrokerStartError(CallError):
 
 
 class NothingMovesError(RetriableError):
-    """Records stopped coming before all were there."""
+    """Records stopped arriving before all were read."""
 
 
 class BrokerUnreachableError(RetriableError):
-    """No broker answers at the address we were given."""
+    """No broker answers at the address."""
 
 
 class BrokerRefusedError(CallError):
-    """The broker answered, and the answer is no."""
+    """The broker answered with an error."""
 
 
 class NoSuchTopicError(CallError):
@@ -32,19 +32,19 @@ class NoSuchGroupError(CallError):
 
 
 class GroupInUseError(CallError):
-    """What was asked for needs a group without members."""
+    """The operation needs a group without members."""
 
 
 class NoSuchFileError(CallError):
-    """There is nothing at the path."""
+    """No file has this path."""
 
 
 class NotAcknowledgedError(RetriableError):
-    """Records were sent, and it is not known what became of them."""
+    """Records were sent, and it is not known whether they were stored."""
 
 
 class DumpError(CallError):
-    """The file is not a dump of records that we understand."""
+    """The file is not a dump of metadata records."""
 
 
 class NotStoredError(RetriableError):
@@ -59,32 +59,28 @@ class RecordJsonError(CallError):
     """A line is not a record in JSON."""
 
 
-class NoSuchPartitionError(CallError):
-    """The topic has no such partition."""
-
-
 class NotSealedError(CallError):
-    """Nobody has said that the source is sealed, and a dump cannot tell."""
+    """The source is not confirmed to be sealed, and a dump cannot tell."""
 
 
 class BadOptionError(CallError):
-    """An option makes no sense."""
+    """An option has a value that makes no sense."""
 
 
 class NothingToAlterError(CallError):
-    """The command was told no change."""
+    """The command line names no change."""
 
 
 class PairError(CallError):
-    """A name and a value were expected."""
+    """A text is not of the form name=value."""
 
 
 class OtherClusterError(CallError):
-    """Broker and control plane do not belong together."""
+    """The broker and the control plane belong to different clusters."""
 
 
 class PortTakenError(CallError):
-    """Somebody else listens where we were told to."""
+    """Another program listens on the address."""
 
 
 class TimeError(CallError):

@@ -1,9 +1,8 @@
-"""`stratalog fsck`: whether a store keeps its promises."""
+"""`stratalog fsck`: check the promises of a cluster."""
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,15 +19,11 @@ from stratalog.cli.options import (
     settings_from,
 )
 from stratalog.cli.output import print_json, print_table, progress_line, say
-from stratalog.clock import SYSTEM_CLOCK
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
-    from stratalog.checks.remote_tier import RemoteTier
     from stratalog.checks.report import Report
     from stratalog.checks.segment_repair import Repair
-    from stratalog.control.plane import ControlPlane
-    from stratalog.objects.store import ObjectStore
 
 EPILOG = examples(
     "stratalog fsck",
@@ -56,7 +51,7 @@ def fsck(
         bool,
         typer.Option(
             "--rebuild-indexes",
-            help="First make damaged indexes of segments anew from their logs.",
+            help="First rebuild damaged indexes of segments from their logs.",
         ),
     ] = False,
     data: Data = None,
@@ -66,19 +61,19 @@ def fsck(
     overrides: Set = None,
     json: Json = False,
 ) -> None:
-    """Check that objects and control plane agree; it reads only, and brokers may be running.
+    """Check that objects and control plane agree. It only reads, and brokers may be running.
 
     Without --deep it compares rows, boundaries and objects, which takes a few listings. With
-    --deep it also reads all data, tests every checksum and holds the indexes of segments against
-    their logs. With --rebuild-indexes it writes: it reads all segments and puts the indexes and
-    the manifests of those anew that are damaged, brokers running or not; records are never written
-    to. It ends with exit code 1 if anything is found.
+    --deep it also reads all data, tests every checksum and compares the indexes of segments with
+    their logs. With --rebuild-indexes it first reads all segments and writes damaged indexes and
+    manifests again; brokers may be running, and records are never changed. The exit code is 1 if
+    anything is found.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     report, repairs = asyncio.run(_check(settings, deep=deep, rebuild=rebuild_indexes))
     if json:
-        told = [repair.as_dict() for repair in repairs]
-        print_json(report.as_dict() | ({"repairs": told} if rebuild_indexes else {}))
+        repaired = [repair.as_dict() for repair in repairs]
+        print_json(report.as_dict() | ({"repairs": repaired} if rebuild_indexes else {}))
     else:
         if rebuild_indexes:
             _print_repairs(repairs)
@@ -92,46 +87,27 @@ async def _check(
 ) -> "tuple[Report, Sequence[Repair]]":
     # Imported late: --help should not wait for databases and object stores.
     from stratalog.checks.fsck import run_fsck
+    from stratalog.checks.remote_tier import RemoteTier
     from stratalog.checks.segment_repair import rebuild_indexes
+    from stratalog.opening.cluster import Rights, opened_cluster
 
-    async with _opened(settings) as (control, store, tier):
+    # Also for repairs: they replace objects by their own names, and encrypt nothing that was not.
+    async with opened_cluster(settings, Rights.READ) as cluster:
+        tier = RemoteTier(stores=cluster.segments, keys=cluster.keys, prefix=settings.remote.prefix)
         repairs: Sequence[Repair] = []
         if rebuild:
             with progress_line("rebuilding") as progress:
-                repairs = await rebuild_indexes(control, tier, progress.update)
+                repairs = await rebuild_indexes(cluster.control, tier, progress.update)
         with progress_line("checking") as progress:
             report = await run_fsck(
-                control,
-                store,
+                cluster.control,
+                cluster.objects,
                 deep=deep,
                 progress=progress.update,
                 orphan_age_ms=settings.janitor.orphan_age_ms,
                 tier=tier,
             )
     return report, repairs
-
-
-@asynccontextmanager
-async def _opened(
-    settings: Settings,
-) -> "AsyncIterator[tuple[ControlPlane, ObjectStore, RemoteTier]]":
-    from stratalog.checks.remote_tier import open_remote_tier
-    from stratalog.control.open import open_existing
-    from stratalog.objects.open import open_store
-    from stratalog.opening.segment_store import check_segments_noted
-
-    storage, clock = settings.storage, SYSTEM_CLOCK
-    control = await open_existing(storage.control)
-    try:
-        store = open_store(storage.objects, storage.object_options, clock=clock)
-        try:
-            async with open_remote_tier(settings, store, clock) as tier:
-                await check_segments_noted(control, store, tier.stores.own)
-                yield control, store, tier
-        finally:
-            await store.close()
-    finally:
-        await control.close()
 
 
 def _print_repairs(repairs: "Sequence[Repair]") -> None:
@@ -146,7 +122,7 @@ def _print_repairs(repairs: "Sequence[Repair]") -> None:
 
 
 def _print_report(report: "Report") -> None:
-    say("Checked " + ", ".join(f"{count:,} {kind}" for kind, count in report.counts.items()) + ".")
+    say("Checked " + ", ".join(f"{count:,} {noun}" for noun, count in report.counts.items()) + ".")
     say("")
     found = Counter(int(finding.problem.promise) for finding in report.findings)
     print_table(

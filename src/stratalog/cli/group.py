@@ -1,4 +1,4 @@
-"""`stratalog group`: list, describe, reset and delete consumer groups, over the wire."""
+"""`stratalog group`: list, describe, reset and delete consumer groups, as a Kafka client."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -20,12 +20,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
 )
 from rich.markup import escape
 
-from stratalog.cli.client import Admin, as_our_error
+from stratalog.cli.client import KafkaAdmin, as_our_error
 from stratalog.cli.errors import BrokerRefusedError, GroupInUseError, NoSuchGroupError
 from stratalog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, examples
 from stratalog.cli.output import note, print_json, print_table, say
-from stratalog.cli.reading import Edge, FromOffset, FromTime, Reading, Span, Start
-from stratalog.cli.when import parse_when
+from stratalog.cli.record_reader import Edge, FromOffset, FromTime, RecordReader, Span, Start
+from stratalog.cli.timestamps import parse_time
 from stratalog.clock import SYSTEM_CLOCK
 
 app = typer.Typer(
@@ -51,12 +51,12 @@ STATES: dict[Enum, str] = {
 }
 """Kafka's own words, which people search for and scripts compare with."""
 
-Place = tuple[str, int]
-"""A topic and one of its partitions."""
+Partition = tuple[str, int]
+"""A topic's name and the index of one of its partitions."""
 
 
 class Progress(NamedTuple):
-    """How far a group has come in one partition. A member without partitions has a row too."""
+    """The progress of a group in one partition. A member without partitions has a row, too."""
 
     topic: str | None
     partition: int | None
@@ -69,7 +69,7 @@ class Progress(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What a reset does to one partition."""
+    """The change that a reset makes in one partition."""
 
     partition: int
     committed: int | None
@@ -81,7 +81,7 @@ class Move(NamedTuple):
 @app.command("list", epilog=examples("stratalog group list", "stratalog group list --json"))
 def list_(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """List all groups with their state, their type and the number of their members."""
-    admin = Admin(bootstrap)
+    admin = KafkaAdmin(bootstrap)
     described = _describe(admin, _group_ids(admin)).values()
     rows = [
         {
@@ -103,11 +103,11 @@ def list_(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     epilog=examples("stratalog group describe billing", "stratalog group describe billing --json")
 )
 def describe(group: Group, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Show how far a group has come in each partition, and which member reads it.
+    """Show a group's progress in each partition, and the member that reads the partition.
 
-    The lag is the number of offsets between what was committed and the partition's end.
+    The lag is the number of offsets from the committed offset to the end of the partition.
     """
-    admin = Admin(bootstrap)
+    admin = KafkaAdmin(bootstrap)
     found = _group(admin, group)
     committed = _committed(admin, group)
     rows = progress(found.members, committed, _ends(admin, found.members, committed))
@@ -128,6 +128,31 @@ def describe(group: Group, json: Json = False, bootstrap: Bootstrap = DEFAULT_BO
         say(f"{name}: {escape(str(value) or '-')}")
 
 
+ResetTopic = Annotated[str, typer.Option("--topic", "-t", help="The topic to reset.")]
+ResetPartition = Annotated[
+    int | None,
+    typer.Option("--partition", "-p", min=0, help="Only this partition. Default: all."),
+]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="Go to the first record.")]
+ToLatest = Annotated[
+    bool, typer.Option("--to-latest", help="Go to the end, and skip all present records.")
+]
+ToOffset = Annotated[
+    int | None,
+    typer.Option(help="Go to this offset. A negative number counts back from the end."),
+]
+ToTime = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help='Go to the first record since "10m ago", an ISO date and time, or epoch ms.',
+    ),
+]
+Execute = Annotated[
+    bool, typer.Option("--execute", help="Commit the new offsets. Without it they are only shown.")
+]
+
+
 @app.command(
     epilog=examples(
         "stratalog group reset billing --topic orders --to-earliest",
@@ -138,42 +163,26 @@ def describe(group: Group, json: Json = False, bootstrap: Bootstrap = DEFAULT_BO
 )
 def reset(
     group: Group,
-    topic: Annotated[str, typer.Option("--topic", "-t", help="The topic to go on in elsewhere.")],
-    partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="This partition only.")
-    ] = None,
-    to_earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the first record there is.")
-    ] = False,
-    to_latest: Annotated[
-        bool, typer.Option("--to-latest", help="To the end: what is there already is skipped.")
-    ] = False,
-    to_offset: Annotated[
-        int | None, typer.Option(help="To this offset; negative counts back from the end.")
-    ] = None,
-    to_time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHEN",
-            help='To the first record since "10m ago", an ISO date and time, or epoch ms.',
-        ),
-    ] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Do it. Without this, the plan is only shown.")
-    ] = False,
+    topic: ResetTopic,
+    partition: ResetPartition = None,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_offset: ToOffset = None,
+    to_time: ToTime = None,
+    execute: Execute = False,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Move the place where a group goes on reading a topic.
+    """Change the offsets from which a group goes on reading a topic.
 
-    It shows what would change, and changes it only with --execute.
+    The command shows the new offsets, and commits them only with --execute.
 
-    The group must have no members then: they would go on from where they are.
+    To execute, the group must have no members: they would go on from their own positions.
 
     A group that does not exist is created.
     """
     start = _start(to_earliest, to_latest, to_offset, to_time)
-    admin = Admin(bootstrap)
+    admin = KafkaAdmin(bootstrap)
     admin.topic(topic)
     members = _describe(admin, [group])[group].members
     if execute:
@@ -200,11 +209,11 @@ def reset(
 )
 def delete(
     group: Group,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete a group without members, and all offsets that it has committed."""
-    admin = Admin(bootstrap)
+    admin = KafkaAdmin(bootstrap)
     _check_unused(group, _group(admin, group).members)
     if not yes:
         count = len(_committed(admin, group))
@@ -216,34 +225,34 @@ def delete(
 
 def progress(
     members: Sequence[MemberDescription],
-    committed: Mapping[Place, int],
-    ends: Mapping[Place, int],
+    committed: Mapping[Partition, int],
+    ends: Mapping[Partition, int],
 ) -> list[Progress]:
     """A row for each partition that is committed or assigned, then the members without any."""
-    readers = {place: member for member in members for place in _places(member)}
+    readers = {partition: member for member in members for partition in _partitions_of(member)}
     rows = [
-        _progress(place, committed.get(place), ends.get(place), readers.get(place))
-        for place in sorted(committed.keys() | readers.keys())
+        _progress(partition, committed.get(partition), ends.get(partition), readers.get(partition))
+        for partition in sorted(committed.keys() | readers.keys())
     ]
     idle = [member for member in members if not member.assignment.topic_partitions]
     return rows + [_progress((None, None), None, None, member) for member in idle]
 
 
 def _progress(
-    place: tuple[str | None, int | None],
+    partition: tuple[str | None, int | None],
     committed: int | None,
     end: int | None,
     member: MemberDescription | None,
 ) -> Progress:
-    # Kafka keeps the commits of a deleted topic: made anew, it can end before them.
+    # Kafka keeps the commits of a deleted topic. A new topic of the name may end before them.
     lag = None if committed is None or end is None else max(0, end - committed)
     reader: tuple[str | None, str | None, str | None] = (None, None, None)
     if member is not None:
         reader = (member.member_id, member.client_id, member.host.removeprefix("/"))
-    return Progress(*place, committed, end, lag, *reader)
+    return Progress(*partition, committed, end, lag, *reader)
 
 
-def plan(spans: Sequence[Span], topic: str, committed: Mapping[Place, int]) -> list[Move]:
+def plan(spans: Sequence[Span], topic: str, committed: Mapping[Partition, int]) -> list[Move]:
     return [
         Move(
             partition=span.partition,
@@ -258,29 +267,31 @@ def plan(spans: Sequence[Span], topic: str, committed: Mapping[Place, int]) -> l
 
 def _start(to_earliest: bool, to_latest: bool, to_offset: int | None, to_time: str | None) -> Start:
     if to_earliest + to_latest + (to_offset is not None) + (to_time is not None) != 1:
-        raise typer.BadParameter("one of --to-earliest, --to-latest, --to-offset and --to-time")
+        raise typer.BadParameter(
+            "give one of --to-earliest, --to-latest, --to-offset and --to-time"
+        )
     if to_time is not None:
-        return FromTime(parse_when(to_time, SYSTEM_CLOCK.now_ms()))
+        return FromTime(parse_time(to_time, SYSTEM_CLOCK.now_ms()))
     if to_offset is not None:
         return FromOffset(to_offset)
     return Edge.BEGINNING if to_earliest else Edge.END
 
 
 def _spans(topic: str, bootstrap: str, start: Start, partition: int | None) -> list[Span]:
-    reading = Reading(topic, bootstrap)
+    reading = RecordReader(topic, bootstrap)
     try:
         return reading.spans(start, partition=partition)
     finally:
         reading.close()
 
 
-def _execute(admin: Admin, group: str, topic: str, moves: Sequence[Move]) -> None:
+def _execute(admin: KafkaAdmin, group: str, topic: str, moves: Sequence[Move]) -> None:
     wanted = [TopicPartition(topic, move.partition, move.new) for move in moves]
     request = ConsumerGroupTopicPartitions(group, wanted)
     (future,) = admin.client.alter_consumer_group_offsets([request]).values()
-    for place in _answer(admin, group, future).topic_partitions:
-        if place.error is not None:
-            raise _named(group, place.error, admin.bootstrap)
+    for one in _answer(admin, group, future).topic_partitions:
+        if one.error is not None:
+            raise _named(group, one.error, admin.bootstrap)
 
 
 def _outcome(group: str, members: Sequence[MemberDescription], executed: bool) -> str:
@@ -291,7 +302,7 @@ def _outcome(group: str, members: Sequence[MemberDescription], executed: bool) -
             f"Nothing is changed yet. Group {escape(group)} has {_count(members)}: "
             "stop them before you add --execute."
         )
-    return "Nothing is changed yet: add --execute to do it."
+    return "Nothing is changed yet: add --execute to commit the new offsets."
 
 
 def _check_unused(group: str, members: Sequence[MemberDescription]) -> None:
@@ -307,23 +318,23 @@ def _count(members: Sequence[MemberDescription]) -> str:
     return "1 member" if len(members) == 1 else f"{len(members)} members"
 
 
-def _group_ids(admin: Admin) -> list[str]:
-    admin.topics()  # Finds an unreachable broker in seconds; asking for groups waits for a minute.
+def _group_ids(admin: KafkaAdmin) -> list[str]:
+    admin.topics()  # Finds an unreachable broker in seconds. Listing groups takes a minute.
     found = admin.answer(admin.client.list_consumer_groups())
     for error in found.errors:
         raise as_our_error(error.args[0], admin.bootstrap)
     return [listed.group_id for listed in found.valid]
 
 
-def _describe(admin: Admin, group_ids: Sequence[str]) -> dict[str, ConsumerGroupDescription]:
+def _describe(admin: KafkaAdmin, group_ids: Sequence[str]) -> dict[str, ConsumerGroupDescription]:
     if not group_ids:
         return {}
     answers = admin.client.describe_consumer_groups(list(group_ids))
     return {group: _answer(admin, group, future) for group, future in answers.items()}
 
 
-def _group(admin: Admin, group: str) -> ConsumerGroupDescription:
-    """A group that exists. Describing one that does not is no error in Kafka: it is dead."""
+def _group(admin: KafkaAdmin, group: str) -> ConsumerGroupDescription:
+    """Describe a group that exists. Kafka would describe a missing group as dead."""
     known = _group_ids(admin)
     if group not in known:
         raise no_such_group(group, known)
@@ -332,45 +343,42 @@ def _group(admin: Admin, group: str) -> ConsumerGroupDescription:
 
 def no_such_group(name: str, known: Sequence[str]) -> NoSuchGroupError:
     close = get_close_matches(name, known, n=1)
-    hint = (
-        f'did you mean "{close[0]}"?' if close else "`stratalog group list` shows those there are"
-    )
+    hint = f'did you mean "{close[0]}"?' if close else "`stratalog group list` shows all groups"
     return NoSuchGroupError(f'there is no group "{name}": {hint}')
 
 
-def _committed(admin: Admin, group: str) -> dict[Place, int]:
+def _committed(admin: KafkaAdmin, group: str) -> dict[Partition, int]:
     request = ConsumerGroupTopicPartitions(group)
     (future,) = admin.client.list_consumer_group_offsets([request]).values()
     return {
-        (place.topic, place.partition): place.offset
-        for place in _answer(admin, group, future).topic_partitions
-        if place.offset >= 0
+        (one.topic, one.partition): one.offset
+        for one in _answer(admin, group, future).topic_partitions
+        if one.offset >= 0
     }
 
 
 def _ends(
-    admin: Admin, members: Sequence[MemberDescription], committed: Mapping[Place, int]
-) -> dict[Place, int]:
+    admin: KafkaAdmin, members: Sequence[MemberDescription], committed: Mapping[Partition, int]
+) -> dict[Partition, int]:
     """The ends of all partitions that still exist."""
     topics = admin.topics()
     wanted = {
         TopicPartition(topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        for topic, partition in {*committed, *(at for one in members for at in _places(one))}
+        for topic, partition in {*committed, *(at for one in members for at in _partitions_of(one))}
         if topic in topics and partition in topics[topic].partitions
     }
     answers = admin.client.list_offsets(wanted) if wanted else {}
     return {
-        (place.topic, place.partition): admin.answer(future).offset
-        for place, future in answers.items()
+        (one.topic, one.partition): admin.answer(future).offset for one, future in answers.items()
     }
 
 
-def _places(member: MemberDescription) -> list[Place]:
-    return [(place.topic, place.partition) for place in member.assignment.topic_partitions]
+def _partitions_of(member: MemberDescription) -> list[Partition]:
+    return [(one.topic, one.partition) for one in member.assignment.topic_partitions]
 
 
 def _state(group: ConsumerGroupDescription) -> str:
-    """The client knows no name for what only the newer kind of groups goes through."""
+    """Name the state. The client has no name for some states of the consumer protocol."""
     return STATES.get(group.state, "Unknown")
 
 
@@ -378,7 +386,7 @@ def _dashes(row: Sequence[object]) -> list[object]:
     return ["-" if cell is None else cell for cell in row]
 
 
-def _answer(admin: Admin, group: str, future: Any) -> Any:
+def _answer(admin: KafkaAdmin, group: str, future: Any) -> Any:
     try:
         return admin.answer(future)
     except BrokerRefusedError as error:
@@ -389,7 +397,7 @@ def _answer(admin: Admin, group: str, future: Any) -> Any:
 
 
 def _named(group: str, error: KafkaError, bootstrap: str) -> Exception:
-    """The broker's refusal, with the group's name. Members may have come since we looked."""
+    """The broker's refusal, with the group's name. Members may have joined since the check."""
     if error.code() in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID):
         return GroupInUseError(f'group "{group}" has members now: stop them first')
     ours = as_our_error(error, bootstrap)

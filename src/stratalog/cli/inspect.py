@@ -1,4 +1,4 @@
-"""`stratalog inspect`: what is in one object, told by its own bytes."""
+"""`stratalog inspect`: the contents of one object, read from its own bytes."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,9 +12,9 @@ from stratalog.block.keys import BLOCKS_PREFIX, SPLITS_PREFIX
 from stratalog.cli.errors import NoSuchFileError
 from stratalog.cli.options import Config, Json, Set, examples, settings_from
 from stratalog.cli.output import note, print_json, print_table, say
-from stratalog.cli.when import iso
+from stratalog.cli.timestamps import format_time
 from stratalog.clock import SYSTEM_CLOCK
-from stratalog.segment.object_keys import parse_segment_key
+from stratalog.segment.keys import parse_segment_key
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ _SHOWN_ENTRIES = 1000
 
 
 def inspect(
-    place: Annotated[str, typer.Argument(metavar="OBJECT", help="A path, or a URL of a store.")],
+    place: Annotated[
+        str, typer.Argument(metavar="OBJECT", help="A path, or the URL of an object in a store.")
+    ],
     records: Annotated[
         bool, typer.Option("--records", help="Decode and print every record.")
     ] = False,
@@ -41,12 +43,12 @@ def inspect(
     config: Config = None,
     overrides: Set = None,
 ) -> None:
-    """Show an object's footer and its batches, each with its checksum tested.
+    """Show the footer and the batches of an object, and test the checksum of each batch.
 
     No database is needed: every object describes itself. Of a segment it shows the log, the
-    indexes or the manifest; the first two need the manifest beside them. It ends with an error if
-    something in the object is damaged. Options of the store, such as its endpoint, and the keys of
-    encrypted segments come from the settings.
+    indexes or the manifest; a log and its indexes need the manifest beside them. The exit code is
+    1 if anything in the object is damaged. Options of the store, such as its endpoint, and the
+    keys of encrypted segments come from the settings.
     """
     inspection = asyncio.run(_inspect(place, settings_from(config, overrides), records))
     if json:
@@ -80,7 +82,7 @@ async def _inspect(
 
 
 def split_place(place: str) -> tuple[str, str]:
-    """The store's URL and the key in it. A file outside of any store is one in its own folder."""
+    """Split into the store's URL and the key. A file outside of a store has its folder as one."""
     scheme, found, _ = place.partition("://")
     if not found or scheme == "file":
         return _split_path(Path(place.removeprefix("file:")))
@@ -125,8 +127,8 @@ def _print_segment_object(inspection: "SegmentInspection") -> None:
     if inspection.manifest is not None:
         described = describe_manifest(inspection.manifest)
         segment = described.pop("segment")
-        told = {**described, **(segment if isinstance(segment, Mapping) else {})}
-        print_table(["manifest", ""], [[name, _value(value)] for name, value in told.items()])
+        values = {**described, **(segment if isinstance(segment, Mapping) else {})}
+        print_table(["manifest", ""], [[name, _value(value)] for name, value in values.items()])
     for index in inspection.indexes:
         _print_index(index)
     if inspection.batches:
@@ -153,7 +155,7 @@ def _value(value: object) -> object:
 
 def _log_row(batch: "InspectedBatch") -> list[object]:
     header = batch.header
-    assert header is not None, "a log is walked by its headers"
+    assert header is not None, "batches of a log are found by their headers"
     at, size, _, *rest = _batch_row(batch)
     return [at, size, f"{header.base_offset}-{header.last_offset}", header.leader_epoch, *rest]
 
@@ -163,7 +165,7 @@ def _print_object(inspection: "Inspection") -> None:
     say(f"[bold]{escape(inspection.key)}[/], {inspection.size_bytes:,} bytes")
     if footer is None:
         return
-    written = f"{footer.block_id}, written {iso(footer.created_ms)}"
+    written = f"{footer.block_id}, written {format_time(footer.created_ms)}"
     if footer.stamped:
         say(f"split file {written}, offsets are stamped\n")
     else:
@@ -200,7 +202,7 @@ def _batch_row(batch: "InspectedBatch") -> list[object]:
         name,
         header.records_count,
         _codec_name(header.codec_bits),
-        iso(header.max_timestamp),
+        format_time(header.max_timestamp),
         f"{header.producer_id}/{header.producer_epoch}" if header.producer_id >= 0 else "-",
         header.base_sequence if header.base_sequence >= 0 else "-",
         "ok" if batch.crc_ok else "bad",
@@ -214,9 +216,15 @@ def _codec_name(bits: int) -> str:
 
 
 def _print_records(batches: Sequence["InspectedBatch"]) -> None:
-    """The records by their place in the batch: a block does not know their offsets."""
+    """Records are numbered within their batch: a block does not know their offsets."""
     rows = [
-        [batch.byte_offset, number, iso(record.timestamp), _text(record.key), _text(record.value)]
+        [
+            batch.byte_offset,
+            number,
+            format_time(record.timestamp),
+            _text(record.key),
+            _text(record.value),
+        ]
         for batch in batches
         for number, record in enumerate(batch.records or ())
     ]
@@ -225,7 +233,7 @@ def _print_records(batches: Sequence["InspectedBatch"]) -> None:
 
 
 def _text(data: bytes | None) -> str:
-    """On one line, whatever it is, and no longer than a table bears; `--json` has it all."""
+    """Bytes as one line that fits into a table. `--json` prints them whole."""
     if data is None:
         return "null"
     try:

@@ -1,4 +1,4 @@
-"""The command line's front door: which commands there are, and how their errors are shown."""
+"""The entry point of the command line: the commands, and the way their errors are shown."""
 
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -24,13 +24,13 @@ from stratalog.errors import StratalogError
 
 
 class Commands(TyperGroup):
-    """Shows the errors that we expect as one line, without a traceback unless asked for."""
+    """Shows expected errors as one line, with a traceback only if --debug is given."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # The reader of our output has gone: Typer ends quietly.
+            raise  # The reader of the output has gone. Typer ends quietly.
         except (StratalogError, OSError) as error:
             if ctx.params["debug"]:
                 raise

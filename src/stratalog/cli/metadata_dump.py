@@ -1,9 +1,10 @@
-"""Files with the records of `__remote_log_metadata`, in two forms that are told apart by sight.
+"""Files with the records of `__remote_log_metadata`, in one of two forms:
 
 - JSON lines, as `stratalog segments export` and `stratalog consume --json` write them.
 - Values with their lengths (32-bit, big-endian) in front, as `kcat -f '%R%s'` writes them.
 
-Records about one partition must come in their order. Both tools see to that.
+The first byte tells the forms apart. Records about one partition must come in their order, which
+both tools keep.
 """
 
 import json
@@ -20,17 +21,17 @@ _LENGTH = struct.Struct(">i")
 
 
 def read_dump(file: Path) -> list[bytes | None]:
-    """The values of all records."""
+    """Return the values of all records."""
     try:
         data = file.read_bytes()
-        # Lengths that begin with the byte of a brace would be of gigabytes.
+        # A length whose first byte is a brace would be of gigabytes.
         return _json_values(data) if data.lstrip()[:1] == b"{" else _framed_values(data)
     except CallError as error:
         raise DumpError(f"{file}: {error}") from error
 
 
 def dump_line(partition: int, value: bytes) -> str:
-    """One record for the partition of the metadata topic. `stratalog produce --json` takes it."""
+    """Write a record of the metadata topic as `stratalog produce --json` reads it."""
     return json.dumps(
         {
             "topic": METADATA_TOPIC,
@@ -69,6 +70,6 @@ def _framed_values(data: bytes) -> list[bytes | None]:
 
 def _cut_off(position: int) -> DumpError:
     return DumpError(
-        f"at byte {position} no whole record follows: write the file with"
+        f"no complete record at byte {position}: write the file with"
         " `stratalog consume --json`, or with `kcat -f '%R%s'`"
     )

@@ -1,4 +1,4 @@
-"""The options that several commands share, and the settings that they add up to."""
+"""Options that several commands share, and the settings that they result in."""
 
 from collections.abc import Callable, Sequence
 from inspect import getdoc
@@ -20,7 +20,7 @@ Bootstrap = Annotated[
         "-b",
         metavar="HOST:PORT",
         envvar=BOOTSTRAP_VARIABLE,
-        help="The broker to talk to: Stratalog's or any other that speaks Kafka.",
+        help="The broker to connect to: Stratalog's, or any other that speaks Kafka.",
     ),
 ]
 Config = Annotated[
@@ -29,7 +29,7 @@ Config = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="Settings in TOML. Not given: $STRATALOG_CONFIG, else ./stratalog.toml if it exists.",
+        help="Settings in TOML. Default: $STRATALOG_CONFIG, else ./stratalog.toml if it exists.",
     ),
 ]
 Set = Annotated[

@@ -1,4 +1,4 @@
-"""How commands speak: data to stdout, everything said about it to stderr."""
+"""Output of commands: data to stdout, remarks about it to stderr."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from rich.progress import (
 from stratalog.clock import SYSTEM_CLOCK, Clock
 
 PATIENCE_SECONDS = 2.0
-"""Work that is over sooner needs no bar: it would only flicker."""
+"""A bar for shorter work would only flicker."""
 
 stdout = Console(highlight=False, soft_wrap=True)
 stderr = Console(highlight=False, soft_wrap=True, stderr=True)
@@ -30,7 +30,7 @@ def say(markup: str) -> None:
 
 
 def note(markup: str) -> None:
-    """Something for the person at the terminal, never for the next command of a pipe."""
+    """Print a remark for the person at the terminal, not for the next command of a pipe."""
     stderr.print(markup)
 
 

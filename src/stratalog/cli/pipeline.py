@@ -1,19 +1,20 @@
-"""`stratalog pipeline`: convert aged records into segments, see how far that is, and steer it.
+"""`stratalog pipeline`: convert aged records into segments, watch the progress, give orders.
 
-It needs the control plane and the object store, and no broker.
+The commands need the control plane and the object store, and no broker.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.markup import escape
 
-from stratalog.cli.control import opened_control, topic_named
+from stratalog.admin.principal import ANONYMOUS
+from stratalog.cli.admin import admin_of, opened_admin
 from stratalog.cli.options import (
     Config,
     Control,
@@ -33,16 +34,17 @@ from stratalog.memory import collect_garbage_rarely
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
-    from stratalog.control.pipeline.model import Run, UnitKind
-    from stratalog.control.plane import ControlPlane
-    from stratalog.ids import TopicId
+    from stratalog.admin.tiering import TieringAdmin
+    from stratalog.control.pipeline.model import UnitKind
     from stratalog.pipeline.hosting.spark_conf import SparkOptions
     from stratalog.pipeline.report import Report
+
+T = TypeVar("T")
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Convert aged records into segments, see how far that is, and steer it.",
+    help="Convert aged records into segments, watch the progress, pause and trigger topics.",
     epilog=examples(
         "stratalog pipeline run",
         "stratalog pipeline run --dry-run",
@@ -58,6 +60,65 @@ class Only(StrEnum):
     SPLIT = "split"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunChoices:
+    until_idle: bool = False
+    clean: bool = True
+    gently: bool = False
+
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", metavar="TOPIC", help="Convert only this topic. Repeatable."),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Where the Spark jobs run: local[*], spark://host:port, sc://host:port or yarn."
+        " Default: tiering.master.",
+    ),
+]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark. Repeatable."),
+]
+Archives = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--archive", metavar="FILE", help="A packed environment for executors. Repeatable."
+    ),
+]
+PyFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--py-file", metavar="FILE", help="A Python file, zip or wheel for executors. Repeatable."
+    ),
+]
+ExecutorPython = Annotated[
+    str | None, typer.Option("--python", metavar="PATH", help="The Python of executors.")
+]
+OnlyKind = Annotated[Only | None, typer.Option(help="Only merge into segments, or only split.")]
+Gently = Annotated[
+    bool,
+    typer.Option(
+        "--gently",
+        help="Let other programs on this machine come first: Spark gets the lowest priority, and"
+        " a task reads no more than tiering.task_bytes_per_second.",
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show the work and its cost, and change nothing.")
+]
+UntilIdle = Annotated[
+    bool, typer.Option("--until-idle", help="Run again until there is nothing left to do.")
+]
+Clean = Annotated[
+    bool,
+    typer.Option(help="Delete data that is no longer needed. Brokers do the same at intervals."),
+]
+
+
 @app.command(
     epilog=examples(
         "stratalog pipeline run",
@@ -68,56 +129,17 @@ class Only(StrEnum):
     )
 )
 def run(
-    topics: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic. Repeatable."),
-    ] = None,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Where the jobs run: local[*], spark://host:port, sc://host:port, yarn. Not given:"
-            " tiering.master.",
-        ),
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark. Repeatable."),
-    ] = None,
-    archives: Annotated[
-        list[str] | None,
-        typer.Option("--archive", metavar="FILE", help="A packed environment for executors."),
-    ] = None,
-    py_files: Annotated[
-        list[str] | None,
-        typer.Option("--py-file", metavar="FILE", help="A Python file, zip or wheel for them."),
-    ] = None,
-    python: Annotated[
-        str | None, typer.Option("--python", metavar="PATH", help="The Python of executors.")
-    ] = None,
-    only: Annotated[
-        Only | None, typer.Option(help="Only merge into segments, or only split.")
-    ] = None,
-    gently: Annotated[
-        bool,
-        typer.Option(
-            "--gently",
-            help="Let everybody else on this machine come first: Spark gets the lowest priority,"
-            " and a task reads no more than tiering.task_bytes_per_second.",
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be done, and its cost.")
-    ] = False,
-    until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="Run again until there is nothing left to do.")
-    ] = False,
-    clean: Annotated[
-        bool,
-        typer.Option(
-            help="Delete what nobody needs any more. Brokers do that, too, in their time."
-        ),
-    ] = True,
+    topics: Topics = None,
+    master: Master = None,
+    conf: SparkConf = None,
+    archives: Archives = None,
+    py_files: PyFiles = None,
+    python: ExecutorPython = None,
+    only: OnlyKind = None,
+    gently: Gently = False,
+    dry_run: DryRun = False,
+    until_idle: UntilIdle = False,
+    clean: Clean = True,
     data: Data = None,
     objects: Objects = None,
     control: Control = None,
@@ -125,10 +147,10 @@ def run(
     overrides: Set = None,
     json: Json = False,
 ) -> None:
-    """Convert what has aged, once: plan, claim, execute, commit, clean.
+    """Convert aged records once: plan, claim, execute, commit, clean.
 
-    Any number of runs may go on at the same time, beside brokers or without: they share the work.
-    One that is ended anywhere costs nothing but its time.
+    Any number of runs may work at the same time, with or without brokers: they share the work. A
+    run can be killed at any point; only its time is lost.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     options = _spark_options(settings, master, conf, archives, py_files, python)
@@ -138,17 +160,8 @@ def run(
         return
     from stratalog.pipeline.hosting.signals import run_until_terminated
 
-    report = run_until_terminated(
-        run_pipeline(
-            settings,
-            options,
-            kinds,
-            topics,
-            until_idle=until_idle,
-            clean=clean,
-            gently=gently,
-        )
-    )
+    choices = RunChoices(until_idle=until_idle, clean=clean, gently=gently)
+    report = run_until_terminated(run_pipeline(settings, options, kinds, topics, choices))
     print_report(report, json=json)
 
 
@@ -179,7 +192,7 @@ def _spark_options(
     from stratalog.pipeline.hosting.spark_conf import SparkOptions, place_of
 
     master = master or settings.tiering.master
-    place_of(master)  # A wrong one is told before anything is claimed.
+    place_of(master)  # Refuses a wrong master before anything is claimed.
     return SparkOptions(
         master=master,
         app_name="stratalog pipeline",
@@ -195,10 +208,7 @@ async def run_pipeline(
     options: "SparkOptions",
     kinds: "Sequence[UnitKind]",
     topics: Sequence[str] | None,
-    *,
-    until_idle: bool = False,
-    clean: bool = True,
-    gently: bool = False,
+    choices: RunChoices,
 ) -> "Report":
     require_spark("`stratalog pipeline run`")
     # Imported late: --help should not wait for databases and object stores.
@@ -208,19 +218,19 @@ async def run_pipeline(
 
     collect_garbage_rarely()
     bars = Bars()
-    place = workplace_of(settings, gently=gently)
-    options = replace(options, yields=gently)
+    place = workplace_of(settings, gently=choices.gently)
+    options = replace(options, yields=choices.gently)
     wait_ms = settings.tiering.executor_wait_ms
     spark = SparkJobs(options, place, clock=SYSTEM_CLOCK, executor_wait_ms=wait_ms, listener=bars)
     opened = opened_driver(
         settings,
         lambda cluster_id: bars.announced(partial(spark.open, cluster_id)),
-        clean=clean,
+        clean=choices.clean,
     )
     try:
         async with opened as driver:
             with bars.shown():
-                runs = driver.run_until_idle if until_idle else driver.run
+                runs = driver.run_until_idle if choices.until_idle else driver.run
                 return await runs(kinds, topics)
     finally:
         await spark.close()
@@ -259,7 +269,7 @@ async def _show_plan(
 )
 def status(
     topic: Annotated[
-        str | None, typer.Argument(help="Only this topic, partition by partition.")
+        str | None, typer.Argument(help="Show only this topic, partition by partition.")
     ] = None,
     data: Data = None,
     objects: Objects = None,
@@ -268,7 +278,7 @@ def status(
     overrides: Set = None,
     json: Json = False,
 ) -> None:
-    """Show what is converted, what waits for how long, and what is parked."""
+    """Show the converted, the waiting and the parked records of each topic."""
     from stratalog.cli.pipeline_status import print_statuses
 
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
@@ -281,18 +291,19 @@ def status(
 
 async def _statuses(settings: Settings, topic: str | None) -> list[dict[str, object]]:
     from stratalog.cli.pipeline_status import status_json
+    from stratalog.opening.cluster import opened_control
     from stratalog.pipeline.topic_facts import facts_of, topic_facts
 
     async with opened_control(settings) as control:
         if topic is None:
             facts = facts_of(await control.topics.all(), settings)
         else:
-            named = await topic_named(control, topic)
+            named = await admin_of(control, settings).topics.find(ANONYMOUS, topic)
             facts = {named.id: topic_facts(named, settings)}
         found = await control.pipeline.tier_status({each: facts[each].age_ms for each in facts})
     now_ms = SYSTEM_CLOCK.now_ms()
-    told = [status_json(each, facts[each.topic_id].name, now_ms) for each in found]
-    return sorted(told, key=lambda each: str(each["topic"]))
+    statuses = [status_json(each, facts[each.topic_id].name, now_ms) for each in found]
+    return sorted(statuses, key=lambda each: str(each["topic"]))
 
 
 @app.command(epilog=examples("stratalog pipeline pause orders"))
@@ -304,10 +315,9 @@ def pause(
     config: Config = None,
     overrides: Set = None,
 ) -> None:
-    """Leave a topic alone from now on. What is being converted is finished."""
-    _order(
-        settings_from(config, overrides, data=data, objects=objects, control=control), topic, _pause
-    )
+    """Stop converting a topic. A conversion in progress is finished."""
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
+    _order(settings, lambda tiering: tiering.pause(ANONYMOUS, topic))
     say(f"Paused {escape(topic)}: `stratalog pipeline resume` goes on with it.")
 
 
@@ -320,12 +330,9 @@ def resume(
     config: Config = None,
     overrides: Set = None,
 ) -> None:
-    """Go on with a topic that was paused."""
-    _order(
-        settings_from(config, overrides, data=data, objects=objects, control=control),
-        topic,
-        _resume,
-    )
+    """Go on converting a topic that was paused."""
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
+    _order(settings, lambda tiering: tiering.resume(ANONYMOUS, topic))
     say(f"Resumed {escape(topic)}.")
 
 
@@ -338,29 +345,16 @@ def trigger(
     config: Config = None,
     overrides: Set = None,
 ) -> None:
-    """Have all that a topic has now converted, whatever its age and however little it is.
+    """Have the next runs convert all present records of a topic, whatever their age and size.
 
-    The next runs do it. What is written later waits as always.
+    Records that are written later wait as usual.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
-    if asyncio.run(_trigger(settings, topic)):
+    if _order(settings, lambda tiering: tiering.trigger(ANONYMOUS, topic)):
         say(f"Triggered {escape(topic)}: the next run converts all that is there now.")
         return
     say(f"Triggered {escape(topic)}.")
     note("It is paused: nothing is converted before `stratalog pipeline resume`.")
-
-
-async def _pause(control: "ControlPlane", topic_id: "TopicId") -> None:
-    await control.pipeline.pause(topic_id)
-
-
-async def _resume(control: "ControlPlane", topic_id: "TopicId") -> None:
-    await control.pipeline.resume(topic_id)
-
-
-async def _trigger(settings: Settings, topic: str) -> bool:
-    async with opened_control(settings) as control:
-        return await control.pipeline.trigger((await topic_named(control, topic)).id)
 
 
 @app.command(
@@ -369,7 +363,7 @@ async def _trigger(settings: Settings, topic: str) -> bool:
 def unpark(
     topic: Topic,
     partition: Annotated[
-        int | None, typer.Argument(min=0, help="This partition only. Not given: all of them.")
+        int | None, typer.Argument(min=0, help="Only this partition. Default: all.")
     ] = None,
     data: Data = None,
     objects: Objects = None,
@@ -377,38 +371,29 @@ def unpark(
     config: Config = None,
     overrides: Set = None,
 ) -> None:
-    """Try partitions again that were parked, once what was wrong with them is put right."""
+    """Try parked partitions again, after the cause of their failures is removed."""
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
-    found = asyncio.run(_unpark(settings, topic, partition))
+    index = None if partition is None else PartitionIndex(partition)
+    found = _order(settings, lambda tiering: tiering.unpark(ANONYMOUS, topic, index))
     if found:
         say(f"{counted(found, 'partition')} of {escape(topic)} will be tried again.")
     else:
         note(f"Nothing is parked there: `stratalog pipeline status {escape(topic)}` shows more.")
 
 
-async def _unpark(settings: Settings, topic: str, partition: int | None) -> int:
-    index = None if partition is None else PartitionIndex(partition)
-    async with opened_control(settings) as control:
-        return await control.pipeline.unpark((await topic_named(control, topic)).id, index)
+def _order(settings: Settings, order: "Callable[[TieringAdmin], Awaitable[T]]") -> T:
+    async def work() -> T:
+        async with opened_admin(settings) as admin:
+            return await order(admin.tiering)
 
-
-def _order(
-    settings: Settings,
-    topic: str,
-    order: "Callable[[ControlPlane, TopicId], Awaitable[None]]",
-) -> None:
-    async def work() -> None:
-        async with opened_control(settings) as control:
-            await order(control, (await topic_named(control, topic)).id)
-
-    asyncio.run(work())
+    return asyncio.run(work())
 
 
 @app.command(
     epilog=examples("stratalog pipeline history", "stratalog pipeline history --limit 1 --json")
 )
 def history(
-    limit: Annotated[int, typer.Option(min=1, help="How many runs, the newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="The number of runs, the newest first.")] = 20,
     data: Data = None,
     objects: Objects = None,
     control: Control = None,
@@ -416,15 +401,11 @@ def history(
     overrides: Set = None,
     json: Json = False,
 ) -> None:
-    """Show what the last runs have read, written and committed, and how fast."""
+    """Show the last runs: the bytes that they read, wrote and committed, and their speed."""
     from stratalog.cli.pipeline_status import print_runs, run_json
 
-    async def read() -> "list[Run]":
-        async with opened_control(settings) as control:
-            return await control.pipeline.runs(limit=limit)
-
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
-    runs = asyncio.run(read())
+    runs = _order(settings, lambda tiering: tiering.runs(ANONYMOUS, limit=limit))
     if json:
         print_json([run_json(each) for each in runs])
     else:

@@ -1,4 +1,4 @@
-"""How far a run of the pipeline has come, as bars on stderr: one per stage."""
+"""Progress bars of a pipeline run, on stderr: one per stage."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
@@ -22,7 +22,7 @@ from stratalog.pipeline.jobs import Begin, Bin, BinOutcome, Jobs, OpenJobs
 
 
 class Bars:
-    """A listener of jobs. Stages are told apart by the first word of a bin's name."""
+    """A listener of jobs. The first word of a bin's name is its stage."""
 
     def __init__(self) -> None:
         self._progress = Progress(
@@ -45,12 +45,11 @@ class Bars:
             yield
 
     def refresh(self) -> None:
-        """Draw now, and not when it is time to."""
+        """Draw at once, not at the next interval."""
         self._progress.refresh()
 
     def plan(self, bins: Sequence[Bin]) -> None:
-        """What is about to be done, beside what was planned before: a run has several parts, and
-        jobs may be repeated."""
+        """Add bins to the totals. A run plans several times, and may repeat a job."""
         for work in bins:
             self._totals[_stage(work)] += len(work.tasks)
         for stage, total in self._totals.items():

@@ -1,4 +1,4 @@
-"""Where the pipeline stands and what its runs have done, as tables and JSON."""
+"""The state of tiering and the reports of runs, as tables and JSON."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

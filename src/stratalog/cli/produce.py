@@ -1,4 +1,4 @@
-"""`stratalog produce`: lines in, records out."""
+"""`stratalog produce`: write lines as records."""
 
 import sys
 from collections.abc import Iterator
@@ -44,42 +44,55 @@ class Acks(StrEnum):
     ALL = "all"
 
 
+InputFile = Annotated[
+    Path | None, typer.Option("--file", "-f", help="Read from this file instead of stdin.")
+]
+KeySeparator = Annotated[
+    str | None,
+    typer.Option(
+        "--key-separator",
+        "-K",
+        help="The text between key and value. A line without it has no key.",
+    ),
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header", "-H", metavar="NAME=VALUE", help="A header for every record. Repeatable."
+    ),
+]
+JsonLines = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Read each line as an object with key, value, headers, partition and timestamp, "
+        "as consume --json prints it.",
+    ),
+]
+Partition = Annotated[
+    int | None,
+    typer.Option(
+        "--partition", "-p", min=0, help="The partition. Default: the hash of the key decides."
+    ),
+]
+CodecOption = Annotated[Codec, typer.Option(help="The compression of batches.")]
+AcksOption = Annotated[
+    Acks,
+    typer.Option(
+        help="With all, a retry never repeats or reorders records; 0 and 1 give no such guarantee."
+    ),
+]
+
+
 def produce(
     topic: Topic,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Read from here instead of stdin.")
-    ] = None,
-    key_separator: Annotated[
-        str | None,
-        typer.Option(
-            "--key-separator",
-            "-K",
-            help="What stands between key and value. A line without it has no key.",
-        ),
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="On every record. Repeatable."),
-    ] = None,
-    json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Each line is an object with key, value, headers, partition and timestamp, "
-            "as consume --json prints them.",
-        ),
-    ] = False,
-    partition: Annotated[
-        int | None,
-        typer.Option("--partition", "-p", min=0, help="Not given, the key's hash decides."),
-    ] = None,
-    codec: Annotated[Codec, typer.Option(help="How batches are compressed.")] = Codec.NONE,
-    acks: Annotated[
-        Acks,
-        typer.Option(
-            help="With all, a retry never repeats or reorders records; the others give that up."
-        ),
-    ] = Acks.ALL,
+    file: InputFile = None,
+    key_separator: KeySeparator = None,
+    header: Headers = None,
+    json: JsonLines = False,
+    partition: Partition = None,
+    codec: CodecOption = Codec.NONE,
+    acks: AcksOption = Acks.ALL,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Write each line of the input to a topic as one record.
@@ -125,7 +138,7 @@ def _open(file: Path | None) -> Iterator[tuple[BinaryIO, int | None]]:
 
 
 class Sending:
-    """One run of the producer, and what became of its records."""
+    """Sends the records of one command, and counts the acknowledged ones."""
 
     def __init__(self, topic: str, bootstrap: str, acks: Acks, codec: Codec) -> None:
         self._topic = topic
@@ -151,15 +164,15 @@ class Sending:
         self._failure: KafkaError | None = None
 
     def send(self, record: Record) -> None:
-        place = _given(partition=record.partition, timestamp=record.timestamp)
-        while not self._sent_off(record, place):
+        given = _given(partition=record.partition, timestamp=record.timestamp)
+        while not self._enqueued(record, given):
             self._producer.poll(0.1)
         self._sent += 1
         if self._sent % _POLL_EVERY == 0:
             self._producer.poll(0)
 
-    def _sent_off(self, record: Record, place: dict[str, Any]) -> bool:
-        """False while the client's queue is full."""
+    def _enqueued(self, record: Record, given: dict[str, Any]) -> bool:
+        """Return False while the client's queue is full."""
         try:
             self._producer.produce(
                 self._topic,
@@ -167,7 +180,7 @@ class Sending:
                 key=record.key,
                 headers=list(record.headers),
                 on_delivery=self._delivered,
-                **place,
+                **given,
             )
         except BufferError:
             return False
@@ -181,7 +194,7 @@ class Sending:
             return
         self._stored += 1
         partition, offset = message.partition() or 0, message.offset() or 0
-        if offset >= 0:  # With acks=0 nobody tells us.
+        if offset >= 0:  # With acks=0 the broker does not report offsets.
             first, last = self._offsets.get(partition, (offset, offset))
             self._offsets[partition] = min(first, offset), max(last, offset)
 
@@ -200,13 +213,13 @@ class Sending:
 
     def summary(self) -> str:
         records = "1 record" if self._sent == 1 else f"{self._sent:,} records"
-        places = [
+        written = [
             f"partition {partition} at {first}" + (f"..{last}" if last > first else "")
             for partition, (first, last) in sorted(self._offsets.items())
         ]
-        return f"{records} to {self._topic}" + (f": {', '.join(places)}" if places else "")
+        return f"{records} to {self._topic}" + (f": {', '.join(written)}" if written else "")
 
 
 def _given(**values: int | None) -> dict[str, Any]:
-    """Only what was said: the client takes None for partition or timestamp as an error."""
+    """Drop the missing values: the client refuses None as a partition or a timestamp."""
     return {name: value for name, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""One record as one JSON object: what `consume --json` writes and `produce --json` reads.
+"""Records as JSON objects, as `consume --json` writes and `produce --json` reads them.
 
 Bytes that are UTF-8 stand as text. Others stand in base 64 under a name that says so, such as
 `value_base64`, so that a record survives the way out and back in unchanged.
@@ -16,7 +16,7 @@ _NAMES = frozenset(
     {"key", "key_base64", "value", "value_base64", "headers", "partition", "timestamp"}
 )
 _IGNORED = frozenset({"topic", "offset"})
-"""Written by `consume`, and of no meaning for a record that has yet to find its place."""
+"""Written by `consume`. A record that is produced gets a topic and an offset of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,16 @@
-"""`stratalog segments`: list segments, adopt those of a Kafka cluster, tell Kafka about ours."""
+"""`stratalog segments`: list segments, adopt a Kafka cluster's, export ours to Kafka."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
+from stratalog.admin.principal import ANONYMOUS
 from stratalog.cli import segments_find, segments_import
-from stratalog.cli.control import opened_control, topic_named
-from stratalog.cli.errors import NoSuchPartitionError
+from stratalog.cli.admin import admin_of, opened_admin
 from stratalog.cli.options import (
     Config,
     Control,
@@ -25,19 +25,17 @@ from stratalog.cli.options import (
 from stratalog.cli.output import counted, note, print_json, print_table, say
 from stratalog.cli.segments_import import KafkaBootstrap, KafkaOption
 from stratalog.cli.topic import Topic, parse_pairs
-from stratalog.clock import SYSTEM_CLOCK
-from stratalog.ids import Offset, PartitionIndex, TopicPartition, kafka_base64
+from stratalog.ids import PartitionIndex, kafka_base64
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
-    from stratalog.control.plane import ControlPlane
+    from stratalog.admin.segments import ExportedRecord
     from stratalog.control.segments.model import Segment
-    from stratalog.segment.metadata import SegmentMetadata
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="List the segments of topics, adopt those of a Kafka cluster, tell Kafka about ours.",
+    help="List segments, adopt the segments of a Kafka cluster, export segments to Kafka.",
     epilog=examples(
         "stratalog segments list orders",
         "stratalog segments find orders 0 5000",
@@ -51,7 +49,6 @@ app.command("import", help=prose(segments_import.import_), epilog=segments_impor
 )
 app.command("find", help=prose(segments_find.find), epilog=segments_find.EPILOG)(segments_find.find)
 
-_PAGE = 1000
 _KAFKA_CONFIGS = "remote.log.copy.disable=true, retention.ms=-1 and retention.bytes=-1"
 
 
@@ -68,8 +65,9 @@ def list_(
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="This partition only.")
     ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also those that are not yet, or no more, a part of it.")
+    unchained: Annotated[
+        bool,
+        typer.Option("--all", help="Also list segments that do not, or no longer, serve reads."),
     ] = False,
     data: Data = None,
     objects: Objects = None,
@@ -78,9 +76,9 @@ def list_(
     overrides: Set = None,
     json: Json = False,
 ) -> None:
-    """Show the segments of a topic: their offsets, sizes, states and where they lie."""
+    """Show the segments of a topic: offsets, sizes, states and location."""
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
-    found = asyncio.run(_list(settings, topic, partition, everything=everything))
+    found = asyncio.run(_list(settings, topic, partition, unchained=unchained))
     rows = [_as_dict(segment) for segment in found]
     if json:
         print_json(rows)
@@ -100,7 +98,12 @@ def export(
     topic: Topic,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Not given, they are printed."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the records here. Default: standard output.",
+        ),
     ] = None,
     kafka_bootstrap: KafkaBootstrap = None,
     kafka_option: KafkaOption = None,
@@ -110,16 +113,17 @@ def export(
     config: Config = None,
     overrides: Set = None,
 ) -> None:
-    """Write the records by which Kafka knows a topic's segments: for each, started and finished.
+    """Write the records that tell Kafka about a topic's segments, two for each segment.
 
     A file holds one JSON object per line, as `stratalog segments import --dump` and `stratalog
-    produce --json` take them. With --kafka-bootstrap they go to that cluster's metadata topic,
-    whose brokers then read these segments if they have the topic with the same id, and the objects
-    in the plugin's store. The objects stay this cluster's: keep Kafka from deleting them, with
-    remote.log.copy.disable=true, retention.ms=-1 and retention.bytes=-1 on its topic.
+    produce --json` read them. With --kafka-bootstrap the records go to the metadata topic of that
+    cluster. Its brokers then read the segments, if they have the topic under the same id and the
+    objects in the store of the plugin. The objects still belong to this cluster: keep Kafka from
+    deleting them, with remote.log.copy.disable=true, retention.ms=-1 and retention.bytes=-1 on its
+    topic.
     """
     if output is not None and kafka_bootstrap is not None:
-        raise typer.BadParameter("only one of --output and --kafka-bootstrap")
+        raise typer.BadParameter("give --output or --kafka-bootstrap, not both")
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     records = asyncio.run(_export(settings, topic))
     if kafka_bootstrap is not None:
@@ -139,7 +143,7 @@ def export(
 @app.command(epilog=examples("stratalog segments own orders", "stratalog segments own orders -y"))
 def own(
     topic: Topic,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     data: Data = None,
     objects: Objects = None,
     control: Control = None,
@@ -148,8 +152,8 @@ def own(
 ) -> None:
     """Take ownership of the objects of an adopted topic: from now on they are deleted here.
 
-    Until then an adopted topic's objects stay when its records expire or the topic is deleted,
-    because another cluster may still read them. There is no way back.
+    Without ownership the objects stay when their records expire or the topic is deleted, because
+    another cluster may still read them. Ownership cannot be given back.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     if not yes:
@@ -170,106 +174,65 @@ def moved(
     config: Config = None,
     overrides: Set = None,
 ) -> None:
-    """Note that the cluster's own segments lie where these settings say from now on.
+    """Note that the cluster's own segments were moved to the store that these settings name.
 
-    For those who have copied them from beside the blocks into a store of their own
-    (remote.objects), or back, with all brokers and pipelines stopped. It looks for each of them
-    there first.
+    Run it after you have copied the segments into a store of their own (remote.objects), or back
+    beside the blocks, with all brokers and pipelines stopped. It first checks that every segment
+    is there.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     count = asyncio.run(_note_moved(settings))
-    say(f"Found {counted(count, 'segment')}, and noted where they are.")
+    say(f"Found {counted(count, 'segment')}, and noted the store.")
 
 
 async def _note_moved(settings: Settings) -> int:
     # Imported late: --help should not wait for databases and object stores.
-    from stratalog.checks.remote_tier import open_remote_tier
-    from stratalog.objects.open import open_store
-    from stratalog.opening.segment_store import note_moved
+    from stratalog.opening.cluster import Rights, opened_cluster
 
-    storage, clock = settings.storage, SYSTEM_CLOCK
-    async with opened_control(settings) as control:
-        store = open_store(storage.objects, storage.object_options, clock=clock)
-        try:
-            async with open_remote_tier(settings, store, clock) as tier:
-                return await note_moved(control, store, tier.stores.own)
-        finally:
-            await store.close()
+    # The check of the stores would refuse, until the new place is noted.
+    async with opened_cluster(settings, Rights.READ, checked=False) as cluster:
+        admin = admin_of(cluster.control, settings)
+        return await admin.segments.note_moved(ANONYMOUS, cluster.objects, cluster.segments.own)
 
 
 async def _list(
-    settings: Settings, name: str, partition: int | None, *, everything: bool
-) -> list["Segment"]:
-    async with opened_control(settings) as control:
-        topic = await topic_named(control, name)
-        if partition is not None and partition >= topic.partition_count:
-            raise NoSuchPartitionError(
-                f"{name} has no partition {partition}, only 0 to {topic.partition_count - 1}"
-            )
-        wanted = range(topic.partition_count) if partition is None else [partition]
-        keys = [TopicPartition(topic.id, PartitionIndex(index)) for index in wanted]
-        if everything:
-            found = [one async for one in _all(control) if one.topic_partition in keys]
-            return sorted(found, key=lambda one: (one.partition, one.base_offset, one.added_ms))
-        return [segment for key in keys async for segment in _chain(control.segments, key)]
+    settings: Settings, name: str, partition: int | None, *, unchained: bool
+) -> "list[Segment]":
+    index = None if partition is None else PartitionIndex(partition)
+    async with opened_admin(settings) as admin:
+        return await admin.segments.list_segments(ANONYMOUS, name, index, unchained=unchained)
 
 
-async def _chain(metadata: "SegmentMetadata", key: TopicPartition) -> AsyncIterator["Segment"]:
-    after: Offset | None = None
-    while page := await metadata.chained(key, after=after, limit=_PAGE):
-        for segment in page:
-            yield segment
-        after = page[-1].last_offset
+async def _export(settings: Settings, name: str) -> "list[ExportedRecord]":
+    async with opened_admin(settings) as admin:
+        return await admin.segments.export(ANONYMOUS, name)
 
 
-async def _all(control: "ControlPlane") -> AsyncIterator["Segment"]:
-    after = None
-    while page := await control.segments.all(after=after, limit=_PAGE):
-        for segment in page:
-            yield segment
-        after = page[-1].segment_id
+async def _own(settings: Settings, name: str) -> int:
+    async with opened_admin(settings) as admin:
+        return await admin.segments.own(ANONYMOUS, name)
 
 
-async def _export(settings: Settings, name: str) -> list[tuple[TopicPartition, bytes]]:
-    from stratalog.segment.remote_log_metadata import export_records
-
-    async with opened_control(settings) as control:
-        topic = await topic_named(control, name)
-        await control.segments.mark_exported(topic.id)
-        keys = [TopicPartition(topic.id, PartitionIndex(i)) for i in range(topic.partition_count)]
-        return [
-            (key, value)
-            for key in keys
-            async for segment in _chain(control.segments, key)
-            for value in export_records(segment, name)
-        ]
-
-
-def _write(records: list[tuple[TopicPartition, bytes]], output: Path | None) -> None:
+def _write(records: "Sequence[ExportedRecord]", output: Path | None) -> None:
     from stratalog.cli.metadata_dump import dump_line
     from stratalog.segment.remote_log_metadata import metadata_partition
 
-    lines = [dump_line(metadata_partition(key), value) + "\n" for key, value in records]
+    lines = [dump_line(metadata_partition(one.partition), one.value) + "\n" for one in records]
     if output is None:
         typer.echo("".join(lines), nl=False)
     else:
         output.write_text("".join(lines))
 
 
-def _send(
-    records: list[tuple[TopicPartition, bytes]], bootstrap: str, options: dict[str, str]
-) -> None:
-    from stratalog.cli.kafka_cluster import KafkaCluster
+def _send(records: "Sequence[ExportedRecord]", bootstrap: str, options: dict[str, str]) -> None:
+    from stratalog.cli.foreign_cluster import ForeignCluster
     from stratalog.segment.remote_log_metadata import metadata_partition
 
-    cluster = KafkaCluster(bootstrap, options)
+    cluster = ForeignCluster(bootstrap, options)
     count = cluster.metadata_partition_count()
-    cluster.append_metadata([(metadata_partition(key, count), value) for key, value in records])
-
-
-async def _own(settings: Settings, name: str) -> int:
-    async with opened_control(settings) as control:
-        return await control.segments.own((await topic_named(control, name)).id)
+    cluster.append_metadata(
+        [(metadata_partition(one.partition, count), one.value) for one in records]
+    )
 
 
 def _as_dict(segment: "Segment") -> dict[str, object]:

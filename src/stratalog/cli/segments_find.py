@@ -1,4 +1,4 @@
-"""`stratalog segments find`: which tier, and which object, holds an offset."""
+"""`stratalog segments find`: the tier and the object that hold an offset."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated
@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from stratalog.cli.control import opened_control, topic_named
-from stratalog.cli.errors import NoSuchPartitionError
+from stratalog.admin.principal import ANONYMOUS
+from stratalog.cli.admin import opened_admin
 from stratalog.cli.options import Config, Control, Data, Json, Objects, Set, examples, settings_from
 from stratalog.cli.output import print_json, say
 from stratalog.cli.topic import Topic
-from stratalog.ids import Offset, PartitionIndex, TopicPartition
+from stratalog.ids import Offset, PartitionIndex
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
-    from stratalog.control.plane import ControlPlane
+    from stratalog.admin.segments import StoredRange
 
 EPILOG = examples(
     "stratalog segments find orders 0 5000",
@@ -26,10 +26,14 @@ EPILOG = examples(
 def find(
     topic: Topic,
     partition: Annotated[
-        int, typer.Argument(min=0, metavar="PARTITION", show_default=False, help="Its number.")
+        int,
+        typer.Argument(
+            min=0, metavar="PARTITION", show_default=False, help="The partition's number."
+        ),
     ],
     offset: Annotated[
-        int, typer.Argument(min=0, metavar="OFFSET", show_default=False, help="Of a record.")
+        int,
+        typer.Argument(min=0, metavar="OFFSET", show_default=False, help="The offset to look for."),
     ],
     data: Data = None,
     objects: Objects = None,
@@ -38,9 +42,10 @@ def find(
     overrides: Set = None,
     json: Json = False,
 ) -> None:
-    """Show which tier holds an offset, in which leader epoch it was written, and where it lies.
+    """Show the tier and the object that hold an offset, and the leader epoch of its record.
 
-    The tier is remote (segments), block, local, or none: deleted, or not yet written.
+    The tier is remote (segments), block, local, or none for an offset that is deleted or not yet
+    written.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     place = PartitionIndex(partition)
@@ -55,62 +60,24 @@ def find(
 async def _find(
     settings: Settings, name: str, partition: PartitionIndex, offset: Offset
 ) -> dict[str, object]:
-    from stratalog.control.topics.migration_state import Tier, tier_of
-
-    async with opened_control(settings) as control:
-        topic = await topic_named(control, name)
-        key = TopicPartition(topic.id, partition)
-        state = (await control.log.partitions([key])).get(key)
-        if state is None:
-            raise NoSuchPartitionError(
-                f"{name} has no partition {partition}, only 0 to {topic.partition_count - 1}"
-            )
-        tier = tier_of(state, offset)
-        held: dict[str, object] = {}
-        if tier is Tier.REMOTE:
-            held = await _in_segments(control, key, offset)
-        elif tier is Tier.BLOCK:
-            held = await _in_blocks(control, key, offset)
+    async with opened_admin(settings) as admin:
+        found = await admin.segments.locate(ANONYMOUS, name, partition, offset)
     return {
-        "tier": tier.value,
-        "log_start": state.log_start,
-        "high_watermark": state.high_watermark,
-        **held,
+        "tier": found.tier.value,
+        "log_start": found.state.log_start,
+        "high_watermark": found.state.high_watermark,
+        **({} if found.stored is None else _as_dict(found.stored)),
     }
 
 
-async def _in_segments(
-    control: "ControlPlane", key: TopicPartition, offset: Offset
-) -> dict[str, object]:
-    from stratalog.control.segments.lifecycle import epoch_at
-    from stratalog.segment.object_keys import LOG_SUFFIX
-
-    epoch = epoch_at(await control.log.epochs(key), offset)
-    segment = None if epoch is None else await control.segments.find(key, epoch, offset)
-    if segment is None:
-        return {}
-    return {
-        "leader_epoch": epoch,
-        "first": segment.base_offset,
-        "last": segment.last_offset,
-        "store": segment.store_url or "own",
-        "object": segment.key_base + LOG_SUFFIX,
+def _as_dict(stored: "StoredRange") -> dict[str, object]:
+    described: dict[str, object] = {
+        "leader_epoch": stored.leader_epoch,
+        "first": stored.first,
+        "last": stored.last,
+        "store": stored.store_url or "own",
+        "object": stored.object_key,
     }
-
-
-async def _in_blocks(
-    control: "ControlPlane", key: TopicPartition, offset: Offset
-) -> dict[str, object]:
-    rows = await control.log.all_coordinates(key, after=Offset(offset - 1), limit=1)
-    if not rows or rows[0].base_offset > offset:
-        return {}
-    [row] = rows
-    return {
-        "leader_epoch": row.leader_epoch,
-        "first": row.base_offset,
-        "last": row.last_offset,
-        "store": "own",
-        "object": row.object_key,
-        "byte_offset": row.byte_offset,
-        "byte_size": row.byte_size,
-    }
+    if stored.byte_offset is not None:
+        described |= {"byte_offset": stored.byte_offset, "byte_size": stored.byte_size}
+    return described

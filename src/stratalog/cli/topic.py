@@ -1,7 +1,7 @@
-"""`stratalog topic`: create, list, describe, alter and delete topics, over the wire.
+"""`stratalog topic`: create, list, describe, alter, migrate and delete topics.
 
-What the wire does not tell, and the opening of an adopted topic for writes, is asked of the control
-plane.
+Most commands are a Kafka client's. The tiers of a topic, and migrations, have no place in Kafka's
+protocol, so these commands work on the control plane.
 """
 
 import asyncio
@@ -23,8 +23,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
 )
 from rich.markup import escape
 
-from stratalog.cli.client import REQUEST_SECONDS, Admin, as_our_error
-from stratalog.cli.control import opened_control, topic_named
+from stratalog.admin.principal import ANONYMOUS
+from stratalog.cli.admin import admin_of, opened_admin
+from stratalog.cli.client import REQUEST_SECONDS, KafkaAdmin, as_our_error
 from stratalog.cli.errors import (
     BrokerRefusedError,
     NothingToAlterError,
@@ -66,7 +67,7 @@ app = typer.Typer(
 Topic = Annotated[str, typer.Argument(help="The topic's name.")]
 
 _BROKERS_CHOICE = -1
-"""Kafka's number for "as many as the broker thinks right"."""
+"""Kafka's number for the broker's default."""
 
 
 def parse_pairs(texts: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
@@ -90,26 +91,28 @@ def create(
     topic: Topic,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="Not given, the broker decides."),
+        typer.Option(
+            "--partitions", "-p", min=1, help="How many partitions. Default: the broker's."
+        ),
     ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", metavar="NAME=VALUE", help="A topic config. Repeatable."),
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that is there already is no error.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Create a topic."""
-    admin = Admin(bootstrap)
+    admin = KafkaAdmin(bootstrap)
     new = NewTopic(
         topic,
         num_partitions=partitions or _BROKERS_CHOICE,
         replication_factor=_BROKERS_CHOICE,
         config=dict(parse_pairs(config, "--config")),
     )
-    admin.topics()  # Finds an unreachable broker in seconds; creating would wait for a minute.
+    admin.topics()  # Finds an unreachable broker in seconds. Creating takes a minute.
     error = admin.client.create_topics([new])[topic].exception()
     if error is None:
         say(f"Created topic {escape(topic)}.")
@@ -122,7 +125,7 @@ def create(
 @app.command("list", epilog=examples("stratalog topic list", "stratalog topic list --json"))
 def list_(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """List all topics."""
-    topics = sorted(Admin(bootstrap).topics().items())
+    topics = sorted(KafkaAdmin(bootstrap).topics().items())
     if json:
         print_json([{"topic": name, "partitions": len(it.partitions)} for name, it in topics])
     else:
@@ -142,7 +145,9 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     tiers: Annotated[
         bool,
-        typer.Option("--tiers", help="Also show, from the control plane, what is in which tier."),
+        typer.Option(
+            "--tiers", help="Also show the offsets that each tier holds, from the control plane."
+        ),
     ] = False,
     data: Data = None,
     objects: Objects = None,
@@ -153,10 +158,10 @@ def describe(
     """Show a topic's partitions, their leaders, offsets and bytes, and the configs set on it.
 
     The tiers are shown with --tiers, or if an option names the control plane: segments hold the
-    offsets from the log start to the tiered end, blocks those from the block start to the high
-    watermark.
+    offsets from the log start to the tiered end, blocks the offsets from the block start to the
+    high watermark.
     """
-    admin = Admin(bootstrap)
+    admin = KafkaAdmin(bootstrap)
     found = admin.topic(topic)
     partitions = _describe_partitions(admin, found)
     if tiers or data or objects or control or config or overrides:
@@ -182,7 +187,8 @@ def describe(
 def migrate(
     topic: Topic,
     abort: Annotated[
-        bool, typer.Option("--abort", help="Take back a migration that was begun, not finished.")
+        bool,
+        typer.Option("--abort", help="Take back a migration that has begun and is not finished."),
     ] = False,
     data: Data = None,
     objects: Objects = None,
@@ -192,8 +198,8 @@ def migrate(
 ) -> None:
     """Open an adopted topic for writes: new records go into blocks, behind its segments.
 
-    It can be repeated after a failure. What is switched stays so: --abort takes back only the
-    beginning of a migration.
+    The command can be repeated after a failure. A finished migration is final: --abort takes back
+    only a migration that has not switched the topic yet.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     say(escape(asyncio.run(_migrate(settings, topic, abort=abort))))
@@ -213,11 +219,15 @@ def alter(
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", metavar="NAME", help="Go back to the default. Repeatable."),
+        typer.Option(
+            "--unset", metavar="NAME", help="Reset a topic config to its default. Repeatable."
+        ),
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="Grow to so many. Topics never shrink."),
+        typer.Option(
+            "--partitions", "-p", min=1, help="Grow to this many partitions. Topics never shrink."
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -225,7 +235,7 @@ def alter(
     entries = _entries(parse_pairs(set_, "--set"), unset or [])
     if not entries and partitions is None:
         raise NothingToAlterError("nothing to alter: give --set, --unset or --partitions")
-    admin = Admin(bootstrap)
+    admin = KafkaAdmin(bootstrap)
     admin.topic(topic)
     if entries:
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
@@ -240,11 +250,11 @@ def alter(
 )
 def delete(
     topic: Topic,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete a topic and all its records."""
-    admin = Admin(bootstrap)
+    admin = KafkaAdmin(bootstrap)
     count = len(admin.topic(topic).partitions)
     if not yes:
         question = f"Delete {topic} with {count} partitions and all its records?"
@@ -281,12 +291,12 @@ def _named(topic: str, error: KafkaError, bootstrap: str) -> Exception:
     return ours
 
 
-def _describe_partitions(admin: Admin, topic: TopicMetadata) -> list[dict[str, int | str]]:
+def _describe_partitions(admin: KafkaAdmin, topic: TopicMetadata) -> list[dict[str, int | str]]:
     indexes = sorted(topic.partitions)
     earliest = _offsets(admin, str(topic.topic), indexes, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
     latest = _offsets(admin, str(topic.topic), indexes, OffsetSpec.latest())  # type: ignore[no-untyped-call]
     # Imported late: --help should not wait for the schemas of the protocol.
-    from stratalog.cli.sizes import partition_sizes
+    from stratalog.cli.partition_sizes import partition_sizes
 
     sizes = partition_sizes(admin.brokers(), str(topic.topic), indexes)
     return [
@@ -301,13 +311,13 @@ def _describe_partitions(admin: Admin, topic: TopicMetadata) -> list[dict[str, i
     ]
 
 
-def _offsets(admin: Admin, topic: str, indexes: list[int], spec: OffsetSpec) -> dict[int, int]:
+def _offsets(admin: KafkaAdmin, topic: str, indexes: list[int], spec: OffsetSpec) -> dict[int, int]:
     wanted = {TopicPartition(topic, index): spec for index in indexes}
     answers = admin.client.list_offsets(wanted)
     return {place.partition: admin.answer(future).offset for place, future in answers.items()}
 
 
-def _set_configs(admin: Admin, topic: str) -> dict[str, str]:
+def _set_configs(admin: KafkaAdmin, topic: str) -> dict[str, str]:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     (future,) = admin.client.describe_configs([resource]).values()
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
@@ -319,15 +329,19 @@ def _set_configs(admin: Admin, topic: str) -> dict[str, str]:
 
 
 async def _states(settings: Settings, name: str, cluster_id: str | None) -> "list[PartitionState]":
+    # Imported late: --help should not wait for databases.
+    from stratalog.opening.cluster import opened_control
+
     async with opened_control(settings) as control:
         # A folder that happens to be here may belong to another cluster with such a topic.
         own_id = kafka_base64((await control.identity.cluster()).cluster_id)
         if cluster_id != own_id:
             raise OtherClusterError(
-                f"the broker is of cluster {cluster_id}, the control plane at {control.url} of"
-                f" {own_id}: name the one with --bootstrap, or the other with --data or --control"
+                f"the broker belongs to cluster {cluster_id}, the control plane at {control.url} to"
+                f" cluster {own_id}: name the right broker with --bootstrap, or the right control"
+                " plane with --data or --control"
             )
-        return await control.log.topic_partitions((await topic_named(control, name)).id)
+        return await admin_of(control, settings).topics.partition_states(ANONYMOUS, name)
 
 
 def _add_tiers(partitions: list[dict[str, int | str]], states: "Sequence[PartitionState]") -> None:
@@ -344,16 +358,13 @@ def _add_tiers(partitions: list[dict[str, int | str]], states: "Sequence[Partiti
 
 
 async def _migrate(settings: Settings, name: str, *, abort: bool) -> str:
-    from stratalog.control.log.model import WriteTier
-    from stratalog.topic.adopt import open_for_writes
+    from stratalog.admin.migration import MigrationOutcome
 
-    async with opened_control(settings) as control:
-        topic = await topic_named(control, name)
+    async with opened_admin(settings) as admin:
         if abort:
-            await control.topics.abort_migration(topic.id)
+            await admin.migration.abort(ANONYMOUS, name)
             return f"{name} can be read, not written: no migration is under way."
-        states = await control.log.topic_partitions(topic.id)
-        if all(state.write_tier is WriteTier.BLOCK for state in states):
+        outcome = await admin.migration.open_for_writes(ANONYMOUS, name)
+        if outcome is MigrationOutcome.ALREADY_OPEN:
             return f"{name} takes writes already: its new records go into blocks."
-        await open_for_writes(control, topic.id)
         return f"{name} takes writes: new records go into blocks, behind its segments."

@@ -29,8 +29,8 @@ from stratalog.errors import StratalogError
 from stratalog.janitor.errors import DeletionRefusedError
 from stratalog.janitor.partial_deletion import PartialDeletion
 from stratalog.objects.store import ObjectStore
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.metadata import SegmentMetadata
-from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.stores import SegmentStores
 
 log = logging.getLogger(__name__)

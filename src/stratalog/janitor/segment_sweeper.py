@@ -30,7 +30,7 @@ from stratalog.janitor.errors import SegmentPrefixError
 from stratalog.janitor.sweeper import Swept
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import check_claim, renew_claim
-from stratalog.segment.object_keys import SegmentKey, parse_segment_key
+from stratalog.segment.keys import SegmentKey, parse_segment_key
 
 log = logging.getLogger(__name__)
 

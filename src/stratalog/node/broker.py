@@ -5,7 +5,7 @@ joins the cluster, so that its address is known, and clients are served when all
 socket run. The phases of stopping are in `node/phases.py`.
 """
 
-from stratalog.admin.topic_creation import TopicCreation
+from stratalog.admin.admin import BrokerAdmin
 from stratalog.block.writer import Advanced
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.cluster.membership import Membership
@@ -112,8 +112,13 @@ async def _start_serving(parts: Parts, ground: Ground, cluster: OpenCluster) -> 
         settings=ground.settings,
         metrics=RequestMetrics(ground.metrics),
         failures=ReadFailures(ground.clock),
-        creation=TopicCreation(
-            catalog, default_partitions=ground.settings.broker.default_partitions
+        admin=BrokerAdmin(
+            control=control,
+            catalog=catalog,
+            settings=ground.settings,
+            membership=membership,
+            groups=groups.coordinator,
+            consumer_groups=groups.consumer,
         ),
         membership=membership,
         control=control,

@@ -28,15 +28,15 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 THREADS = 16
-"""Puts wait for the disk, not for the processor, and disks like company."""
+"""Puts wait for the disk, not for the processor, and disks are faster with several writers."""
 
 LIST_CHUNK = 500
 
 STREAM_RUN_BYTES = 4 * 1024 * 1024
 
 RUNS_UNDER_WAY = 4
-"""Of all streams together. A disk took 1.3 GB/s of one write at a time, 2.0 of two, 2.2 of three or
-four. More only make others wait who want a few bytes on the same disk."""
+"""The limit for all streams together. A disk took 1.3 GB/s with one write at a time, 2.0 with two,
+2.2 with three or four. More writes only make small writes to the same disk wait."""
 
 
 class FolderStore:
@@ -68,7 +68,7 @@ class FolderStore:
         return await self._run("put", key, self._files.put, key, parts, mode, metadata or {})
 
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
-        """Some runs are written while the next one is made.
+        """Write some runs while the next one is made.
 
         A thread is held only as long as it writes, never while it would wait for `parts`: their
         maker may be reading from this very store.
@@ -131,7 +131,7 @@ class FolderStore:
         return [*into]
 
     async def _map(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
-        """Without a thread if all seems to be in memory: to change to one and back takes longer."""
+        """Map without a thread if all bytes seem cached: a switch of threads takes longer."""
         with explained("get", key):
             seems_cached = self._files.seems_cached(key, ranges)
             answers = self._files.map_ranges(key, ranges) if seems_cached else None

@@ -115,7 +115,7 @@ class FolderFiles:
         return placed
 
     def start_stream(self) -> StreamedFile:
-        """A temporary file of which nothing is on the disk yet."""
+        """Make a temporary file of which nothing is on the disk yet."""
         return StreamedFile(self._new_temporary())
 
     def finish_stream(self, key: str, streamed: StreamedFile) -> int:
@@ -140,14 +140,14 @@ class FolderFiles:
             os.close(descriptor)
 
     def _seal(self, descriptor: int) -> str:
-        """Make a written file durable, and answer the ETag that it will have."""
+        """Make a written file durable, and return the ETag that it will have."""
         stamp_ns = self._stamp_ns()
         os.utime(descriptor, ns=(stamp_ns, stamp_ns))
         os.fsync(descriptor)
         return _etag(os.fstat(descriptor))
 
     def _stamp_ns(self) -> int:
-        """Now, with chance below the millisecond.
+        """Return the current time, with random digits below the millisecond.
 
         The kernel's own stamps are some milliseconds coarse and inodes are reused at once, so two
         versions in quick succession could have had the same ETag.
@@ -163,7 +163,7 @@ class FolderFiles:
         metadata: Mapping[str, str],
         write_id: str | None,
     ) -> str:
-        """The ETag that is in place afterwards: an earlier one, if this put is a repetition."""
+        """Return the ETag in place afterwards: an earlier one if this put is a repetition."""
         placed = None
         try:
             self._sidecars.write(etag, key, metadata)
@@ -189,7 +189,7 @@ class FolderFiles:
         except (FileExistsError, NotADirectoryError):
             if any(parent.is_file() for parent in target.parents):
                 raise KeyConflictError(f"put {target}: a part of this path is an object") from None
-            # It was there and is gone: a delete has removed the folder while it was looked at.
+            # The folder was there and is gone: a delete has just removed it.
             raise FileNotFoundError(target.parent) from None
 
     def _link(self, temporary: Path, target: Path, write_id: str | None) -> str | None:
@@ -225,7 +225,7 @@ class FolderFiles:
         return None
 
     def _remember_write(self, write_id: str | None, etag: str) -> None:
-        """Write ids are kept in memory only: who could repeat a put dies with this process."""
+        """Note a write id, in memory only: a put is repeated by this process or not at all."""
         if write_id is not None:
             self._writes[write_id] = etag
             while len(self._writes) > REMEMBERED_WRITES:
@@ -255,7 +255,7 @@ class FolderFiles:
         return self._get_ranges(key, ranges, read_exactly)
 
     def map_ranges(self, key: str, ranges: Sequence[Range]) -> list[Buffer]:
-        """The same without a copy, for those who only look at it."""
+        """Return the ranges without a copy, for callers that only read them."""
         return self._get_ranges(key, ranges, _map_or_read)
 
     def seems_cached(self, key: str, ranges: Sequence[Range]) -> bool:
@@ -287,7 +287,7 @@ class FolderFiles:
     def read_cached_into(
         self, key: str, ranges: Sequence[Range], into: Sequence[memoryview]
     ) -> bool:
-        """The same without any wait for the disk. False if not all of it is in the page cache."""
+        """Read without waiting for the disk. False if not all bytes are in the page cache."""
         with self._opened_file(key) as descriptor:
             return all(
                 read_cached_views(descriptor, scatter.views, scatter.request.start)
@@ -300,7 +300,7 @@ class FolderFiles:
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[tuple[int, ObjectInfo]]:
-        """A file with its metadata, both of the same version.
+        """Open a file with its metadata, both of the same version.
 
         Without a sidecar there is no metadata, or this version was just replaced and its sidecar
         removed. In the latter case the path leads elsewhere by now.

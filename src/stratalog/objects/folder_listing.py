@@ -36,7 +36,7 @@ def _list_below(
 
 
 def _entries(root: Path, folder: str) -> list[str]:
-    """The keys in one folder. A folder's own ends in a slash, and sorts as its contents will."""
+    """List the keys in one folder. The key of a folder ends in a slash, to sort as its contents."""
     keys = []
     try:
         with os.scandir(root / folder) as entries:

@@ -48,7 +48,7 @@ class MeteredStore(WrappedStore):
         self._errors = metrics.counter(OBJECT_ERRORS)
         self._bytes = metrics.counter(OBJECT_BYTES)
         self._seconds = metrics.histogram(OBJECT_SECONDS)
-        # To look a label up takes as long as a small read.
+        # Looking up a label takes as long as a small read.
         self._requests_of = cache(self._requests.labels)
         self._bytes_of = cache(self._bytes.labels)
         self._seconds_of = cache(self._seconds.labels)
@@ -69,7 +69,7 @@ class MeteredStore(WrappedStore):
         return etag
 
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
-        """Its maker's own time is included."""
+        """Put a stream. The measured time includes the time of the stream's maker."""
         size_bytes = await super().put_stream(key, parts)
         self._carried("put_stream", size_bytes)
         return size_bytes
@@ -94,7 +94,7 @@ class MeteredStore(WrappedStore):
     async def list(
         self, prefix: str, *, start_after: str | None = None
     ) -> AsyncIterator[ObjectInfo]:
-        """Timed from the first key to the last, the consumer's own time included."""
+        """List keys. The measured time ends with the last key, and includes the consumer's time."""
         with self._measured("list"):
             async for info in self._inner.list(prefix, start_after=start_after):
                 yield info

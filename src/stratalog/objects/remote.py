@@ -52,7 +52,7 @@ MULTIPART_CHUNK_BYTES = 16 * 1024 * 1024
 """S3 allows 10,000 parts, so this reaches 156 GiB."""
 
 LIST_CHUNK = 1000
-"""S3's own page."""
+"""The page size of S3."""
 
 DELETE_CHUNK = 1000
 """The most that S3 deletes in one request."""
@@ -224,7 +224,7 @@ class RemoteStore:
     async def list(
         self, prefix: str, *, start_after: str | None = None
     ) -> AsyncIterator[ObjectInfo]:
-        """obstore knows whole parts as prefixes only, so the rest is filtered here."""
+        """List a folder, and filter by the rest of the prefix: obstore takes whole folders only."""
         check_prefix(prefix)
         folder = prefix.rpartition("/")[0]
         with explained("list", prefix):
@@ -245,7 +245,8 @@ class RemoteStore:
                 self._count("list", requests=1)
 
     async def copy(self, source: str, target: str, *, mode: PutMode = Overwrite()) -> None:  # noqa: B008
-        """Conditional copies go through us: most servers ignore conditions on a copy."""
+        """Copy in the store, or, with a condition, by a get and a put: most servers ignore
+        conditions on a copy."""
         check_key(source)
         check_key(target)
         if isinstance(mode, Overwrite):
@@ -263,7 +264,7 @@ class RemoteStore:
             await self._delete_chunk(keys[start : start + DELETE_CHUNK])
 
     async def _delete_chunk(self, keys: Sequence[str]) -> None:
-        """Google and Azure complain of keys that are gone; then each is deleted by itself."""
+        """Delete keys together, or one by one where Google or Azure refuse keys that are gone."""
         self._count("delete", requests=-(-len(keys) // self._traits.deleted_at_once))
         try:
             with explained("delete", keys[0]):
@@ -304,7 +305,7 @@ class RemoteStore:
 
 
 def _just_before(key: str) -> str:
-    """An offset for a listing that is a little smaller than the key, and surely no folder.
+    """Make a start for a listing that is a little smaller than the key, and surely no folder.
 
     A listing after the name of a folder leaves out the contents of the folder in SeaweedFS.
     """

@@ -26,10 +26,10 @@ _BACKOFF = Backoff(first_s=0.1, longest_s=2.0, spread=0.5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how patiently to repeat.
+    """The number of attempts and the pauses between them.
 
-    The defaults give up after some three seconds: rooms above have their own, longer patience,
-    and need to hear of trouble while they can still tell their clients.
+    The defaults give up after some three seconds: rooms above retry for longer, and must learn of
+    trouble while they can still answer their clients.
     """
 
     attempts: int = 5
@@ -67,7 +67,7 @@ class RetryingStore(WrappedStore):
         return await self._inner.put_stream(key, parts)
 
     async def copy(self, source: str, target: str, *, mode: PutMode = Overwrite()) -> None:  # noqa: B008
-        """A conditional copy is a read and a put, because a put can be recognised afterwards."""
+        """Copy. A conditional copy is a read and a put, because a put can be recognised later."""
         if isinstance(mode, Overwrite):
             await super().copy(source, target, mode=mode)
             return
@@ -77,7 +77,7 @@ class RetryingStore(WrappedStore):
     async def list(
         self, prefix: str, *, start_after: str | None = None
     ) -> AsyncIterator[ObjectInfo]:
-        """A listing that breaks off goes on after the last key that it gave."""
+        """List keys. A listing that breaks off continues after its last key."""
         failures = 0
         while True:
             try:

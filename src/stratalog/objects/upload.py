@@ -98,6 +98,6 @@ async def _upload_parts(
 
 
 async def _write(writer: AsyncWritableFile, key: str, piece: list[Buffer]) -> int:
-    """Waits while too many parts are under way, and tells of one that has failed."""
+    """Write a piece. Waits while too many parts are under way, and raises if one has failed."""
     with explained("put", key):
         return await writer.write(piece[0] if len(piece) == 1 else b"".join(piece))

@@ -14,7 +14,7 @@ from stratalog.control.segments.model import Segment
 from stratalog.objects.store import ObjectNotFoundError, ObjectStore
 from stratalog.opening.errors import WrongSegmentStoreError
 from stratalog.opening.marker import MARKER_KEY
-from stratalog.segment.object_keys import LOG_SUFFIX
+from stratalog.segment.keys import LOG_SUFFIX
 
 _OR_MOVED = "(or, if all segments were copied to where these say, run `stratalog segments moved`)"
 _PAGE = 64

@@ -19,11 +19,12 @@ from stratalog.errors import OutcomeUnknownError, RetriableError
 from stratalog.ids import ObjectId
 from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.claims import RunClaims
+from stratalog.pipeline.errors import HoleError
 from stratalog.pipeline.jobs import Bin, BinDone, BinFailed, Jobs, OpenJobs, make_bins
 from stratalog.pipeline.kinds.committer import CommitContext, Committer
 from stratalog.pipeline.kinds.registry import KINDS
 from stratalog.pipeline.kinds.segment_finisher import SegmentFinisher
-from stratalog.pipeline.plan.claimed_rows import ClaimedRows, HoleError, check_rows
+from stratalog.pipeline.plan.claimed_rows import ClaimedRows, check_rows
 from stratalog.pipeline.plan.failure_search import MOST_REPEATS, halves, is_alone, probe, set_apart
 from stratalog.pipeline.plan.tasks import Task, TaskDone, UnitFailed
 from stratalog.pipeline.report import Report

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from stratalog.pipeline.hosting.job_errors import JobFailedError
+from stratalog.pipeline.errors import JobFailedError
 from stratalog.pipeline.plan.tasks import Task, TaskDone
 
 _BIN_TASKS = 2

@@ -12,11 +12,11 @@ from uuid import UUID
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.open import open_existing
 from stratalog.control.plane import ControlPlane
-from stratalog.errors import CallError
 from stratalog.objects.open import absolute_url, open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import check_segments, check_store
 from stratalog.pipeline.driver import Driver
+from stratalog.pipeline.errors import PrivateStoreError
 from stratalog.pipeline.jobs import Jobs
 from stratalog.pipeline.kinds.segment_finisher import SegmentFinisher
 from stratalog.pipeline.store_cleaner import StoreCleaner
@@ -29,10 +29,6 @@ from stratalog.settings import RemoteSettings, Settings
 
 OpenJobsFor: TypeAlias = Callable[[UUID | None], AbstractAsyncContextManager[Jobs]]
 """Starts Spark for this cluster: its workers check that the stores they see belong to it."""
-
-
-class PrivateStoreError(CallError):
-    """The object store cannot be shared with other processes."""
 
 
 def workplace_of(settings: Settings, *, gently: bool = False) -> Workplace:
@@ -68,11 +64,7 @@ async def opened_driver(
     runs without a broker's janitor.
     """
     clock = clock or SYSTEM_CLOCK
-    if settings.storage.objects.startswith("memory:"):
-        raise PrivateStoreError(
-            "storage.objects is in the memory of one process, where the pipeline's workers cannot"
-            " reach it: use a folder or a bucket"
-        )
+    _check_shared(settings)
     async with AsyncExitStack() as closing:
         if control is None:
             control = await open_existing(settings.storage.control)
@@ -91,15 +83,7 @@ async def opened_driver(
         yield Driver(
             control=control,
             objects=place.objects,
-            finisher=SegmentFinisher(
-                control=control,
-                metadata=control.segments,
-                stores=stores,
-                reader=reader,
-                keys=keys,
-                clock=clock,
-                producer_expiry_ms=settings.janitor.producer_expiry_ms,
-            ),
+            finisher=_finisher(control, stores, reader, keys, clock, settings),
             open_jobs=partial(_opened_jobs, open_jobs, control),
             settings=settings,
             clock=clock,
@@ -107,6 +91,33 @@ async def opened_driver(
             check_store=partial(_check_stores, control, place),
             clean=cleaner.clean if clean else None,
             effort=lambda: place.effort(0),
+        )
+
+
+def _finisher(
+    control: ControlPlane,
+    stores: SegmentStores,
+    reader: SegmentReader,
+    keys: KeyRing,
+    clock: Clock,
+    settings: Settings,
+) -> SegmentFinisher:
+    return SegmentFinisher(
+        control=control,
+        metadata=control.segments,
+        stores=stores,
+        reader=reader,
+        keys=keys,
+        clock=clock,
+        producer_expiry_ms=settings.janitor.producer_expiry_ms,
+    )
+
+
+def _check_shared(settings: Settings) -> None:
+    if settings.storage.objects.startswith("memory:"):
+        raise PrivateStoreError(
+            "storage.objects is in the memory of one process, where the pipeline's workers cannot"
+            " reach it: use a folder or a bucket"
         )
 
 

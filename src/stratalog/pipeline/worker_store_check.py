@@ -5,30 +5,19 @@ be mounted, or an endpoint may lead elsewhere. To such a worker every block woul
 which counts as a failure of its partition.
 """
 
-import socket
 from pathlib import Path
 from uuid import UUID
 
 from stratalog.clock import Clock
-from stratalog.errors import RetriableError
 from stratalog.objects.open import folder_of
 from stratalog.opening.errors import MarkerDamagedError, WrongStoreError
 from stratalog.opening.marker import MARKER_KEY, read_marker
+from stratalog.pipeline.errors import StrangeStoreError
 from stratalog.pipeline.workplace import Workplace, open_store_of
 
 _checked: set[tuple[str, UUID]] = set()
 """Stores that this process has found to be right, and their clusters, so that it reads a marker
 once and not for every task."""
-
-
-class StrangeStoreError(RetriableError):
-    """The store's address does not lead to the cluster's store here. It may be mounted later."""
-
-    def __init__(self, url: str, why: str) -> None:
-        super().__init__(
-            f"{url} is not this cluster's store on {socket.gethostname()}: {why}; mount the store"
-            " there, or let the address lead to it"
-        )
 
 
 async def check_own_stores(workplace: Workplace, clock: Clock) -> None:

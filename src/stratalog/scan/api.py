@@ -58,8 +58,7 @@ def read(
     the call. Records that are deleted meanwhile are read nevertheless. A time stands for the first
     record of each partition that is not older, or for the partition's end. A mapping gives
     positions by partition; partitions that it leaves out are read whole. `end` itself is not read.
-    Every topic that is named must have all `partitions`; a pattern's topics without them are
-    skipped.
+    A topic that is named must have all `partitions`; a pattern's topics may have fewer.
 
     `where` leaves out records by partition, offset and timestamp, and bytes without a matching
     record are not read: `"offset < 9 AND timestamp >= '2026-06-01T00:00:00Z'"`.
@@ -74,9 +73,7 @@ def read(
     wanted = tuple(ScanColumn) if columns is None else _columns(columns)
     _check_threads(threads)
     request = replace(
-        _request(names, pattern, partitions, where),
-        starting=_positions(start, names, EARLIEST),
-        ending=_positions(end, names, LATEST),
+        _request(names, pattern, partitions, where, start, end),
         columns=wanted,
         committed=committed,
         fail_on_data_loss=fail_on_data_loss,
@@ -90,6 +87,8 @@ def _request(
     pattern: str | None,
     partitions: Collection[int] | None,
     where: str | None,
+    start: Where | Mapping[int, Where],
+    end: Where | Mapping[int, Where],
 ) -> ScanRequest:
     numbers = None if partitions is None else frozenset(partitions)
     assigned = {} if numbers is None else _assigned(names, numbers)
@@ -97,6 +96,8 @@ def _request(
         topics=() if assigned else names,
         pattern=pattern,
         assign=assigned,
+        starting=_positions(start, names, EARLIEST),
+        ending=_positions(end, names, LATEST),
         rows=_rows(where, numbers),
         split_bytes=_EVERYTHING_BYTES,
         lease_ms=_LEASE_MS,

@@ -12,8 +12,8 @@ from stratalog.batch.columns import BatchRun
 from stratalog.control.segments.model import Segment
 from stratalog.ids import Offset
 from stratalog.pieces import Tier
+from stratalog.segment.keys import LOG_SUFFIX
 from stratalog.segment.log_batches import is_dense
-from stratalog.segment.object_keys import LOG_SUFFIX
 
 
 class Extent(Protocol):

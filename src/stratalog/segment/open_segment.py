@@ -10,8 +10,8 @@ from stratalog.segment.chunk_index import AnyChunks, FixedChunks
 from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.errors import SegmentMismatchError
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.manifest import Manifest, parse_manifest
-from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 
 PLAIN_CHUNK_BYTES = 4 * 1024 * 1024
 """The size of the chunks in which a plain log is read ahead and cached. The chunks of its manifest

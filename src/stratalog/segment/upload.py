@@ -35,9 +35,9 @@ from stratalog.segment.errors import SegmentMismatchError
 from stratalog.segment.index_object import EncodedIndexes, encode_indexes
 from stratalog.segment.json_object import JsonObject
 from stratalog.segment.key_ring import EncryptionHeader, KeyRing, parse_encryption
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.manifest import Manifest, describe_segment
 from stratalog.segment.model import SegmentIndexes
-from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.remote_log_metadata import added_record
 
 

@@ -30,7 +30,7 @@ FAST = Settings(
     block=BlockSettings(window_ms=5),
     janitor=JanitorSettings(interval_ms=0),
 )
-"""What suits tests: any free port, a short window, and nothing in the background."""
+"""Settings for tests: any free port, a short window, and nothing in the background."""
 
 
 class Broker:
@@ -52,7 +52,7 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """What a Kafka client takes as its bootstrap servers."""
+        """The bootstrap servers for a Kafka client."""
         host, port = self._address
         return f"{host}:{port}"
 
@@ -108,7 +108,7 @@ class Broker:
 
 
 async def _started(settings: Settings) -> KafkaBroker:
-    """A broker waits for a database or a store that is away; a test should not, for ever."""
+    """Start a broker. It waits for a database or a store that is away, but not for ever."""
     try:
         async with asyncio.timeout(_START_TIMEOUT_S):
             return await KafkaBroker.start(settings)

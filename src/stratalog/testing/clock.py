@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move."""
+"""A clock that stands still until a test moves it."""
 
 import asyncio
 import heapq
@@ -6,7 +6,7 @@ from itertools import count
 
 
 class ManualClock:
-    """Time for tests: `advance` moves it and wakes who has slept long enough."""
+    """Time for tests: `advance` moves it and wakes the sleepers whose time has come."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._start_ms = now_ms

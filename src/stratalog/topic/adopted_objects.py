@@ -22,14 +22,14 @@ from stratalog.segment.epoch_checkpoint import decode_checkpoint
 from stratalog.segment.errors import IndexDamagedError, SegmentMismatchError
 from stratalog.segment.index_object import read_index
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.manifest import IndexRange, Manifest, parse_manifest
-from stratalog.segment.model import IndexKind
-from stratalog.segment.object_keys import (
+from stratalog.segment.keys import (
     INDEXES_SUFFIX,
     LOG_SUFFIX,
     MANIFEST_SUFFIX,
     segment_key_base,
 )
+from stratalog.segment.manifest import IndexRange, Manifest, parse_manifest
+from stratalog.segment.model import IndexKind
 from stratalog.segment.producer_snapshot import ProducerEntry, decode_snapshot
 from stratalog.segment.remote_log_metadata import SegmentAdded
 from stratalog.settings import Settings

@@ -6,6 +6,7 @@ need shared state: sequences, epochs, and whether the partition still exists.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -21,7 +22,7 @@ from stratalog.block.errors import BlockFailedError
 from stratalog.clock import Clock
 from stratalog.control.log.model import CommitAnswer, CommitOutcome, WriteTier
 from stratalog.control.topics.errors import UnknownTopicError
-from stratalog.errors import StratalogError
+from stratalog.errors import RetriableError, StratalogError
 from stratalog.ids import NO_OFFSET, TopicId
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.configs import TopicConfig, effective
@@ -66,6 +67,10 @@ class Appender(Protocol):
 
         The future has one answer for each batch, once all of them are durable.
         """
+        ...
+
+    def refused(self, batches: Sequence[EntryBatch]) -> None:
+        """Note batches that got no place in that order, because their tier is not known."""
         ...
 
 
@@ -169,9 +174,22 @@ class TopicAppender:
             batches = self._entries(write, config)
             if any(_needs_rework(batch, config) for batch in batches):
                 batches = await asyncio.to_thread(_reworked, batches, config)
+        except RetriableError as error:
+            self._note_refused(write, config)
+            return _Checked(write, config, error=error)
         except StratalogError as error:
             return _Checked(write, config, error=error)
         return _Checked(write, config, batches)
+
+    def _note_refused(self, write: PartitionWrite, config: TopicConfig) -> None:
+        """Note the batches of a partition that could not be looked up.
+
+        The look-up may succeed for the producer's next request, which must not take their place.
+        """
+        with suppress(StratalogError):
+            batches = self._entries(write, config)
+            for appender in self._appenders.values():
+                appender.refused(batches)
 
     async def _writable(self, write: PartitionWrite) -> PartitionWrite:
         """Decide whether the partition exists and is written to a tier of this broker.
@@ -181,10 +199,11 @@ class TopicAppender:
         """
         if self._refusal(write) is None:
             return write
-        self._catalog.forget(write.topic.id)
-        found = await self._catalog.with_ids([write.topic.id])
-        write = replace(write, topic=found.get(write.topic.id, write.topic))
-        refusal = self._refusal(write) if write.topic.id in found else _no_partition(write)
+        found = (await self._catalog.refreshed([write.topic.name])).get(write.topic.name)
+        if found is None or found.id != write.topic.id:
+            raise _no_partition(write)
+        write = replace(write, topic=found)
+        refusal = self._refusal(write)
         if refusal is not None:
             raise refusal
         return write

@@ -30,6 +30,15 @@ class TopicCatalog:
     def cached_id(self, topic_id: TopicId) -> Topic | None:
         return self._fresh(self._by_id.get(topic_id))
 
+    def last_known(self, name: str) -> Topic | None:
+        """Return the topic as it was last seen, also if its entry has expired."""
+        entry = self._by_name.get(name)
+        return entry[1] if entry is not None else None
+
+    def last_known_id(self, topic_id: TopicId) -> Topic | None:
+        entry = self._by_id.get(topic_id)
+        return entry[1] if entry is not None else None
+
     async def named(self, names: Sequence[str]) -> dict[str, Topic]:
         """Find the topics of these names that exist."""
         known = {name: topic for name in names if (topic := self.cached(name)) is not None}

@@ -47,7 +47,7 @@ from stratalog.cli.main import app
 from stratalog.clock import SystemClock
 from stratalog.ids import PartitionIndex, ProducerId, TopicPartition
 from stratalog.objects.open import open_store
-from stratalog.segment.object_keys import SUFFIXES
+from stratalog.segment.keys import SUFFIXES
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
@@ -174,6 +174,6 @@ def test_old_records_stay_although_the_default_retention_is_a_week(
     place: AdoptingCluster, dump: Path, tiered: Path
 ) -> None:
     result = place.try_(*import_arguments(dump, tiered))
-    assert "so it is for ever" in result.stderr
+    assert "so they are kept for ever" in result.stderr
     found = json.loads(place("topic", "describe", TOPIC, "--json"))
     assert found["configs"] == {"retention.ms": "-1"}

@@ -50,7 +50,7 @@ def test_what_a_dump_does_not_tell_can_be_told(
 def test_too_few_partitions_are_refused(place: AdoptingCluster, dump: Path, tiered: Path) -> None:
     result = place.try_(*import_arguments(dump, tiered, "--partitions", "7"))
     assert result.exit_code == 1
-    assert "partition 7 of topic1 is spoken of" in result.stderr
+    assert "names partition 7 of topic1" in result.stderr
 
 
 def test_tiers_are_not_shown_of_another_cluster(place: AdoptingCluster, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_tiers_are_not_shown_of_another_cluster(place: AdoptingCluster, tmp_path
         place.wire("topic", "create", "t")
         result = other.try_("topic", "describe", "t", "--bootstrap", place.bootstrap)
     assert result.exit_code == 1
-    assert "name the one with --bootstrap, or the other" in result.stderr
+    assert "name the right broker with --bootstrap" in result.stderr
 
 
 # An import in steps.

@@ -28,7 +28,7 @@ from stratalog.ids import PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import purge_topics
 from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
-from stratalog.segment.object_keys import SUFFIXES
+from stratalog.segment.keys import SUFFIXES
 from stratalog.segment.remote_log_metadata import (
     decode_record,
     encode_record,

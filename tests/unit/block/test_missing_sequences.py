@@ -3,7 +3,10 @@ from uuid import UUID
 
 import pytest
 
-from stratalog.batch.header import TimestampType
+from stratalog.batch.build import build_batch
+from stratalog.batch.entry import EntryBatch
+from stratalog.batch.header import TimestampType, parse_header
+from stratalog.batch.records import Record
 from stratalog.block import missing_sequences as missing_module
 from stratalog.block.missing_sequences import MissingSequences
 from stratalog.control.log.model import BatchToCommit, BlockToCommit, CommitAnswer, CommitOutcome
@@ -22,6 +25,23 @@ def batch(sequence: int, *, producer: int = 5, epoch: int = 0, partition: int = 
         producer_id=ProducerId(producer),
         producer_epoch=epoch,
         base_sequence=sequence,
+    )
+
+
+def entry(sequence: int) -> EntryBatch:
+    data = build_batch(
+        [Record(0, 0, None, b"")],
+        producer_id=ProducerId(5),
+        producer_epoch=0,
+        base_sequence=sequence,
+    )
+    return EntryBatch(
+        topic_id=TopicId(UUID(int=1)),
+        topic_name="t",
+        partition=PartitionIndex(0),
+        timestamp_type=TimestampType.CREATE_TIME,
+        header=parse_header(data),
+        data=memoryview(data),
     )
 
 
@@ -87,6 +107,28 @@ def test_a_producer_that_the_control_plane_knows_needs_no_marks(outcome: CommitO
     missing.gave_up([batch(3)])
     answer(missing, outcome, [batch(9)])
     assert marks(missing, batch(10)) == [False]
+
+
+def test_a_batch_before_the_missing_one_is_not_marked_and_leaves_it_missing() -> None:
+    missing = MissingSequences()
+    missing.refused([entry(3)])
+    assert marks(missing, batch(2), batch(4)) == [False, True]
+    answer(missing, CommitOutcome.ACCEPTED, [batch(2)])
+    assert marks(missing, batch(4)) == [True]
+
+
+def test_an_earlier_batch_that_goes_missing_later_is_the_one_to_wait_for() -> None:
+    missing = MissingSequences()
+    missing.refused([entry(3)])
+    missing.gave_up([batch(2)])
+    assert marks(missing, batch(3)) == [True]
+    assert marks(missing, batch(2)) == [False]
+
+
+def test_sequences_that_wrap_around_follow_each_other() -> None:
+    missing = MissingSequences()
+    missing.gave_up([batch((1 << 31) - 1)])
+    assert marks(missing, batch(0), batch((1 << 31) - 2)) == [True, False]
 
 
 def test_a_refusal_leaves_the_missing_batch_missing() -> None:

@@ -1,4 +1,4 @@
-"""What the bytes of a segment tell about its indexes, and the other way round."""
+"""Audits of a segment: its indexes against its log, and its log against its row."""
 
 import struct
 from dataclasses import replace

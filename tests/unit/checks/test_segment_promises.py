@@ -176,7 +176,7 @@ def test_segments_that_were_chained_meanwhile_are_no_surprise() -> None:
     assert walked(CHAIN, rows, before=before, after=before) != []
 
 
-# What was acknowledged.
+# Acknowledged offsets.
 
 
 @pytest.mark.parametrize(("base", "last"), [(0, 2), (3, 39), (25, 35), (30, 39)])

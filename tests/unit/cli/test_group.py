@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from stratalog.cli.group import Move, Progress, no_such_group, plan, progress
 from stratalog.cli.main import app
-from stratalog.cli.reading import Span
+from stratalog.cli.record_reader import Span
 
 runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
 COMMANDS = ["list", "describe", "reset", "delete"]
@@ -56,7 +56,7 @@ def test_a_reset_needs_a_topic() -> None:
 def test_a_reset_to_no_point_in_time_is_told_before_anybody_is_asked() -> None:
     result = runner.invoke(app, ["group", "reset", "g", "--topic", "t", "--to-time", "soon"])
     assert result.exit_code == 1
-    assert "no point in time" in result.stderr
+    assert "not a point in time" in result.stderr
 
 
 def test_each_partition_is_shown_with_its_lag_and_its_reader() -> None:

@@ -29,7 +29,7 @@ class Terminal:
         self.bars = Bars()
 
     def lines(self) -> list[str]:
-        """What is shown now: stages, and how many tasks of how many are done."""
+        """Return the stages on the screen, with their finished and planned tasks."""
         return [f"{stage} {count}" for stage, count in dict(_BAR.findall(self.shown())).items()]
 
     def shown(self) -> str:

@@ -1,4 +1,4 @@
-"""Where the pipeline stands, and what its runs did, as people read it."""
+"""The state of the pipeline and the reports of its runs, as people read them."""
 
 from dataclasses import replace
 from uuid import UUID

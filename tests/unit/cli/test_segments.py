@@ -10,12 +10,13 @@ from tests.support.golden_topic import ADDED, metadata_values, write_dump
 from tests.unit.segment.layout_golden import TOPIC
 from typer.testing import CliRunner, Result
 
+from stratalog.cli.adoption_sources import parse_starts
 from stratalog.cli.errors import BadOptionError, DumpError
-from stratalog.cli.kafka_cluster import KafkaCluster, parse_client_uuid
+from stratalog.cli.foreign_cluster import ForeignCluster, parse_client_uuid
 from stratalog.cli.main import app
 from stratalog.cli.metadata_dump import dump_line, read_dump
 from stratalog.cli.record_json import record_from_json
-from stratalog.cli.segments_import import open_foreign, parse_starts
+from stratalog.cli.segments_import import open_foreign
 from stratalog.control.open import open_control_plane
 from stratalog.control.topics.model import ADOPTED_OFFSETS_END
 from stratalog.errors import CallError
@@ -98,7 +99,7 @@ def test_wrong_usage_ends_with_exit_code_2(arguments: list[str]) -> None:
 def test_a_word_that_a_running_source_is_sealed_is_refused() -> None:
     where = ["--kafka-objects", "file:x", "--kafka-bootstrap", "h:1"]
     said = invoke("segments", "import", "t", *where, "--sealed").stderr
-    assert "--sealed goes with --dump: the cluster tells it itself" in said
+    assert "--sealed goes with --dump: a running cluster tells it" in said
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_no_control_plane_is_made_where_there_is_none(arguments: list[str], tmp_
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ([], "say so with --sealed"),
+        ([], "confirm it with --sealed"),
         (["--sealed", "--log-start", "x=1"], "write it as 3=5000"),
         (["--sealed", "--topic-config", "x"], "name=value"),
     ],
@@ -154,8 +155,8 @@ def test_a_start_that_no_partition_can_have_is_refused() -> None:
 @pytest.mark.parametrize(
     ("spoken_of", "more", "said"),
     [
-        (2**31 - 1, [], "partition 2147483647 of topic1 is spoken of: a topic has up to 10000"),
-        (10_000, [], "partition 10000 of topic1 is spoken of: a topic has up to 10000"),
+        (2**31 - 1, [], "names partition 2147483647 of topic1: a topic has up to 10000"),
+        (10_000, [], "names partition 10000 of topic1: a topic has up to 10000"),
         (7, ["--partitions", "30000000"], "--partitions 30000000: a topic has up to 10000"),
     ],
 )
@@ -189,7 +190,7 @@ async def test_options_of_the_main_store_hold_for_stores_of_its_kind_alone(
 
 def test_an_option_that_no_client_knows_is_told() -> None:
     with pytest.raises(CallError, match=r"sasl\.pasword"):
-        KafkaCluster("127.0.0.1:1", {"sasl.pasword": "x"})
+        ForeignCluster("127.0.0.1:1", {"sasl.pasword": "x"})
 
 
 # Dumps.
@@ -203,7 +204,7 @@ def test_a_dump_as_export_writes_it_is_read(tmp_path: Path) -> None:
     lines = [dump_line(33, value) for value in VALUES]
     (tmp_path / "dump").write_text("\n" + "\n".join(lines))
     assert read_dump(tmp_path / "dump") == VALUES
-    # And is what `produce --json` takes.
+    # `produce --json` reads the same line.
     record = record_from_json(lines[0].encode(), number=1)
     assert (record.partition, record.key, record.value) == (33, None, VALUES[0])
 
@@ -218,7 +219,7 @@ def test_a_dump_with_lengths_is_read(tmp_path: Path) -> None:
 def test_a_dump_that_is_cut_off_is_told(tmp_path: Path, cut: int) -> None:
     framed = struct.pack(">i", len(VALUES[0])) + VALUES[0]
     (tmp_path / "dump").write_bytes(framed[:cut])
-    with pytest.raises(DumpError, match="dump: at byte"):
+    with pytest.raises(DumpError, match="dump: no complete record at byte"):
         read_dump(tmp_path / "dump")
 
 

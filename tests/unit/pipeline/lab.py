@@ -1,17 +1,14 @@
 """A cluster without brokers: a real control plane, a real store, drivers whose jobs run in the
 test's own process, and a dictionary of what was written."""
 
-import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
-from uuid import UUID
 
-from tests.support.ledgers import Call, ControlWrapper
+from tests.unit.pipeline.local_jobs import LocalJobs
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.entry import EntryBatch
@@ -42,12 +39,8 @@ from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import claim_segments, claim_store
 from stratalog.pipeline.driver import BOTH, Driver
-from stratalog.pipeline.hosting.run_task import run_in_loop
-from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, nothing_to_do
 from stratalog.pipeline.open import opened_driver, workplace_of
-from stratalog.pipeline.plan.tasks import Task, TaskDone
 from stratalog.pipeline.report import Report
-from stratalog.pipeline.workplace import Workplace, Wrap, unwrapped
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
@@ -68,54 +61,6 @@ EAGER = TieringSettings(age_ms=0, min_segment_bytes=1, max_rows=4, task_bytes=20
 """All that is there has aged and is worth a segment."""
 PATIENT = replace(EAGER, min_segment_bytes=1 << 20)
 """All that is there has aged, and nothing is worth a segment."""
-
-Hook = Callable[[Task], Awaitable[None]]
-
-
-async def nothing(_: Task) -> None:
-    """What happens before and after a task, if nobody says otherwise."""
-
-
-@dataclass
-class LocalJobs:
-    """Runs tasks where Spark would: one after the other, in the event loop of the test."""
-
-    workplace: Workplace
-    before: Hook = nothing
-    after: Hook = nothing
-    fail: Callable[[Bin], BinOutcome | None] = lambda work: None
-    wrap: Wrap = unwrapped
-    bins: list[Bin] = field(default_factory=list)
-    opened: int = 0
-    distrusted: int = 0
-
-    @asynccontextmanager
-    async def open(self, cluster_id: UUID | None = None) -> AsyncIterator["LocalJobs"]:
-        self.opened += 1
-        self.workplace = replace(self.workplace, cluster_id=cluster_id)
-        yield self
-
-    def distrust(self) -> None:
-        self.distrusted += 1
-
-    async def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]:
-        for work in bins:
-            needed = await begin(work)
-            if needed is None:
-                yield nothing_to_do(work)
-                continue
-            self.bins.append(needed)
-            failure = self.fail(needed)
-            if failure is not None:
-                yield replace(failure, work=work)
-                continue
-            yield BinDone(work=work, answers=[await self._do(task) for task in needed.tasks])
-
-    async def _do(self, task: Task) -> TaskDone:
-        await self.before(task)
-        done = await run_in_loop(task, self.workplace, wrap=self.wrap)
-        await self.after(task)
-        return done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,41 +366,6 @@ def spoil(lab: Lab, sealed: SealedBlock, partition: int) -> None:
     data[batch.byte_offset + batch.byte_size - 2] ^= 0xFF
     path.chmod(0o644)
     path.write_bytes(data)
-
-
-class Crash(BaseException):
-    """The process ends here: nothing catches it, and nothing that comes after has any effect."""
-
-
-class Interposed(ControlWrapper):
-    """A control plane that can be made to fail at one of its calls, and tells what was called.
-
-    `crash_at` is a method and whether it has taken effect. After a crash every call crashes, as
-    those of a dead process have no effect.
-    """
-
-    def __init__(self, inner: ControlPlane) -> None:
-        super().__init__(inner)
-        self.crash_at: tuple[str, str] | None = None
-        self.errors: dict[str, Exception] = {}
-        """Raised once, by the next call of a method, which then has no effect."""
-        self.calls: list[str] = []
-        self.answered: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        self._dead = False
-
-    async def around(self, name: str, call: Call) -> Any:
-        self.calls.append(name)
-        if self._dead or self.crash_at == (name, "before"):
-            self._dead = True
-            raise Crash(name)
-        if name in self.errors:
-            raise self.errors.pop(name)
-        answer = await call()
-        if self.crash_at == (name, "after"):
-            self._dead = True
-            raise Crash(name)
-        self.answered[name].set()
-        return answer
 
 
 def using(lab: Lab, tiering: TieringSettings) -> Lab:

@@ -5,6 +5,7 @@ from itertools import count
 from uuid import UUID
 
 from stratalog.batch.header import TimestampType
+from stratalog.control.log.commit_plan import MAX_ROW_BYTES
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import AgedPartition, Claim, ClaimToken, RunId, UnitKind
 from stratalog.ids import LeaderEpoch, ObjectId, Offset, PartitionIndex, TopicId, TopicPartition
@@ -101,3 +102,27 @@ def aged(
         claimed=claimed,
         triggered_ms=triggered_ms,
     )
+
+
+def joined(moved: Sequence[Coordinates], block: int) -> list[Coordinates]:
+    """The rows that a split makes of these, with the times that it gives them."""
+    made: list[Coordinates] = []
+    for each in moved:
+        if made and made[-1].byte_size + each.byte_size <= MAX_ROW_BYTES:
+            made[-1] = made[-1]._replace(
+                byte_size=made[-1].byte_size + each.byte_size,
+                last_offset=each.last_offset,
+                committed_ms=each.committed_ms,
+            )
+        else:
+            placed = row(each.partition, each.base_offset, block=block)
+            made.append(
+                placed._replace(
+                    byte_size=each.byte_size,
+                    last_offset=each.last_offset,
+                    committed_ms=each.committed_ms,
+                    oldest_ms=each.oldest_commit_ms,
+                    stamped=True,
+                )
+            )
+    return made

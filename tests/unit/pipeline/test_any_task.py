@@ -5,8 +5,7 @@ from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.pipeline.test_merge_task import check_logs
-from tests.unit.pipeline.test_split_task import check_split
+from tests.unit.pipeline.task_checks import check_logs, check_split
 from tests.unit.pipeline.world import (
     Sent,
     World,

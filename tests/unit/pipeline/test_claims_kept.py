@@ -3,17 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.pipeline.lab import (
-    EAGER,
-    PATIENT,
-    Crash,
-    Interposed,
-    Lab,
-    LocalJobs,
-    expire_claims,
-    spoil,
-    using,
-)
+from tests.unit.pipeline.failing_control import Crash, FailingControl
+from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, expire_claims, spoil, using
+from tests.unit.pipeline.local_jobs import LocalJobs
 
 from stratalog.clock import SystemClock
 from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
@@ -43,7 +35,7 @@ async def run_with_clock(
 async def test_claims_are_renewed_again_after_an_error_that_nobody_expected(lab: Lab) -> None:
     topic = await lab.topic()
     await lab.fill(topic)
-    clock, watched = ManualClock(SystemClock().now_ms()), Interposed(lab.control)
+    clock, watched = ManualClock(SystemClock().now_ms()), FailingControl(lab.control)
     watched.errors["pipeline.renew_claims"] = KeyError("a mistake of ours")
     jobs = lab.jobs()
 
@@ -63,7 +55,7 @@ async def test_claims_that_cannot_be_given_back_cost_no_other_work(
     using(lab, replace(EAGER, task_bytes=1))
     topic = await lab.topic(6)
     await lab.fill(topic)
-    watched = Interposed(lab.control)
+    watched = FailingControl(lab.control)
     watched.errors["pipeline.release_claims"] = error("made to fail")
     report = await lab.run(control=watched)
     assert report.segments == 6
@@ -76,7 +68,7 @@ async def test_a_failure_that_cannot_be_counted_is_told_all_the_same(lab: Lab) -
     topic = await lab.topic(2)
     await lab.fill(topic)
     spoil(lab, await lab.write(topic, {0: [2], 1: [2]}), 1)
-    watched = Interposed(lab.control)
+    watched = FailingControl(lab.control)
     watched.errors["pipeline.fail_claims"] = ControlUnavailableError("made to fail")
     report = await lab.run(control=watched)
     assert report.segments == 1
@@ -133,7 +125,7 @@ async def test_what_kills_its_driver_every_time_is_parked_alone(
 
 async def die_at(lab: Lab, partition: int) -> Report | None:
     """A run whose driver dies when that partition is converted or split; None if it did."""
-    dying, jobs = Interposed(lab.control), lab.jobs()
+    dying, jobs = FailingControl(lab.control), lab.jobs()
 
     async def die(task: Task) -> None:
         is_rewrite = isinstance(task, RewriteTask)
@@ -154,7 +146,7 @@ async def test_work_goes_on_if_its_beginning_cannot_be_noted(
 ) -> None:
     topic = await lab.topic()
     await lab.fill(topic)
-    watched = Interposed(lab.control)
+    watched = FailingControl(lab.control)
     watched.errors["pipeline.begin_claims"] = error("made to fail")
     report = await lab.run(control=watched)
     assert (report.segments, report.failed) == (2, {})

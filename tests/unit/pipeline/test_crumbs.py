@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import pytest
-from tests.unit.pipeline.rows import TOPICS, aged, claimed, row
-from tests.unit.pipeline.test_split_plan import joined
+from tests.unit.pipeline.rows import TOPICS, aged, claimed, joined, row
 
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import UnitKind

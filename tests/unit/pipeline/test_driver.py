@@ -4,24 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.pipeline.lab import (
-    EAGER,
-    MERGE,
-    PATIENT,
-    SPLIT,
-    Interposed,
-    Lab,
-    change,
-    number_in,
-    using,
-)
+from tests.unit.pipeline.failing_control import FailingControl
+from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT, Lab, change, number_in, using
 
 from stratalog.cli.pipeline_status import status_json
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.pipeline.model import UnitKind
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.pipeline.open import PrivateStoreError
+from stratalog.pipeline.errors import PrivateStoreError
 from stratalog.pipeline.plan.cost import cost_of
 from stratalog.pipeline.plan.selection import Reason
 from stratalog.pipeline.service import kinds_of_work
@@ -233,7 +224,7 @@ async def test_topics_that_are_not_there_are_named(lab: Lab) -> None:
 async def test_a_topic_that_is_deleted_between_two_runs_is_no_mistake(lab: Lab) -> None:
     topic = await lab.topic(1)
     await lab.fill(topic)
-    control = Interposed(lab.control)
+    control = FailingControl(lab.control)
 
     async def save_then_delete(*args: object, **rest: object) -> None:
         await lab.control.pipeline.save_run(*args, **rest)  # type: ignore[arg-type]
@@ -249,7 +240,7 @@ async def test_a_topic_that_is_deleted_between_two_runs_is_no_mistake(lab: Lab) 
 async def test_a_plan_claims_and_changes_nothing(lab: Lab) -> None:
     topic = await lab.topic()
     await lab.fill(topic)
-    watched = Interposed(lab.control)
+    watched = FailingControl(lab.control)
     async with lab.driver(control=watched) as driver:
         plan = await driver.plan()
     assert [(task.kind, len(task.parts)) for task in plan.tasks] == [("merge", 1)] * 2
@@ -386,7 +377,7 @@ async def test_to_clean_in_vain_does_not_fail_a_run(
 ) -> None:
     topic = await lab.topic()
     await lab.fill(topic)
-    watched = Interposed(lab.control)
+    watched = FailingControl(lab.control)
     watched.errors["objects.marked"] = ControlUnavailableError("made to fail")
     async with lab.driver(control=watched, clean=True) as driver:
         assert (await driver.run()).segments == 2

@@ -2,14 +2,8 @@
 process."""
 
 import pytest
-from tests.unit.pipeline.lab import (
-    PATIENT,
-    Crash,
-    Interposed,
-    Lab,
-    expire_claims,
-    using,
-)
+from tests.unit.pipeline.failing_control import Crash, FailingControl
+from tests.unit.pipeline.lab import PATIENT, Lab, expire_claims, using
 
 from stratalog.control.topics.model import Topic
 from stratalog.pipeline.plan.tasks import Task
@@ -37,7 +31,7 @@ async def test_a_killed_merge_is_finished_by_the_next_run_and_leaves_nothing(
 ) -> None:
     topic = await lab.topic(2, segment_bytes="500")
     await lab.fill(topic)
-    dying = Interposed(lab.control)
+    dying = FailingControl(lab.control)
     dying.crash_at = (step, when)
     with pytest.raises(Crash):
         await lab.run(control=dying)
@@ -57,7 +51,7 @@ async def with_a_segment_left(lab: Lab) -> Topic:
     """A topic whose only segment was finished by a driver that died before it chained it."""
     topic = await lab.topic(1)
     await lab.fill(topic)
-    dying = Interposed(lab.control)
+    dying = FailingControl(lab.control)
     dying.crash_at = ("segments.chain", "before")
     with pytest.raises(Crash):
         await lab.run(control=dying)
@@ -124,7 +118,7 @@ async def test_a_killed_split_is_finished_by_the_next_run_and_leaves_nothing(
     using(lab, PATIENT)
     topic = await lab.topic(2)
     await lab.fill(topic)
-    dying = Interposed(lab.control)
+    dying = FailingControl(lab.control)
     dying.crash_at = (step, when)
     with pytest.raises(Crash):
         await lab.run(control=dying)

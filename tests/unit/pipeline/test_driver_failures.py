@@ -1,48 +1,39 @@
-"""The driver when something breaks, dies, or comes first. Spark is the test's own process."""
+"""The driver when data is damaged, or the store or the control plane fails."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeGuard, cast
-from uuid import UUID
 
 import pytest
 from tests.support.ledgers import Call
+from tests.unit.pipeline.failing_control import FailingControl
 from tests.unit.pipeline.lab import (
     EAGER,
     PATIENT,
     SPLIT,
-    Interposed,
     Lab,
-    LocalJobs,
     expire_claims,
-    nothing,
     spoil,
     take_over,
     using,
 )
+from tests.unit.pipeline.local_jobs import LocalJobs
 
 from stratalog.clock import SystemClock
 from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
-from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
 from stratalog.objects.faulty import Fault, FaultyStore
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore, StoreAccessError
 from stratalog.pipeline import workplace
-from stratalog.pipeline.hosting.job_errors import JobCancelledError, JobFailedError
+from stratalog.pipeline.errors import JobFailedError
 from stratalog.pipeline.jobs import Bin, BinFailed, BinOutcome
 from stratalog.pipeline.kinds.split_model import SplitTask
-from stratalog.pipeline.plan.failure_search import MOST_REPEATS
 from stratalog.pipeline.plan.tasks import Task
-from stratalog.pipeline.report import Report
-from stratalog.settings import TieringSettings
 from stratalog.testing.clock import ManualClock
 
 ONE_SEGMENT_PER_TASK = replace(EAGER, task_bytes=1, max_segment_bytes=1)
-GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 async def test_a_corrupt_block_parks_its_partition_and_nothing_else(any_lab: Lab) -> None:
@@ -79,7 +70,7 @@ async def test_nothing_behind_a_corrupt_block_is_begun_any_more(any_lab: Lab) ->
     spoil(lab, await lab.write(topic, {0: [3]}), 0)
     for _ in range(20):
         await lab.write(topic, {0: [3]})
-    jobs, watched = lab.jobs(), Interposed(lab.control)
+    jobs, watched = lab.jobs(), FailingControl(lab.control)
     report = await lab.run(jobs, control=watched)
     assert (report.segments, list(report.failed)) == (0, ["orders-0"])
     assert len(jobs.bins) == watched.calls.count("pipeline.begin_claims") == 1
@@ -152,7 +143,7 @@ async def test_no_split_file_is_begun_under_a_lost_claim(lab: Lab) -> None:
     topic = await lab.topic(2)
     for _ in range(50):
         await lab.write(topic, {0: [3], 1: [3]})
-    jobs, watched = lab.jobs(), Interposed(lab.control)
+    jobs, watched = lab.jobs(), FailingControl(lab.control)
     clock = ManualClock(SystemClock().now_ms())
 
     async def lose_claims(_: Task) -> None:
@@ -292,7 +283,7 @@ async def test_a_control_plane_that_fails_once_parks_nobody(lab: Lab, method: st
     using(lab, replace(EAGER, max_attempts=1))
     topic = await lab.topic()
     await lab.fill(topic)
-    watched = Interposed(lab.control)
+    watched = FailingControl(lab.control)
     watched.errors[method] = ControlUnavailableError("made to fail")
     report = await lab.run(control=watched)
     assert report.parked == []
@@ -306,7 +297,7 @@ async def test_a_control_plane_that_fails_once_parks_nobody(lab: Lab, method: st
 async def test_until_idle_what_a_later_run_converts_is_no_failure(lab: Lab) -> None:
     topic = await lab.topic(6)
     await lab.fill(topic)
-    watched = Interposed(lab.control)
+    watched = FailingControl(lab.control)
     watched.errors["segments.add"] = ControlUnavailableError("made to fail")
     async with lab.driver(control=watched) as driver:
         report = await driver.run_until_idle()
@@ -336,7 +327,7 @@ async def test_doubt_about_a_commit_is_settled_by_repeating_it(lab: Lab, method:
     await lab.check(topic)
 
 
-class InDoubt(Interposed):
+class InDoubt(FailingControl):
     """The answer to one call is lost, after it has taken effect."""
 
     def __init__(self, inner: ControlPlane, method: str) -> None:
@@ -349,383 +340,3 @@ class InDoubt(Interposed):
             self._method = ""
             raise CommitInDoubtError("made to lose its answer")
         return answer
-
-
-# What goes wrong with Spark.
-
-
-class Failing:
-    """Bins with something of a certain partition fail as a whole."""
-
-    def __init__(self, *partitions: int) -> None:
-        self._partitions = set(partitions)
-
-    def __call__(self, work: Bin) -> BinOutcome | None:
-        for task in work.tasks:
-            if self._partitions & {int(part.rows[0].partition) for part in task.parts}:
-                return BinFailed(work=work, error=JobFailedError("the worker died"))
-        return None
-
-
-@pytest.mark.parametrize("task_bytes", [1, 1 << 20])
-async def test_a_partition_that_kills_its_job_is_found_and_costs_only_itself(
-    lab: Lab, task_bytes: int
-) -> None:
-    using(lab, replace(EAGER, task_bytes=task_bytes, max_attempts=2))
-    topic = await lab.topic(6)
-    await lab.fill(topic)
-    jobs = lab.jobs()
-    jobs.fail = Failing(1)
-    report = await lab.run(jobs)
-    assert report.segments == 5
-    assert report.failed == {"orders-1": "the worker died"}
-    assert report.parked == []
-    assert (await lab.run(jobs)).parked == ["orders-1"]
-    assert (await lab.run(jobs)).waiting == {"parked": 1}
-    await lab.check_clean()
-    await lab.check(topic)
-
-
-async def test_a_partition_that_kills_the_job_of_a_split_is_found(lab: Lab) -> None:
-    using(lab, replace(PATIENT, max_attempts=1))
-    topic = await lab.topic(6)
-    await lab.fill(topic)
-    jobs = lab.jobs()
-    jobs.fail = Failing(2)
-    report = await lab.run(jobs)
-    assert report.split_partitions == 5
-    assert report.parked == ["orders-2"]
-    await lab.check_clean()
-    await lab.check(topic)
-
-
-async def test_segments_before_one_that_kills_its_job_are_kept(lab: Lab) -> None:
-    using(lab, replace(EAGER, task_bytes=1 << 20))
-    topic = await lab.topic(1, segment_bytes="400")
-    await lab.fill(topic)
-    jobs = lab.jobs()
-
-    def fail(work: Bin) -> BinOutcome | None:
-        rows = [row for task in work.tasks for part in task.row_lists for row in part]
-        if any(row.base_offset <= 14 <= row.last_offset for row in rows):
-            return BinFailed(work=work, error=JobFailedError("the worker died"))
-        return None
-
-    jobs.fail = fail
-    report = await lab.run(jobs)
-    assert list(report.failed) == ["orders-0"]
-    assert 0 < (await lab.state(topic, 0)).block_start <= 14
-    await lab.check_clean()
-    await lab.check(topic)
-
-
-async def test_the_search_for_culprits_comes_to_an_end(lab: Lab) -> None:
-    using(lab, replace(EAGER, max_attempts=1))
-    topic = await lab.topic(60)
-    await lab.write(topic, {p: [1] for p in range(60)})
-    jobs = lab.jobs()
-    jobs.fail = Failing(*range(60))
-    report = await lab.run(jobs)
-    assert len(report.failed) == 60
-    repeats = [work for work in jobs.bins if work.name.endswith("again")]
-    assert len(repeats) <= MOST_REPEATS
-    runs = 1
-    while len(report.parked) < 60:
-        report.include(await lab.run(jobs))
-        runs += 1
-    assert runs < 10, "every run finds some of them"
-
-
-async def test_a_job_that_somebody_cancelled_blames_nobody(lab: Lab) -> None:
-    using(lab, replace(EAGER, max_attempts=1))
-    topic = await lab.topic(1)
-    await lab.fill(topic)
-    jobs = lab.jobs()
-    jobs.fail = lambda work: BinFailed(work=work, error=JobCancelledError("cancelled"))
-    report = await lab.run(jobs)
-    assert (report.parked, report.failed) == ([], {"orders-0": "cancelled"})
-
-
-async def test_nobody_is_to_blame_if_spark_does_not_work(lab: Lab) -> None:
-    using(lab, replace(EAGER, max_attempts=1))
-    topic = await lab.topic(2)
-    await lab.fill(topic)
-    jobs = lab.jobs()
-    jobs.fail = lambda work: BinFailed(work=work, error=JobFailedError("no executors"))
-    report = await lab.run(jobs)
-    assert (report.parked, set(report.failed)) == ([], {"orders-0", "orders-1"})
-    assert len(jobs.bins) == 2, "the job, and the question whether Spark works"
-    assert (await lab.run()).segments == 2
-
-
-async def test_nobody_is_to_blame_if_spark_works_no_more(lab: Lab) -> None:
-    using(lab, replace(EAGER, task_bytes=1, max_attempts=1))
-    topic = await lab.topic(6)
-    await lab.fill(topic)
-    jobs = lab.jobs()
-    jobs.fail = lambda work: (
-        BinFailed(work=work, error=JobFailedError("no executors")) if len(jobs.bins) > 1 else None
-    )
-    report = await lab.run(jobs)
-    assert 0 < report.segments < 6
-    assert (report.segments + len(report.failed), report.parked) == (6, [])
-    assert jobs.distrusted > 0, "the next run gets another session"
-
-
-async def test_claims_are_given_back_if_spark_does_not_start(lab: Lab) -> None:
-    topic = await lab.topic()
-    await lab.fill(topic)
-
-    class NoSpark(LocalJobs):
-        def open(self, cluster_id: UUID | None = None) -> AsyncIterator[LocalJobs]:  # type: ignore[override]
-            raise JobFailedError("no Java")
-
-    with pytest.raises(JobFailedError):
-        await lab.run(NoSpark(lab.jobs().workplace))
-    [run] = await lab.control.pipeline.runs(limit=1)
-    assert run.finished_ms is None
-    assert (await lab.run()).segments == 2
-
-
-# Others at work at the same time.
-
-
-async def test_a_claim_that_another_run_took_over_commits_nothing(any_lab: Lab) -> None:
-    lab = any_lab
-    topic = await lab.topic()
-    await lab.fill(topic)
-    jobs = lab.jobs()
-    jobs.after = lambda task: take_over(lab, topic)
-    report = await using(lab, replace(EAGER, task_bytes=1 << 20)).run(jobs)
-    assert (report.segments, report.overtaken, report.failed) == (0, 2, {})
-    assert await lab.rows(topic, 0) == 6
-    await expire_claims(lab)
-    assert (await lab.run()).segments == 2
-    await lab.check_clean()
-    await lab.check(topic)
-
-
-async def test_a_split_under_a_lost_claim_swaps_nothing(any_lab: Lab) -> None:
-    lab = using(any_lab, PATIENT)
-    topic = await lab.topic()
-    await lab.fill(topic)
-    jobs = lab.jobs()
-    jobs.after = lambda task: take_over(lab, topic)
-    report = await lab.run(jobs)
-    assert (report.split_files, report.overtaken) == (0, 2)
-    assert await lab.rows(topic, 0) == 6
-    await lab.check(topic)
-
-
-async def test_an_owner_that_wakes_up_late_finds_its_work_done(lab: Lab) -> None:
-    topic = await lab.topic()
-    await lab.fill(topic)
-    jobs = lab.jobs()
-
-    async def be_late(_: Task) -> None:
-        await expire_claims(lab)
-        assert (await lab.run()).segments == 2
-
-    jobs.after = be_late
-    report = await using(lab, replace(EAGER, task_bytes=1 << 20)).run(jobs)
-    assert (report.segments, report.overtaken) == (0, 2)
-    assert await lab.segments(topic, 0) == [(0, 24)]
-    await lab.check_clean()
-    await lab.check(topic)
-
-
-async def test_two_drivers_share_the_work_and_do_nothing_twice(any_lab: Lab) -> None:
-    lab = using(any_lab, replace(EAGER, task_bytes=1))
-    topic = await lab.topic(8)
-    await lab.fill(topic)
-    other = await open_control_plane(lab.settings.storage.control)
-    reports = await asyncio.gather(lab.run(), lab.run(control=other))
-    await other.close()
-    assert sum(report.segments for report in reports) == 8
-    assert all((report.failed, report.overtaken) == ({}, 0) for report in reports)
-    assert [await lab.segments(topic, p) for p in range(8)] == [[(0, 24)]] * 8
-    await lab.check_clean()
-    await lab.check(topic)
-
-
-async def test_a_run_with_a_small_budget_works_on_what_no_other_run_has(any_lab: Lab) -> None:
-    lab = using(any_lab, replace(EAGER, max_batches_per_run=12))
-    topic = await lab.topic(4)
-    await lab.fill(topic)
-    jobs, reports = lab.jobs(), []
-
-    async def run_another(_: Task) -> None:
-        jobs.before = nothing
-        reports.append(await lab.run())
-
-    jobs.before = run_another
-    reports.append(await lab.run(jobs))
-    assert [report.segments for report in reports] == [2, 2]
-    assert reports[0].waiting == {"in another run": 2}
-    await lab.check(topic)
-
-
-async def test_a_run_whose_whole_choice_was_claimed_after_the_look_looks_again(
-    any_lab: Lab,
-) -> None:
-    lab = using(any_lab, replace(EAGER, max_batches_per_run=6))
-    topic = await lab.topic(3)
-    await lab.fill(topic)
-    slow, jobs = Interposed(lab.control), lab.jobs()
-    others: list[asyncio.Future[Report]] = []
-    claimed, done = asyncio.Event(), asyncio.Event()
-
-    async def be_slow(_: Task) -> None:
-        claimed.set()
-        await done.wait()
-
-    async def look_then_wait(ages_ms: object) -> object:
-        found = await lab.control.pipeline.aged_partitions(ages_ms)  # type: ignore[arg-type]
-        if not others:
-            others.append(asyncio.ensure_future(lab.run(jobs)))
-            await claimed.wait()
-        return found
-
-    jobs.before = be_slow
-    slow.pipeline_aged_partitions = look_then_wait  # type: ignore[attr-defined]
-    report = await lab.run(control=slow)
-    done.set()
-    assert (report.segments, report.elsewhere) == (1, 0)
-    assert report.waiting == {"in another run": 1, "for the next run": 1}
-    assert (await others[0]).segments == 1
-    await lab.check(topic)
-
-
-async def test_runs_go_on_although_all_was_converted_after_the_look(lab: Lab) -> None:
-    using(lab, replace(EAGER, max_batches_per_run=6))
-    topic = await lab.topic(3)
-    await lab.fill(topic)
-    slow = Interposed(lab.control)
-    others: list[Report] = []
-
-    async def look_then_wait(ages_ms: object) -> object:
-        found = await lab.control.pipeline.aged_partitions(ages_ms)  # type: ignore[arg-type]
-        if not others:
-            others.append(await lab.run())
-        return found
-
-    slow.pipeline_aged_partitions = look_then_wait  # type: ignore[attr-defined]
-    async with lab.driver(control=slow) as driver:
-        report = await driver.run_until_idle()
-    assert (others[0].segments, report.segments, report.overtaken) == (1, 2, 1)
-    await lab.check(topic)
-
-
-async def test_a_range_that_was_converted_after_the_look_is_nobodys_failure(lab: Lab) -> None:
-    topic = await lab.topic()
-    await lab.fill(topic)
-    slow = Interposed(lab.control)
-
-    async def look_then_wait(ages_ms: object) -> object:
-        found = await lab.control.pipeline.aged_partitions(ages_ms)  # type: ignore[arg-type]
-        await lab.run()
-        return found
-
-    slow.pipeline_aged_partitions = look_then_wait  # type: ignore[attr-defined]
-    report = await lab.run(control=slow)
-    assert (report.segments, report.failed, report.overtaken) == (0, {}, 2)
-    await lab.check(topic)
-
-
-async def test_a_range_that_was_split_after_the_look_is_cut_at_its_rows(lab: Lab) -> None:
-    """Another run has seen more rows, and one of its new rows reaches beyond our claim."""
-    using(lab, PATIENT)
-    topic = await lab.topic(1)
-    await lab.fill(topic)
-    slow = Interposed(lab.control)
-
-    async def look_then_wait(ages_ms: object) -> object:
-        found = await lab.control.pipeline.aged_partitions(ages_ms)  # type: ignore[arg-type]
-        await lab.fill(topic)
-        await lab.run()
-        return found
-
-    slow.pipeline_aged_partitions = look_then_wait  # type: ignore[attr-defined]
-    report = await lab.run(control=slow)
-    assert report.failed == {}
-    await lab.check(topic)
-
-
-async def test_claims_are_renewed_while_work_goes_on(lab: Lab) -> None:
-    topic = await lab.topic()
-    await lab.fill(topic)
-    clock, watched = ManualClock(SystemClock().now_ms()), Interposed(lab.control)
-    jobs = lab.jobs()
-    jobs.before = lambda task: clock.advance(EAGER.splitter_claim_duration_ms / 1000)
-    async with lab.driver(jobs, control=watched, clock=clock) as driver:
-        report = await driver.run()
-    assert report.segments == 2
-    assert watched.calls.count("pipeline.renew_claims") >= 2
-
-
-async def test_a_unit_whose_claim_is_not_renewed_is_dropped(lab: Lab) -> None:
-    topic = await lab.topic()
-    await lab.fill(topic)
-    clock, watched = ManualClock(SystemClock().now_ms()), Interposed(lab.control)
-    jobs = lab.jobs()
-
-    async def lose_claims(_: Task) -> None:
-        await expire_claims(lab)
-        await clock.advance(EAGER.splitter_claim_duration_ms / 1000)
-        await watched.answered["pipeline.renew_claims"].wait()
-
-    jobs.after = lose_claims
-    async with lab.driver(jobs, control=watched, clock=clock) as driver:
-        report = await driver.run()
-    assert (report.segments, report.overtaken) == (0, 2)
-    assert "segments.add" not in watched.calls
-
-
-# Deletions in the middle.
-
-
-@pytest.mark.parametrize("tiering", [EAGER, PATIENT])
-@pytest.mark.parametrize("offset", [1, 6, 23, 24])
-async def test_records_deleted_in_mid_run_never_come_back(
-    any_lab: Lab, tiering: TieringSettings, offset: int
-) -> None:
-    lab = using(any_lab, replace(tiering, task_bytes=1 << 20))
-    topic = await lab.topic()
-    await lab.fill(topic)
-    jobs = lab.jobs()
-    jobs.after = lambda task: lab.delete_records(topic, 0, offset)
-    report = await lab.run(jobs)
-    assert report.failed == {}
-    await lab.check(topic)
-    await lab.run()
-    await lab.check_clean()
-    await lab.check(topic)
-
-
-async def test_what_is_left_after_a_deletion_in_mid_merge_is_chained(lab: Lab) -> None:
-    topic = await lab.topic(1, segment_bytes="400")
-    await lab.fill(topic)
-    jobs = lab.jobs()
-    jobs.after = lambda task: lab.delete_records(topic, 0, 14)
-    report = await using(lab, replace(EAGER, task_bytes=1 << 20)).run(jobs)
-    assert report.segments > 0
-    segments = await lab.segments(topic, 0)
-    assert segments[0][0] <= 14 < segments[0][1]
-    assert segments[-1][1] == 24
-    await lab.check_clean()
-    await lab.check(topic)
-
-
-@pytest.mark.parametrize("tiering", [EAGER, PATIENT])
-async def test_a_topic_deleted_in_mid_run_stays_deleted(
-    any_lab: Lab, tiering: TieringSettings
-) -> None:
-    lab = using(any_lab, replace(tiering, task_bytes=1 << 20))
-    topic = await lab.topic()
-    await lab.fill(topic)
-    jobs = lab.jobs()
-    jobs.after = lambda task: lab.control.topics.delete(topic.id)
-    report = await lab.run(jobs)
-    assert (report.segments, report.split_files, report.failed) == (0, 0, {})
-    await lab.check_clean()
-    assert await lab.keys() == []

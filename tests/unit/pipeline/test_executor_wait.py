@@ -9,12 +9,13 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
-from tests.unit.pipeline.lab import EAGER, Lab, LocalJobs, using
+from tests.unit.pipeline.fake_spark import FakeRow, FakeSpark, Recorder, echo
+from tests.unit.pipeline.lab import EAGER, Lab, using
+from tests.unit.pipeline.local_jobs import LocalJobs
 from tests.unit.pipeline.spark_tasks import WORKPLACE, task
-from tests.unit.pipeline.test_job_runner import FakeRow, FakeSpark, Recorder, echo
 
+from stratalog.pipeline.errors import NoExecutorError
 from stratalog.pipeline.hosting.executor_wait import ExecutorWait, JobLook
-from stratalog.pipeline.hosting.job_errors import NoExecutorError
 from stratalog.pipeline.hosting.job_progress import ProgressListener, TaskCounts
 from stratalog.pipeline.hosting.job_runner import EXECUTOR_WAIT_MS, JobRunner
 from stratalog.pipeline.hosting.session import OpenSpark

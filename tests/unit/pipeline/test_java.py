@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.pipeline.hosting.java import NoJavaError, cache_folder, find_java
+from stratalog.pipeline.errors import NoJavaError
+from stratalog.pipeline.hosting.java import cache_folder, find_java
 
 OPENJDK = 'openjdk version "{}" 2025-04-15\nOpenJDK Runtime Environment (build x)'
 

@@ -1,6 +1,7 @@
 import pytest
 
-from stratalog.pipeline.hosting.job_errors import JobCancelledError, JobFailedError, explain_failure
+from stratalog.pipeline.errors import JobCancelledError, JobFailedError
+from stratalog.pipeline.hosting.job_errors import explain_failure
 
 RAISED = """
   An exception was thrown from the Python worker. Please see the stack trace below.

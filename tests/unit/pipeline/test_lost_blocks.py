@@ -8,7 +8,8 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, Lab, LocalJobs, change, path_of, using
+from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, Lab, change, path_of, using
+from tests.unit.pipeline.local_jobs import LocalJobs
 
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.plane import ControlPlane

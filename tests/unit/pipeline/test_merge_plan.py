@@ -8,8 +8,9 @@ from tests.unit.pipeline.rows import FACTS, TOPICS, claimed, row
 
 from stratalog.control.log.model import Coordinates
 from stratalog.ids import Offset
+from stratalog.pipeline.errors import HoleError
 from stratalog.pipeline.kinds.merge_plan import plan_merges, plan_segments
-from stratalog.pipeline.plan.claimed_rows import ClaimedRows, HoleError, check_rows
+from stratalog.pipeline.plan.claimed_rows import ClaimedRows, check_rows
 from stratalog.settings import DAY_MS, TieringSettings
 
 SETTINGS = TieringSettings(min_segment_bytes=2000, max_segment_bytes=3000, task_bytes=5000)

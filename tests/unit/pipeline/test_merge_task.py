@@ -7,6 +7,7 @@ from weakref import ref
 import pytest
 import zstandard
 from Crypto.PublicKey import RSA
+from tests.unit.pipeline.task_checks import check_logs, partition_of
 from tests.unit.pipeline.world import (
     Sent,
     WatchedStore,
@@ -20,13 +21,9 @@ from tests.unit.pipeline.world import (
 from stratalog.batch.header import TimestampType
 from stratalog.ids import Offset
 from stratalog.objects.store import Buffer, Range, StoreUnavailableError
-from stratalog.pipeline.kinds.merge_model import LogMade
-from stratalog.pipeline.kinds.merge_task import run_merge, source_run
-from stratalog.pipeline.plan.tasks import TaskDone
-from stratalog.segment.build import SegmentBuilder
+from stratalog.pipeline.kinds.merge_task import run_merge
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.object_keys import parse_segment_key
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PATIENCE_S = 30.0
@@ -37,31 +34,6 @@ async def three_blocks(partitions: int = 3, *, size: int = 10) -> World:
     for _ in range(3):
         await world.commit(*(sent(each, 2, size) for each in range(partitions) for _ in "ab"))
     return world
-
-
-async def check_logs(world: World, done: TaskDone) -> None:
-    """Every log holds exactly the stamped batches of its rows, and its indexes are theirs."""
-    for log in done.made:
-        rows = [
-            row
-            for row in world.rows[partition_of(log)]
-            if log.built.base_offset <= row.base_offset <= log.built.last_offset
-        ]
-        expected = await world.log_of(rows)
-        assert await world.log_in_store(log.key_base) == expected
-        builder = SegmentBuilder(log.built.base_offset, index_interval_bytes=200)
-        position = 0
-        for row in rows:
-            data = bytearray(expected[position : position + row.byte_size])
-            builder.add(data, source_run(*[row._replace(stamped=True)] * 2))
-            position += row.byte_size
-        assert builder.finish() == log.built
-
-
-def partition_of(log: LogMade) -> int:
-    key = parse_segment_key(log.key_base + ".log", "segments/")
-    assert key is not None
-    return key.partition
 
 
 async def test_segments_are_the_stamped_batches_of_their_partitions() -> None:

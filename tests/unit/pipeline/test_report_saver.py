@@ -1,8 +1,9 @@
 import asyncio
 from dataclasses import replace
 
-from tests.unit.pipeline.lab import EAGER, Interposed, Lab, using
-from tests.unit.pipeline.mortal import Mortal, dying
+from tests.unit.pipeline.dying_process import DyingProcess, dying
+from tests.unit.pipeline.failing_control import FailingControl
+from tests.unit.pipeline.lab import EAGER, Lab, using
 
 from stratalog.clock import SystemClock
 from stratalog.pipeline.plan.tasks import Task
@@ -17,7 +18,11 @@ class OftenSaving(SystemClock):
 
 
 async def test_a_report_that_has_changed_is_saved_now_and_then(lab: Lab) -> None:
-    clock, watched, report = ManualClock(SystemClock().now_ms()), Interposed(lab.control), Report()
+    clock, watched, report = (
+        ManualClock(SystemClock().now_ms()),
+        FailingControl(lab.control),
+        Report(),
+    )
     run = await lab.control.pipeline.begin_run("test")
     async with saved_meanwhile(watched, run.run_id, report, clock):
         await asyncio.sleep(0)
@@ -39,7 +44,7 @@ async def test_a_driver_that_is_killed_leaves_what_it_has_committed_in_the_histo
     using(lab, replace(EAGER, task_bytes=1))
     topic = await lab.topic(4)
     await lab.fill(topic)
-    mortal, jobs = Mortal("none of them"), lab.jobs()
+    mortal, jobs = DyingProcess("none of them"), lab.jobs()
 
     async def be_killed_when_something_was_told(_: Task) -> None:
         if len(jobs.bins) > 1:

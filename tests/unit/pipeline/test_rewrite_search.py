@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT, Interposed, Lab, path_of, using
+from tests.unit.pipeline.failing_control import FailingControl
+from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT, Lab, path_of, using
 
 from stratalog.block.block import SealedBlock
 from stratalog.control.errors import ControlUnavailableError
@@ -103,7 +104,7 @@ async def test_a_look_goes_on_where_the_last_one_ended_and_begins_again(
     await write_dying(lab, kept, gone)
     await lab.run(kinds=MERGE)
     watches = new_watches()
-    control = Interposed(lab.control)
+    control = FailingControl(lab.control)
 
     async def kinds() -> Sequence[UnitKind]:
         return await kinds_of_work(control, lab.settings, watches)
@@ -141,7 +142,7 @@ async def test_a_look_for_rewrites_that_fails_costs_a_run_the_rewrites_alone(
 ) -> None:
     await lab.control.pipeline.pause(kept.id)
     await write_dying(lab, kept, gone)
-    control = Interposed(lab.control)
+    control = FailingControl(lab.control)
     control.errors[failing] = ControlUnavailableError("a statement took too long")
     async with lab.driver(control=control, clean=True) as driver:
         report = await driver.run()
@@ -160,7 +161,7 @@ async def test_a_look_for_rewrites_that_fails_hides_no_other_work(
 ) -> None:
     await lab.control.pipeline.pause(kept.id)
     await write_alive(lab, gone, 1)
-    control = Interposed(lab.control)
+    control = FailingControl(lab.control)
     control.errors[failing] = ControlUnavailableError("a statement took too long")
     assert await kinds_of_work(control, lab.settings) == MERGE
     assert "mostly dead were not looked for" in caplog.text

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.pipeline.errors import BadMasterError
 from stratalog.pipeline.hosting.spark_conf import (
     DAEMON_MODULE,
     SMALL_JVM,
-    BadMasterError,
     Place,
     SparkOptions,
     classic_conf,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.pipeline.rows import TOPICS, claimed, row
+from tests.unit.pipeline.rows import TOPICS, claimed, joined, row
 
 from stratalog.control.log.commit_plan import MAX_ROW_BYTES
 from stratalog.control.log.model import Coordinates
@@ -226,27 +226,3 @@ def apply(rows: list[Coordinates], moved: Sequence[Coordinates], block: int) -> 
     """Put what is moved together into rows of a new object."""
     at = next(n for n, each in enumerate(rows) if each.base_offset == moved[0].base_offset)
     rows[at : at + len(moved)] = joined(moved, block)
-
-
-def joined(moved: Sequence[Coordinates], block: int) -> list[Coordinates]:
-    """The rows that a split makes of these, with the times that it gives them."""
-    made: list[Coordinates] = []
-    for each in moved:
-        if made and made[-1].byte_size + each.byte_size <= MAX_ROW_BYTES:
-            made[-1] = made[-1]._replace(
-                byte_size=made[-1].byte_size + each.byte_size,
-                last_offset=each.last_offset,
-                committed_ms=each.committed_ms,
-            )
-        else:
-            placed = row(each.partition, each.base_offset, block=block)
-            made.append(
-                placed._replace(
-                    byte_size=each.byte_size,
-                    last_offset=each.last_offset,
-                    committed_ms=each.committed_ms,
-                    oldest_ms=each.oldest_commit_ms,
-                    stamped=True,
-                )
-            )
-    return made

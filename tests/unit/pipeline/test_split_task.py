@@ -1,7 +1,7 @@
 from collections.abc import AsyncIterable
-from itertools import pairwise
 
 import pytest
+from tests.unit.pipeline.task_checks import check_split
 from tests.unit.pipeline.world import (
     START_MS,
     Sent,
@@ -14,19 +14,14 @@ from tests.unit.pipeline.world import (
     swapped,
 )
 
-from stratalog.batch.frames import check_crc, iter_batches
 from stratalog.batch.header import TimestampType
 from stratalog.block.footer import FooterRange, decode_footer
-from stratalog.block.keys import parse_split_key
 from stratalog.checks.inspect import inspect_object
 from stratalog.control.log.commit_plan import MAX_ROW_BYTES
-from stratalog.control.log.model import Coordinates
 from stratalog.ids import Offset
 from stratalog.objects.store import Buffer, StoreUnavailableError
 from stratalog.pipeline.kinds.merge_task import run_merge
-from stratalog.pipeline.kinds.split_model import SplitMade
 from stratalog.pipeline.kinds.split_task import run_split
-from stratalog.pipeline.plan.tasks import TaskDone
 
 
 async def thin_world(blocks: int = 5, partitions: int = 4) -> World:
@@ -35,60 +30,6 @@ async def thin_world(blocks: int = 5, partitions: int = 4) -> World:
         here = [each for each in range(partitions) if (each + number) % 3 or each == 0]
         await world.commit(*(sent(each, 1 + each) for each in here))
     return world
-
-
-async def bytes_of(world: World, rows: list[Coordinates]) -> bytes:
-    (key,) = {row.object_key for row in rows}
-    data = bytes((await world.store.get(key)).data)
-    return b"".join(data[row.byte_offset : row.byte_offset + row.byte_size] for row in rows)
-
-
-async def check_split(world: World, done: TaskDone) -> SplitMade:
-    """The new rows hold the stamped batches of the old ones, and tell the truth about them."""
-    made: SplitMade
-    (made,) = done.made
-    assert parse_split_key(made.key) == made.object_id
-    stored = bytes((await world.store.get(made.key)).data)
-    assert made.size_bytes == len(stored)
-    position = 0
-    for part in made.parts:
-        rows = [*part.new_rows]
-        assert rows[0].byte_offset == position
-        assert await bytes_of(world, rows) == await world.log_of(part.old_rows)
-        assert rows[0].base_offset == part.old_rows[0].base_offset
-        assert rows[-1].last_offset == part.old_rows[-1].last_offset
-        for before, row in pairwise(rows):
-            assert row.byte_offset == before.byte_offset + before.byte_size
-            assert row.base_offset == before.last_offset + 1
-            assert row.committed_ms >= before.committed_ms
-        for row in rows:
-            check_row(row, part.old_rows, stored)
-        position = rows[-1].byte_offset + rows[-1].byte_size
-    return made
-
-
-def check_row(row: Coordinates, old_rows: object, stored: bytes) -> None:
-    assert isinstance(old_rows, list)
-    sources = [
-        old
-        for old in old_rows
-        if old.last_offset >= row.base_offset and old.base_offset <= row.last_offset
-    ]
-    assert row.stamped
-    assert row.committed_ms == max(old.committed_ms for old in sources)
-    assert row.oldest_ms == min(old.oldest_commit_ms for old in sources)
-    assert {(row.leader_epoch, row.timestamp_type)} == {
-        (old.leader_epoch, old.timestamp_type) for old in sources
-    }
-    data = stored[row.byte_offset : row.byte_offset + row.byte_size]
-    headers = [header for _, header in iter_batches(data)]
-    for position, header in iter_batches(data):
-        check_crc(data, position, header)
-    assert row.byte_size <= MAX_ROW_BYTES or len(headers) == 1
-    assert headers[0].base_offset == row.base_offset
-    assert headers[-1].last_offset == row.last_offset
-    assert {header.leader_epoch for header in headers} == {row.leader_epoch}
-    assert row.max_timestamp == max(header.max_timestamp for header in headers)
 
 
 async def test_a_split_file_holds_each_partition_in_one_piece() -> None:

@@ -22,8 +22,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.pipeline.lab import Lab
-from tests.unit.pipeline.rows import FACTS, TOPIC, aged, claimed, row
-from tests.unit.pipeline.test_split_plan import joined
+from tests.unit.pipeline.rows import FACTS, TOPIC, aged, claimed, joined, row
 
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import UnitKind

@@ -33,7 +33,7 @@ from stratalog.pipeline.plan.tasks import TaskDone
 from stratalog.pipeline.workplace import OpenWorkplace
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.object_keys import LOG_SUFFIX
+from stratalog.segment.keys import LOG_SUFFIX
 
 T = TypeVar("T")
 

@@ -10,7 +10,8 @@ from unittest.mock import patch
 
 import pyarrow as pa
 from tests.support.tiering import Converter
-from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT, LocalJobs
+from tests.unit.pipeline.lab import EAGER, MERGE, PATIENT, SPLIT
+from tests.unit.pipeline.local_jobs import LocalJobs
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.entry import EntryBatch

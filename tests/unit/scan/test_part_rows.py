@@ -1,4 +1,4 @@
-"""Parts of rows: whoever wants little of a row reads little of it, and gets the right records."""
+"""Parts of rows: a scan of a few records reads few bytes of a row, and gets the right records."""
 
 import struct
 from typing import Any
@@ -28,7 +28,7 @@ def narrows_small_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def one_row(rig: ScanRig, **how: Any) -> Topic:
-    """300 records, a second apart, in thirty batches of one row, beside those of others."""
+    """300 records, a second apart, in thirty batches of one row, beside other partitions."""
     topic = await rig.topic(partitions=3)
     await rig.write(topic, {1: [BATCH] * BATCHES, 0: [7], 2: [9]}, **how)
     state = (await rig.control.log.partitions([key(topic)]))[key(topic)]

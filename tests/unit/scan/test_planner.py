@@ -1,4 +1,4 @@
-"""What is planned for a request, and what is refused."""
+"""The planner of scans: plans for requests, and refusals."""
 
 from dataclasses import replace
 from itertools import chain
@@ -30,7 +30,7 @@ from stratalog.scan.split_reader import read_batch_groups
 
 
 def at(offset: int, **others: int) -> Positions:
-    """This offset for all partitions but those of `orders` that are named p0, p1, ..."""
+    """Give this offset to all partitions, except to p0, p1, ... of `orders`."""
     by_partition: dict[tuple[str, int], Any] = {
         ("orders", int(name[1:])): Offset(one) for name, one in others.items()
     }

@@ -37,7 +37,7 @@ async def all_places(rig: ScanRig) -> Topic:
 
 
 def expected(rig: ScanRig) -> list[Row]:
-    """What was written, as a scan of all columns gives it."""
+    """The written records, as a scan of all columns gives them."""
     return [
         {
             "key": record.key,

@@ -1,4 +1,4 @@
-"""What a task reads: whole, in order, checked, and no more at a time than it may."""
+"""Reads of a split: complete, in order, checked, and within bounds of memory."""
 
 import os
 from collections.abc import Iterator

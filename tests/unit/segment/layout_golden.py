@@ -1,4 +1,4 @@
-"""Objects that Aiven's plugin wrote, the files that it wrote them from, and what made them random.
+"""Objects that Aiven's plugin wrote, with their source files and their random bytes.
 
 The producer snapshot and the transaction index are taken from the plain `.indexes` object, where
 they lie as they are.
@@ -26,9 +26,9 @@ from stratalog.ids import (
     TopicId,
 )
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.manifest import Manifest, parse_manifest
 from stratalog.segment.model import IndexKind, SegmentIndexes
-from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PUBLIC_PEM = GOLDEN / "test-only-public.pem"

@@ -23,8 +23,8 @@ from stratalog.segment.build import DEFAULT_INDEX_INTERVAL_BYTES, SegmentBuilder
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import segment_key_base
 from stratalog.segment.model import SegmentIndexes
-from stratalog.segment.object_keys import segment_key_base
 from stratalog.segment.producer_state import PartitionTail, advance
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores

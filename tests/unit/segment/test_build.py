@@ -262,7 +262,7 @@ def test_a_relative_offset_is_an_int32() -> None:
 
 
 def nearly_full(free_bytes: int) -> SegmentBuilder:
-    """A builder that has taken all but some bytes of what a segment can hold."""
+    """A builder that has taken nearly all bytes that a segment can hold."""
     build = builder()
     build._size_bytes = INT32_LAST - free_bytes
     return build

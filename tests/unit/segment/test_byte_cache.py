@@ -42,7 +42,7 @@ def test_an_entry_may_take_the_whole_budget_and_no_more() -> None:
 @pytest.mark.parametrize("at", [None, 0])
 @pytest.mark.parametrize("entries", [2, 5, 10])
 def test_a_large_entry_stays_until_the_next_one_comes(entries: int, at: int | None) -> None:
-    """Also where all the room is taken by what was read again and again."""
+    """Even if values that were read again and again take the whole budget."""
     cache = cache_for(10)
     for _ in range(3):
         for key in range(10):

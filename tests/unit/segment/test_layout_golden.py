@@ -1,4 +1,4 @@
-"""What the plugin wrote is read to the byte, and what we write is what it would have written."""
+"""The plugin's objects are read to the byte, and ours equal the ones it would have written."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -24,8 +24,8 @@ from stratalog.segment.chunk_encoding import Encoding, decode_chunk
 from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.index_object import read_index, read_indexes
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.model import IndexKind
-from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.seek_table import decode_seek_table
 from stratalog.segment.upload import UploadedLog, upload_indexes, upload_log
 

@@ -24,7 +24,7 @@ from stratalog.objects import (
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.errors import EncodingError, KeyMissingError, SegmentMismatchError
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.upload import UploadedLog, upload_indexes, upload_log
 
 SEALED = Encoding(chunk_bytes=100_000, compress=True, encrypt=True)
@@ -89,7 +89,7 @@ async def test_a_log_of_another_size_than_announced_gets_no_manifest(store: Obje
 
 
 class Steps:
-    """Notes what is written, and has one step fail."""
+    """Records the writes, and makes one step fail."""
 
     def __init__(self, failing: str = "", fault: Fault = Fault.UNAVAILABLE) -> None:
         self.taken: list[str] = []

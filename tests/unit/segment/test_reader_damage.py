@@ -1,4 +1,4 @@
-"""A damaged segment fails with an error that names it, after what is good, and alone."""
+"""A damaged segment fails alone, with an error that names it, after its good batches."""
 
 import re
 from dataclasses import replace
@@ -348,7 +348,7 @@ async def test_records_of_old_formats_are_refused_with_a_reason(magic: int) -> N
 
 
 async def test_encrypted_chunks_that_changed_places_are_found_out() -> None:
-    """They open, because all chunks of a segment share a key and what is signed along with them."""
+    """They open, because all chunks of a segment share a key and the additional data."""
     shelf, segment = await shelf_of("aes")
     key = f"{segment.key_base}.log"
     data = bytes((await shelf.store.get(key)).data)
@@ -366,7 +366,7 @@ async def gapped(owned: bool) -> tuple[Shelf, Segment]:
     await shelf.store.put(f"{segment.key_base}.log", [data])
     assert segment.uploaded is not None
     uploaded = segment.uploaded.manifest
-    # What Kafka compacted has indexes of its own. Here an empty one will do.
+    # A segment that Kafka compacted has indexes of its own. Here an empty one will do.
     uploaded = re.sub(r'"offset":{[^}]*}', '"offset":{"position":0,"size":0}', uploaded)
     uploaded = re.sub(r'FileSize":\d+', f'FileSize":{len(data)}', uploaded)
     uploaded = re.sub(

@@ -14,8 +14,8 @@ from stratalog.control.segments.model import EpochStart, Segment, SegmentToAdd, 
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.objects.open import open_store
 from stratalog.pieces import TimedRecord
+from stratalog.segment.keys import parse_uuid_text
 from stratalog.segment.model import IndexKind
-from stratalog.segment.object_keys import parse_uuid_text
 
 KEY_BASE = "pfx/topic1-lZ6vvmajTWKDBUTV6SQAtQ/7/00000000000000005000-adh9f8BMS4anaUnD8KWfWg"
 FILES = GOLDEN / "segment_kafka411"

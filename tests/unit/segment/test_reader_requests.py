@@ -1,4 +1,4 @@
-"""What reads of segments cost: requests and bytes."""
+"""The cost of reads of segments: requests and bytes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ async def shelf_of(count: int, encoding: Encoding, *, batches: int = 300) -> She
 
 
 async def landed() -> None:
-    """Give what is read ahead from memory the turns that it needs."""
+    """Give background reads from memory the turns that they need."""
     for _ in range(50):
         await asyncio.sleep(0.001)
 
@@ -298,7 +298,7 @@ async def test_closing_ends_what_is_under_way_and_refuses_what_comes_later() -> 
 async def test_a_chunk_that_fills_much_of_the_cache_is_fetched_once_for_all_steps(
     cache_bytes: int, requests: int, encrypt: bool
 ) -> None:
-    """Where there is room for two. With room for one, steps that need two fetch both anew."""
+    """Where there is room for two. With room for one, steps that need two fetch both again."""
     mode = Encoding(chunk_bytes=100_000, compress=not encrypt, encrypt=encrypt)
     shelf = await shelf_of(1, mode)
     reader = shelf.reader(RemoteSettings(chunk_cache_bytes=cache_bytes))

@@ -1,4 +1,4 @@
-"""Who is taken for a consumer that reads on, and what is planned for it."""
+"""Sequential reads: their recognition, and the spans that are planned for them."""
 
 from uuid import UUID
 

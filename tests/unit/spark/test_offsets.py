@@ -1,4 +1,4 @@
-"""The offsets of a stream, and how a batch divides what it may take."""
+"""The offsets of a stream, and the division of a batch among partitions."""
 
 import json
 from uuid import UUID

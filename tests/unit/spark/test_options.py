@@ -1,4 +1,4 @@
-"""What the options of a reader mean, and how a wrong one is told."""
+"""The options of a reader, and the messages about wrong ones."""
 
 import pytest
 

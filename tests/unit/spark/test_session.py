@@ -1,4 +1,4 @@
-"""What our session sets, and what a process pays that only looks for data sources."""
+"""The settings of our session, and the imports of a process that looks for data sources."""
 
 import subprocess
 import sys

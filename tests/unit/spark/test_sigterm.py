@@ -14,7 +14,7 @@ RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
 @pytest.fixture
 def main_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Stands in for what the process runs."""
+    """Stands in for the main module of the process."""
     module = ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", module)
     return module

@@ -1,4 +1,4 @@
-"""Commits of sinks when the control plane fails, told by a scripted one."""
+"""Commits of sinks while a scripted control plane fails."""
 
 from collections.abc import Sequence
 from typing import Any

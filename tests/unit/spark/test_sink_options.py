@@ -1,4 +1,4 @@
-"""What a sink can be told."""
+"""The options of a sink."""
 
 import pytest
 

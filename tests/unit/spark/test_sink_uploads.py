@@ -1,4 +1,4 @@
-"""Uploads of a task, with a store that does as it is told."""
+"""Uploads of a task, to a scripted store."""
 
 import asyncio
 import threading

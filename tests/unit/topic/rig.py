@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from tests.support.ledgers import ControlWrapper
@@ -19,7 +20,8 @@ from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.block.writer import BlockWriter
 from stratalog.clock import Clock, SystemClock
-from stratalog.control.log.model import FoundBatches, PartitionState, Span, WriteTier
+from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.log.model import FoundBatches, Span, WriteTier
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import EpochStart, Segment, SegmentToAdd, SegmentUploaded
@@ -30,7 +32,6 @@ from stratalog.ids import (
     Offset,
     PartitionIndex,
     SegmentId,
-    TopicId,
     TopicPartition,
 )
 from stratalog.metrics import Metrics
@@ -53,29 +54,26 @@ NOW_MS = SystemClock().now_ms()
 
 
 class LookingControl(ControlWrapper):
-    """Counts the looks of readers and of the catalog, and lets a test step in before the answer to
-    a reader arrives."""
+    """Counts the looks of readers, lists all calls, fails while it is away, and lets a test step in
+    before the answer to a look arrives."""
 
     def __init__(self, inner: ControlPlane) -> None:
         super().__init__(inner)
         self.looks = 0
-        self.topic_looks = 0
+        self.is_away = False
+        self.calls: list[str] = []
         self.after_look: list[Callable[[list[FoundBatches]], Awaitable[list[FoundBatches]]]] = []
+
+    async def around(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        self.calls.append(name)
+        if self.is_away:
+            raise ControlUnavailableError("the control plane is away")
+        return await call()
 
     async def log_find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
         self.looks += 1
         found = await self.inner.log.find_batches(spans)
         return await self.after_look.pop(0)(found) if self.after_look else found
-
-    async def topics_with_ids(self, ids: Sequence[TopicId]) -> list[Topic]:
-        self.topic_looks += 1
-        return await self.inner.topics.with_ids(ids)
-
-    async def log_partitions(
-        self, wanted: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, PartitionState]:
-        self.looks += 1
-        return await self.inner.log.partitions(wanted)
 
 
 class TopicRig:

@@ -27,7 +27,7 @@ from stratalog.segment.errors import (
     SegmentMismatchError,
 )
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
 from stratalog.segment.producer_snapshot import ProducerEntry
 from stratalog.segment.remote_log_metadata import (
     RemoteLogRecord,

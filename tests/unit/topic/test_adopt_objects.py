@@ -28,14 +28,14 @@ from stratalog.segment.errors import (
     SegmentMismatchError,
 )
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.manifest import parse_manifest
-from stratalog.segment.model import IndexKind
-from stratalog.segment.object_keys import (
+from stratalog.segment.keys import (
     INDEXES_SUFFIX,
     LOG_SUFFIX,
     MANIFEST_SUFFIX,
     segment_key_base,
 )
+from stratalog.segment.manifest import parse_manifest
+from stratalog.segment.model import IndexKind
 from stratalog.settings import RemoteSettings, Settings, StorageSettings
 from stratalog.topic.adopted_objects import AdoptedObjects, own_realms, place_of
 from stratalog.topic.errors import OwnRealmError

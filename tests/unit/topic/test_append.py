@@ -15,7 +15,8 @@ from stratalog.batch.errors import (
 )
 from stratalog.batch.header import Codec, parse_header
 from stratalog.batch.records import Record
-from stratalog.block.errors import BrokerStoppingError
+from stratalog.block.errors import BlockFailedError, BrokerStoppingError
+from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.log.model import CommitAnswer, CommitOutcome, WriteTier
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import Offset
@@ -195,6 +196,9 @@ class MemoryTier:
     def __init__(self) -> None:
         self.batches: list[EntryBatch] = []
 
+    def refused(self, batches: Sequence[EntryBatch]) -> None:
+        """It checks no sequences."""
+
     def append(self, batches: Sequence[EntryBatch]) -> "asyncio.Future[list[CommitAnswer]]":
         answered: asyncio.Future[list[CommitAnswer]] = asyncio.get_running_loop().create_future()
         first = len(self.batches)
@@ -242,7 +246,8 @@ async def test_writes_to_a_known_topic_ask_the_control_plane_nothing_before_the_
     await rig.catalog.named([rig.topic.name])
     await rig.append_all({0: batch(b"a"), 1: batch(b"b")})
     await rig.append(2, batch(b"c"))
-    assert (rig.control.looks, rig.control.topic_looks) == (0, 0)
+    assert set(rig.control.calls) == {"topics.named", "log.commit_blocks"}
+    assert rig.control.calls.count("topics.named") == 1
 
 
 async def test_a_tier_that_has_changed_since_it_was_remembered_is_asked_for_again(
@@ -255,3 +260,16 @@ async def test_a_tier_that_has_changed_since_it_was_remembered_is_asked_for_agai
     rig.appenders[WriteTier.LOCAL] = local
     assert (await rig.append(1, batch(b"b"))).error is None
     assert len(local.batches) == 1
+
+
+async def test_a_batch_does_not_take_the_place_of_one_whose_partition_could_not_be_looked_up(
+    rig: TopicRig,
+) -> None:
+    await rig.catalog.named([rig.topic.name])
+    await rig.control.inner.topics.add_partitions(rig.topic.id, partition_count=5)
+    rig.control.is_away = True
+    assert isinstance((await rig.append(4, numbered(0))).error, ControlUnavailableError)
+    rig.control.is_away = False
+    assert isinstance((await rig.append(4, numbered(1))).error, BlockFailedError)
+    assert (await rig.append(4, numbered(0))).base_offset == 0
+    assert (await rig.append(4, numbered(1))).base_offset == 1

@@ -16,9 +16,9 @@ from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId
 from stratalog.objects.store import ObjectStore
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import segment_key_base
 from stratalog.segment.metadata_fold import FoldedPartition, FoldedTopics, fold_records
 from stratalog.segment.model import SegmentIndexes
-from stratalog.segment.object_keys import segment_key_base
 from stratalog.segment.producer_snapshot import ProducerEntry, encode_snapshot
 from stratalog.segment.remote_log_metadata import (
     RemoteLogRecord,

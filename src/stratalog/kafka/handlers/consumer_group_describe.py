@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.groups.consumer.model import NO_PARTITIONS, GroupState, Member, Partitions
 from stratalog.ids import TopicId
-from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.handlers.shared.partition_lists import by_topic
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import group_code_of, message_of
@@ -28,24 +27,24 @@ class ConsumerGroupDescribeBody(NamedTuple):
 class ConsumerGroupDescribeHandler(Handler[ConsumerGroupDescribeBody]):
     key = ApiKey.CONSUMER_GROUP_DESCRIBE
     versions = Versions(0, 1, 0)
-    rights = (Right(Operation.DESCRIBE, Resource.GROUP), Right(Operation.DESCRIBE, Resource.TOPIC))
+    rights = (DESCRIBE_GROUP, DESCRIBE_TOPIC)
     body = ConsumerGroupDescribeBody
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)
-        self._groups = components.consumer_groups
+        self._groups = components.admin.groups
         self._catalog = components.catalog
 
     async def handle(self, request: Request, body: ConsumerGroupDescribeBody) -> Body:
-        return _response(request, [await self._described(each) for each in body.group_ids])
+        groups = [await self._described(request, each) for each in body.group_ids]
+        return _response(request, groups)
 
     def error_code(self, error: Exception) -> ErrorCode:
         return group_code_of(error)
 
-    async def _described(self, group_id: str) -> Values:
+    async def _described(self, request: Request, group_id: str) -> Values:
         try:
-            check_group_id(group_id)
-            state = await self._groups.describe(group_id)
+            state = await self._groups.describe_consumer(request.principal, group_id)
             topics = await self._catalog.with_ids(sorted(_topic_ids(state)))
         except StratalogError as error:
             return _failed(group_id, error)

@@ -1,5 +1,5 @@
-"""ConsumerGroupHeartbeat (KIP-848): a member joins, stays, tells what it owns, or leaves, and hears
-what it shall own."""
+"""ConsumerGroupHeartbeat (KIP-848): a member joins, stays or leaves, reports the partitions that it
+owns, and is given its assignment."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -8,11 +8,11 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.group_names import check_group_id
+from stratalog.admin.rights import DESCRIBE_TOPIC, READ_GROUP
 from stratalog.groups.consumer.heartbeat import Heartbeat, HeartbeatAnswer
 from stratalog.groups.consumer.model import Partitions
 from stratalog.ids import PartitionIndex, TopicId, TopicPartition, new_uuid
-from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.handlers.shared.partition_lists import by_topic
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import group_code_of, message_of
@@ -21,7 +21,7 @@ from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _FIRST_VERSION_WITH_PATTERNS = 1
-"""From here on members also make their ids themselves."""
+"""From this version on, members also choose their own ids."""
 _NO_INTERVAL = timedelta(0)
 
 
@@ -46,7 +46,7 @@ class ConsumerGroupHeartbeatBody(NamedTuple):
 class ConsumerGroupHeartbeatHandler(Handler[ConsumerGroupHeartbeatBody]):
     key = ApiKey.CONSUMER_GROUP_HEARTBEAT
     versions = Versions(0, 1, 0)
-    rights = (Right(Operation.READ, Resource.GROUP), Right(Operation.DESCRIBE, Resource.TOPIC))
+    rights = (READ_GROUP, DESCRIBE_TOPIC)
     body = ConsumerGroupHeartbeatBody
 
     def __init__(self, components: Components) -> None:

@@ -1,19 +1,12 @@
-"""CreateTopics. The object store replicates, so any replication factor is taken, and 1 reported."""
+"""CreateTopics. The object store replicates, so every replication factor becomes 1."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.config_description import describe_topic
-from stratalog.admin.errors import (
-    DuplicateEntryError,
-    PartitionAssignmentError,
-    ReplicationFactorError,
-)
-from stratalog.admin.rights import Operation, Resource, Right
-from stratalog.control.topics.model import Topic
+from stratalog.admin.rights import CREATE_ON_CLUSTER, CREATE_TOPIC
+from stratalog.admin.topics import REPLICATION_FACTOR, CreatedTopic, NewTopic
 from stratalog.errors import StratalogError
 from stratalog.kafka.handlers.shared.config_values import config_values
 from stratalog.kafka.server.components import Components
@@ -21,9 +14,6 @@ from stratalog.kafka.server.error_codes import code_of, message_of
 from stratalog.kafka.server.handler import Body, Handler, Request
 from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.schema_writer import Values, write_response
-from stratalog.topic_configs import check_configs
-
-_ANY_FACTOR = -1
 
 
 class CreatableReplicaAssignment(NamedTuple):
@@ -51,68 +41,51 @@ class CreateTopicsBody(NamedTuple):
 class CreateTopicsHandler(Handler[CreateTopicsBody]):
     key = ApiKey.CREATE_TOPICS
     versions = Versions(2, 7, 5)
-    rights = (Right(Operation.CREATE, Resource.CLUSTER), Right(Operation.CREATE, Resource.TOPIC))
+    rights = (CREATE_ON_CLUSTER, CREATE_TOPIC)
     body = CreateTopicsBody
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)
-        self._creation = components.creation
-        self._defaults = components.settings.topic
+        self._topics = components.admin.topics
 
     async def handle(self, request: Request, body: CreateTopicsBody) -> Body:
-        times = Counter(asked.name for asked in body.topics)
+        outcomes = await self._topics.create(
+            request.principal,
+            [_new_topic(asked) for asked in body.topics],
+            validate_only=body.validate_only,
+        )
         results = [
-            await self._result(asked, times=times[asked.name], validate_only=body.validate_only)
-            for asked in {asked.name: asked for asked in body.topics}.values()
+            _failed(name, outcome) if isinstance(outcome, StratalogError) else _created(outcome)
+            for name, outcome in outcomes.items()
         ]
         return write_response(ApiKey.CREATE_TOPICS, request.version, {"topics": results})
 
-    async def _result(self, asked: CreatableTopic, *, times: int, validate_only: bool) -> Values:
-        try:
-            if times > 1:
-                raise DuplicateEntryError(f"the request names topic {asked.name!r} {times} times")
-            _check_replicas(asked)
-            configs = {config.name: config.value for config in asked.configs}
-            count = asked.num_partitions
-            if validate_only:
-                count = await self._creation.check(
-                    asked.name, partition_count=count, configs=configs
-                )
-                return self._succeeded(asked.name, None, count, check_configs(configs))
-            topic = await self._creation.create(asked.name, partition_count=count, configs=configs)
-        except StratalogError as error:
-            return _failed(asked.name, error)
-        return self._succeeded(topic.name, topic, topic.partition_count, topic.configs)
 
-    def _succeeded(
-        self, name: str, topic: Topic | None, partition_count: int, configs: Mapping[str, str]
-    ) -> Values:
-        described = describe_topic(self._defaults, configs)
-        return {
-            "name": name,
-            "topic_id": topic.id if topic else None,
-            "error_code": ErrorCode.none,
-            "error_message": None,
-            "num_partitions": partition_count,
-            "replication_factor": 1,
-            "configs": [
-                config_values(config, synonyms=False, documentation=False) for config in described
-            ],
-        }
+def _new_topic(asked: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=asked.name,
+        partition_count=asked.num_partitions,
+        replication_factor=asked.replication_factor,
+        assigns_replicas=bool(asked.assignments),
+        configs={config.name: config.value for config in asked.configs},
+    )
 
 
-def _check_replicas(asked: CreatableTopic) -> None:
-    if asked.assignments:
-        raise PartitionAssignmentError(
-            f"topic {asked.name!r}: replicas cannot be assigned, brokers keep no data"
-        )
-    if asked.replication_factor < 1 and asked.replication_factor != _ANY_FACTOR:
-        raise ReplicationFactorError(
-            f"topic {asked.name!r}: replication factor {asked.replication_factor} is not positive"
-        )
+def _created(topic: CreatedTopic) -> Values:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "num_partitions": topic.partition_count,
+        "replication_factor": REPLICATION_FACTOR,
+        "configs": [
+            config_values(config, synonyms=False, documentation=False) for config in topic.configs
+        ],
+    }
 
 
-def _failed(name: str, error: Exception) -> Values:
+def _failed(name: str, error: StratalogError) -> Values:
     return {
         "name": name,
         "topic_id": None,

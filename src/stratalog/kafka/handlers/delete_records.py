@@ -1,17 +1,15 @@
 """DeleteRecords: raises the start of partitions. Every partition succeeds or fails by itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from kio.schema.errors import ErrorCode
-
-from stratalog.admin.rights import Operation, Resource, Right
-from stratalog.control.topics.errors import UnknownTopicError
-from stratalog.control.topics.model import Topic
+from stratalog.admin.entries import PartitionName
+from stratalog.admin.records import RecordDeletion
+from stratalog.admin.rights import DELETE_TOPIC
 from stratalog.errors import StratalogError
-from stratalog.ids import NO_OFFSET, Offset, PartitionIndex, TopicPartition
+from stratalog.ids import NO_OFFSET, Offset
+from stratalog.kafka.handlers.shared.outcomes import outcome_code
 from stratalog.kafka.server.components import Components
-from stratalog.kafka.server.error_codes import code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
 from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.schema_writer import Values, write_response
@@ -34,44 +32,37 @@ class DeleteRecordsBody(NamedTuple):
 class DeleteRecordsHandler(Handler[DeleteRecordsBody]):
     key = ApiKey.DELETE_RECORDS
     versions = Versions(0, 2, 2)
-    rights = (Right(Operation.DELETE, Resource.TOPIC),)
+    rights = (DELETE_TOPIC,)
     body = DeleteRecordsBody
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)
-        self._catalog = components.catalog
-        self._control = components.control
+        self._records = components.admin.records
 
     async def handle(self, request: Request, body: DeleteRecordsBody) -> Body:
-        topics = await self._catalog.named([asked.name for asked in body.topics])
+        deletions = [
+            RecordDeletion(
+                partition=PartitionName(asked.name, one.partition_index), before=Offset(one.offset)
+            )
+            for asked in body.topics
+            for one in asked.partitions
+        ]
+        outcomes = iter(await self._records.delete(request.principal, deletions))
         results = [
             {
                 "name": asked.name,
-                "partitions": [await self._result(topics, asked, one) for one in asked.partitions],
+                "partitions": [
+                    _values(one.partition_index, next(outcomes)) for one in asked.partitions
+                ],
             }
             for asked in body.topics
         ]
         return write_response(ApiKey.DELETE_RECORDS, request.version, {"topics": results})
 
-    async def _result(
-        self, topics: Mapping[str, Topic], asked: DeleteRecordsTopic, one: DeleteRecordsPartition
-    ) -> Values:
-        index = one.partition_index
-        try:
-            if asked.name not in topics:
-                raise UnknownTopicError(f"there is no topic {asked.name!r}")
-            key = TopicPartition(topics[asked.name].id, PartitionIndex(index))
-            (deleted,) = await self._control.log.delete_records({key: Offset(one.offset)})
-        except StratalogError as error:
-            if isinstance(error, UnknownTopicError) and asked.name in topics:
-                self._catalog.forget(topics[asked.name].id)
-            return _failed(index, error)
-        return {
-            "partition_index": index,
-            "low_watermark": deleted.log_start,
-            "error_code": ErrorCode.none,
-        }
 
-
-def _failed(index: int, error: Exception) -> Values:
-    return {"partition_index": index, "low_watermark": NO_OFFSET, "error_code": code_of(error)}
+def _values(index: int, outcome: Offset | StratalogError) -> Values:
+    return {
+        "partition_index": index,
+        "low_watermark": NO_OFFSET if isinstance(outcome, StratalogError) else outcome,
+        "error_code": outcome_code(outcome),
+    }

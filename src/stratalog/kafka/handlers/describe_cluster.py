@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.rights import DESCRIBE_CLUSTER
 from stratalog.ids import kafka_base64
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, message_of
@@ -14,13 +14,13 @@ from stratalog.kafka.wire.schema_writer import write_response
 
 
 class DescribeClusterBody(NamedTuple):
-    """Whatever is asked for, the live brokers are the answer."""
+    """The options of a request make no difference: the answer is always the live brokers."""
 
 
 class DescribeClusterHandler(Handler[DescribeClusterBody]):
     key = ApiKey.DESCRIBE_CLUSTER
     versions = Versions(0, 2, 0)
-    rights = (Right(Operation.DESCRIBE, Resource.CLUSTER),)
+    rights = (DESCRIBE_CLUSTER,)
     body = DescribeClusterBody
 
     def __init__(self, components: Components) -> None:

@@ -3,20 +3,14 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kio.schema.errors import ErrorCode
-
-from stratalog.admin.config_description import (
-    DescribedConfig,
-    ResourceType,
-    describe_broker,
-    describe_topic,
-)
-from stratalog.admin.rights import Operation, Resource, Right
-from stratalog.control.topics.errors import UnknownTopicError
-from stratalog.errors import CallError, StratalogError
+from stratalog.admin.config_description import DescribedConfig
+from stratalog.admin.configs import ConfigResource
+from stratalog.admin.entries import outcome_of
+from stratalog.admin.rights import DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_TOPIC_CONFIGS
+from stratalog.errors import StratalogError
 from stratalog.kafka.handlers.shared.config_values import config_values
+from stratalog.kafka.handlers.shared.outcomes import outcome_values
 from stratalog.kafka.server.components import Components
-from stratalog.kafka.server.error_codes import code_of, message_of
 from stratalog.kafka.server.handler import Body, Handler, Request
 from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.schema_writer import Values, write_response
@@ -39,17 +33,12 @@ class DescribeConfigsBody(NamedTuple):
 class DescribeConfigsHandler(Handler[DescribeConfigsBody]):
     key = ApiKey.DESCRIBE_CONFIGS
     versions = Versions(1, 4, 4)
-    rights = (
-        Right(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),
-        Right(Operation.DESCRIBE_CONFIGS, Resource.TOPIC),
-    )
+    rights = (DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_TOPIC_CONFIGS)
     body = DescribeConfigsBody
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)
-        self._catalog = components.catalog
-        self._membership = components.membership
-        self._settings = components.settings
+        self._configs = components.admin.configs
 
     async def handle(self, request: Request, body: DescribeConfigsBody) -> Body:
         results = [await self._result(request, body, asked) for asked in body.resources]
@@ -58,52 +47,21 @@ class DescribeConfigsHandler(Handler[DescribeConfigsBody]):
     async def _result(
         self, request: Request, body: DescribeConfigsBody, asked: DescribeConfigsResource
     ) -> Values:
-        try:
-            configs = await self._configs(asked)
-        except StratalogError as error:
-            return _failed(asked, error)
+        resource = ConfigResource(asked.resource_type, asked.resource_name)
+        keys = asked.configuration_keys
+        outcome = await outcome_of(self._configs.describe(request.principal, resource, keys))
+        described: Sequence[DescribedConfig] = ()
+        if not isinstance(outcome, StratalogError):
+            described = outcome
         documentation = (
             request.version >= _FIRST_VERSION_WITH_DOCUMENTATION and body.include_documentation
         )
-        keys = asked.configuration_keys
         return {
-            "error_code": ErrorCode.none,
-            "error_message": None,
+            **outcome_values(outcome),
             "resource_type": asked.resource_type,
             "resource_name": asked.resource_name,
             "configs": [
                 config_values(config, synonyms=body.include_synonyms, documentation=documentation)
-                for config in configs
-                if not keys or config.name in keys
+                for config in described
             ],
         }
-
-    async def _configs(self, asked: DescribeConfigsResource) -> Sequence[DescribedConfig]:
-        name = asked.resource_name
-        if asked.resource_type == ResourceType.TOPIC:
-            found = await self._catalog.refreshed([name])
-            if name not in found:
-                raise UnknownTopicError(f"there is no topic {name!r}")
-            return describe_topic(self._settings.topic, found[name].configs)
-        if asked.resource_type == ResourceType.BROKER:
-            return self._broker_configs(name)
-        raise CallError(f"resources of type {asked.resource_type} have no configs here")
-
-    def _broker_configs(self, name: str) -> Sequence[DescribedConfig]:
-        """An empty name stands for the cluster's dynamic defaults, of which there are none."""
-        if not name:
-            return []
-        own = self._membership.broker_id
-        if name != str(own):
-            raise CallError(f"this is broker {own}: ask broker {name} for its configs")
-        return describe_broker(self._settings, own)
-
-
-def _failed(asked: DescribeConfigsResource, error: Exception) -> Values:
-    return {
-        "error_code": code_of(error),
-        "error_message": message_of(error),
-        "resource_type": asked.resource_type,
-        "resource_name": asked.resource_name,
-        "configs": [],
-    }

@@ -8,12 +8,9 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
-from stratalog.control.groups.model import GroupKind
+from stratalog.admin.rights import DESCRIBE_GROUP
 from stratalog.errors import StratalogError
-from stratalog.groups.errors import GroupNotFoundError
 from stratalog.groups.group import GroupDescription
-from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import group_code_of, message_of
 from stratalog.kafka.server.handler import Body, Handler, Request
@@ -31,12 +28,12 @@ class DescribeGroupsBody(NamedTuple):
 class DescribeGroupsHandler(Handler[DescribeGroupsBody]):
     key = ApiKey.DESCRIBE_GROUPS
     versions = Versions(0, 6, 5)
-    rights = (Right(Operation.DESCRIBE, Resource.GROUP),)
+    rights = (DESCRIBE_GROUP,)
     body = DescribeGroupsBody
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)
-        self._groups = components.groups
+        self._groups = components.admin.groups
 
     async def handle(self, request: Request, body: DescribeGroupsBody) -> Body:
         groups = [await self._described(request, group_id) for group_id in body.groups]
@@ -47,10 +44,7 @@ class DescribeGroupsHandler(Handler[DescribeGroupsBody]):
 
     async def _described(self, request: Request, group_id: str) -> Values:
         try:
-            check_group_id(group_id, may_be_empty=True)
-            description = await self._groups.describe(group_id)
-            if description.kind is not GroupKind.CLASSIC:
-                raise GroupNotFoundError(f"group {group_id!r} is not a classic group")
+            description = await self._groups.describe_classic(request.principal, group_id)
         except StratalogError as error:
             return _failed(request, group_id, error)
         return _values(group_id, description)

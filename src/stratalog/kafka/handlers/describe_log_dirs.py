@@ -2,7 +2,7 @@
 
 Brokers have no log directories, but monitoring and quotas ask for sizes here. Each broker tells
 of the partitions it leads, so that the sum over all brokers counts every partition once. The one
-directory is the object store, whose room nobody knows.
+directory is the object store, whose free space is not known.
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,8 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from stratalog.admin.config_description import LOG_DIR
-from stratalog.admin.rights import Operation, Resource, Right
-from stratalog.control.log.model import PartitionState
-from stratalog.control.topics.model import Topic
-from stratalog.ids import PartitionIndex, TopicPartition
+from stratalog.admin.partitions import PartitionSize
+from stratalog.admin.rights import DESCRIBE_CLUSTER
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
@@ -36,61 +34,32 @@ class DescribeLogDirsBody(NamedTuple):
 class DescribeLogDirsHandler(Handler[DescribeLogDirsBody]):
     key = ApiKey.DESCRIBE_LOG_DIRS
     versions = Versions(1, 4, 2)
-    rights = (Right(Operation.DESCRIBE, Resource.CLUSTER),)
+    rights = (DESCRIBE_CLUSTER,)
     body = DescribeLogDirsBody
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)
-        self._catalog = components.catalog
-        self._control = components.control
-        self._membership = components.membership
+        self._partitions = components.admin.partitions
 
     async def handle(self, request: Request, body: DescribeLogDirsBody) -> Body:
-        led = await self._led(body)
-        states = await self._control.log.partitions(list(led))
-        by_topic: dict[str, list[Values]] = {}
-        for key, state in states.items():
-            by_topic.setdefault(led[key], []).append(_partition(state))
-        topics = [{"name": name, "partitions": found} for name, found in sorted(by_topic.items())]
+        wanted = None
+        if body.topics is not None:
+            wanted = {asked.topic: asked.partitions for asked in body.topics}
+        sizes = await self._partitions.led_sizes(request.principal, wanted)
+        topics = [
+            {"name": name, "partitions": [_partition(one) for one in found]}
+            for name, found in sizes.items()
+        ]
         return _response(request, ErrorCode.none, topics)
 
     def refuse(self, request: Request, body: DescribeLogDirsBody, error: Exception) -> Body:  # noqa: ARG002
         return _response(request, code_of(error), [])
 
-    async def _led(self, body: DescribeLogDirsBody) -> dict[TopicPartition, str]:
-        """The asked partitions that this broker leads, with the names of their topics."""
-        if body.topics is None:
-            topics = await self._catalog.all()
-            wanted: list[tuple[Topic, Sequence[int]]] = [
-                (topic, range(topic.partition_count)) for topic in topics
-            ]
-        else:
-            named = await self._catalog.named([asked.topic for asked in body.topics])
-            wanted = [
-                (named[asked.topic], asked.partitions)
-                for asked in body.topics
-                if asked.topic in named
-            ]
-        return {
-            key: topic.name
-            for topic, indexes in wanted
-            for key in _keys(topic, indexes)
-            if self._membership.leader_of(key).broker_id == self._membership.broker_id
-        }
 
-
-def _keys(topic: Topic, indexes: Sequence[int]) -> list[TopicPartition]:
-    return [
-        TopicPartition(topic.id, PartitionIndex(index))
-        for index in indexes
-        if 0 <= index < topic.partition_count
-    ]
-
-
-def _partition(state: PartitionState) -> Values:
+def _partition(size: PartitionSize) -> Values:
     return {
-        "partition_index": state.partition,
-        "partition_size": state.size_bytes,
+        "partition_index": size.partition,
+        "partition_size": size.size_bytes,
         "offset_lag": 0,
         "is_future_key": False,
     }

@@ -1,13 +1,13 @@
 """DescribeProducers: the idempotent producers whose sequences are remembered on a partition."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from kio.schema.errors import ErrorCode
-
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.entries import PartitionName
+from stratalog.admin.rights import READ_TOPIC
 from stratalog.control.log.model import ActiveProducer
-from stratalog.ids import PartitionIndex, TopicPartition
+from stratalog.errors import StratalogError
+from stratalog.kafka.handlers.shared.outcomes import outcome_values
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.handler import Body, Handler, Request
 from stratalog.kafka.wire.api import ApiKey, Versions
@@ -28,53 +28,37 @@ class DescribeProducersBody(NamedTuple):
 class DescribeProducersHandler(Handler[DescribeProducersBody]):
     key = ApiKey.DESCRIBE_PRODUCERS
     versions = Versions(0, 0, 0)
-    rights = (Right(Operation.READ, Resource.TOPIC),)
+    rights = (READ_TOPIC,)
     body = DescribeProducersBody
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)
-        self._catalog = components.catalog
-        self._control = components.control
+        self._partitions = components.admin.partitions
 
     async def handle(self, request: Request, body: DescribeProducersBody) -> Body:
-        topics = await self._catalog.named([asked.name for asked in body.topics])
-        keys = {
-            (asked.name, index): TopicPartition(topic.id, PartitionIndex(index))
+        wanted = [
+            PartitionName(asked.name, index)
             for asked in body.topics
-            if (topic := topics.get(asked.name)) is not None
             for index in asked.partition_indexes
-            if 0 <= index < topic.partition_count
-        }
-        found = await self._control.log.active_producers(list(keys.values()))
-        results = [_topic(asked, keys, found) for asked in body.topics]
-        return write_response(ApiKey.DESCRIBE_PRODUCERS, request.version, {"topics": results})
+        ]
+        outcomes = iter(await self._partitions.active_producers(request.principal, wanted))
+        topics = [
+            {
+                "name": asked.name,
+                "partitions": [
+                    _partition(index, next(outcomes)) for index in asked.partition_indexes
+                ],
+            }
+            for asked in body.topics
+        ]
+        return write_response(ApiKey.DESCRIBE_PRODUCERS, request.version, {"topics": topics})
 
 
-def _topic(
-    asked: DescribedTopic,
-    keys: Mapping[tuple[str, int], TopicPartition],
-    found: Mapping[TopicPartition, Sequence[ActiveProducer]],
-) -> Values:
-    return {
-        "name": asked.name,
-        "partitions": [
-            _partition(index, found[keys[asked.name, index]])
-            if (asked.name, index) in keys
-            else _failed(
-                index,
-                ErrorCode.unknown_topic_or_partition,
-                f"there is no partition {index} of topic {asked.name!r}",
-            )
-            for index in asked.partition_indexes
-        ],
-    }
-
-
-def _partition(index: int, producers: Sequence[ActiveProducer]) -> Values:
+def _partition(index: int, outcome: Sequence[ActiveProducer] | StratalogError) -> Values:
+    producers = () if isinstance(outcome, StratalogError) else outcome
     return {
         "partition_index": index,
-        "error_code": ErrorCode.none,
-        "error_message": None,
+        **outcome_values(outcome),
         "active_producers": [
             {
                 "producer_id": producer.producer_id,
@@ -85,13 +69,4 @@ def _partition(index: int, producers: Sequence[ActiveProducer]) -> Values:
             }
             for producer in producers
         ],
-    }
-
-
-def _failed(index: int, code: ErrorCode, message: str) -> Values:
-    return {
-        "partition_index": index,
-        "error_code": code,
-        "error_message": message,
-        "active_producers": [],
     }

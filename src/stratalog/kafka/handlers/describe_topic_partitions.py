@@ -1,11 +1,11 @@
-"""DescribeTopicPartitions: topics page by page. The cursor names where the next page begins."""
+"""DescribeTopicPartitions: topics page by page. The cursor marks the start of the next page."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.rights import DESCRIBE_TOPIC
 from stratalog.control.topics.model import Topic
 from stratalog.errors import CallError
 from stratalog.ids import PartitionIndex, TopicPartition
@@ -15,10 +15,10 @@ from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.schema_writer import Values, write_response
 
 _MOST_PARTITIONS = 2000
-"""Of one page, whatever is asked for; it is Kafka's own bound."""
+"""The bound of one page, as in Kafka, even if the client asks for more."""
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     topic: str
     partition: int
 
@@ -41,7 +41,7 @@ class DescribeTopicPartitionsBody(NamedTuple):
 class DescribeTopicPartitionsHandler(Handler[DescribeTopicPartitionsBody]):
     key = ApiKey.DESCRIBE_TOPIC_PARTITIONS
     versions = Versions(0, 0, 0)
-    rights = (Right(Operation.DESCRIBE, Resource.TOPIC),)
+    rights = (DESCRIBE_TOPIC,)
     body = DescribeTopicPartitionsBody
 
     def __init__(self, components: Components) -> None:
@@ -56,7 +56,7 @@ class DescribeTopicPartitionsHandler(Handler[DescribeTopicPartitionsBody]):
         results: list[Values] = []
         for name, topic in topics:
             if room <= 0:
-                return _response(request, results, _Place(name, 0))
+                return _response(request, results, _Position(name, 0))
             if topic is None:
                 results.append(_failed(name, ErrorCode.unknown_topic_or_partition))
                 continue
@@ -65,13 +65,13 @@ class DescribeTopicPartitionsHandler(Handler[DescribeTopicPartitionsBody]):
             results.append(self._described(topic, range(first, end)))
             room -= max(end - first, 0)
             if end < topic.partition_count:
-                return _response(request, results, _Place(name, end))
+                return _response(request, results, _Position(name, end))
         return _response(request, results, None)
 
     async def _wanted(
-        self, body: DescribeTopicPartitionsBody, start: _Place
+        self, body: DescribeTopicPartitionsBody, start: _Position
     ) -> Sequence[tuple[str, Topic | None]]:
-        """The topics from the cursor on, by name. Without names, all there are."""
+        """The requested topics from the cursor on, by name. A request without names means all."""
         if body.topics:
             names = sorted({asked.name for asked in body.topics})
             found = await self._catalog.named(names)
@@ -103,21 +103,23 @@ class DescribeTopicPartitionsHandler(Handler[DescribeTopicPartitionsBody]):
         }
 
 
-def _start(body: DescribeTopicPartitionsBody) -> _Place:
+def _start(body: DescribeTopicPartitionsBody) -> _Position:
     if body.response_partition_limit < 1:
-        raise CallError(f"a page of {body.response_partition_limit} partitions has no end")
+        raise CallError(
+            f"a page cannot hold {body.response_partition_limit} partitions: the least is 1"
+        )
     if body.cursor is None:
-        return _Place("", 0)
+        return _Position("", 0)
     if body.cursor.partition_index < 0:
         raise CallError(f"partition {body.cursor.partition_index} of the cursor is negative")
-    return _Place(body.cursor.topic_name, body.cursor.partition_index)
+    return _Position(body.cursor.topic_name, body.cursor.partition_index)
 
 
 def _failed(name: str, code: ErrorCode) -> Values:
     return {"error_code": code, "name": name, "topic_id": None, "partitions": []}
 
 
-def _response(request: Request, topics: Sequence[Values], following: _Place | None) -> Body:
+def _response(request: Request, topics: Sequence[Values], following: _Position | None) -> Body:
     cursor = None
     if following is not None:
         cursor = {"topic_name": following.topic, "partition_index": following.partition}

@@ -1,7 +1,7 @@
-"""Fetch: reads of any broker's writes. No fetch sessions are kept; clients then send full ones.
+"""Fetch: reads the writes of any broker. No fetch sessions are kept, so clients send full requests.
 
-A consumer that tells its rack is sent on to the broker of its zone where the partition's readers
-meet. Whoever asks here all the same is served.
+A consumer that names its rack is sent on to the broker of its zone at which the readers of the
+partition meet. A consumer that stays is served.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -10,7 +10,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.errors import UnknownTopicIdError
+from stratalog.admin.rights import READ_TOPIC
 from stratalog.control.log.model import Span
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
@@ -21,7 +22,6 @@ from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, fetch_code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
 from stratalog.kafka.wire.api import ApiKey, Versions
-from stratalog.kafka.wire.errors import UnknownTopicIdError
 from stratalog.kafka.wire.fetch_response import (
     FIRST_VERSION_WITH_RACK,
     FIRST_VERSION_WITH_SESSIONS,
@@ -36,7 +36,7 @@ _READ_COMMITTED = 1
 _FIRST_VERSION_WITH_EPOCHS = 9
 _GONE = ErrorCode.unknown_topic_or_partition
 _NO_SESSION_EPOCHS = (-1, 0)
-"""No session wanted, and the first request of a new one, which is answered as if it were none."""
+"""-1 asks for no session, 0 for a new one. Both are answered without a session."""
 
 
 _TopicKey: TypeAlias = str | TopicId | None
@@ -70,7 +70,7 @@ class FetchBody(NamedTuple):
 class FetchHandler(Handler[FetchBody]):
     key = ApiKey.FETCH
     versions = Versions(4, 18, 12)
-    rights = (Right(Operation.READ, Resource.TOPIC),)
+    rights = (READ_TOPIC,)
     body = FetchBody
     in_turn = True
 
@@ -113,7 +113,7 @@ class FetchHandler(Handler[FetchBody]):
     async def _with_wrong_epochs(
         self, request: Request, body: FetchBody, topics: Mapping[_TopicKey, Topic]
     ) -> dict[TopicPartition, PartitionFetched]:
-        """Answers for the partitions whose leader epoch is not the one that the client knows."""
+        """Return the answers for partitions of which the client knows another leader epoch."""
         if request.version < _FIRST_VERSION_WITH_EPOCHS:
             return {}
         wrong = await wrong_epochs(
@@ -137,7 +137,7 @@ class FetchHandler(Handler[FetchBody]):
         spans: Sequence[Span],
         answered: Container[TopicPartition],
     ) -> dict[TopicPartition, PartitionFetched]:
-        """Answers for the partitions that should rather be read at another broker.
+        """Return the answers for partitions that should be read at another broker.
 
         An offset that is out of range is answered here: a consumer that hears of it elsewhere
         comes back to the leader, which must not send it away again.
@@ -242,7 +242,7 @@ def _continues_session(request: Request, body: FetchBody) -> bool:
 def _wanted(
     request: Request, body: FetchBody, topics: Mapping[_TopicKey, Topic]
 ) -> Iterator[tuple[Topic, FetchPartition]]:
-    """The asked partitions of topics that exist."""
+    """The requested partitions of topics that exist."""
     for asked in body.topics:
         topic = topics.get(_key(request, asked))
         if topic is not None:

@@ -1,7 +1,6 @@
-"""FindCoordinator: which broker coordinates a group. A group without one gets one here.
+"""FindCoordinator: names the broker that coordinates a group. A group without one gets one here.
 
-Transactional producers are told to give up, which is the kinder answer to a program that would
-otherwise wait in silence.
+Transactional producers get an error that makes them give up. Without it they would wait in silence.
 """
 
 from collections.abc import Sequence
@@ -9,10 +8,10 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.group_names import check_group_id
+from stratalog.admin.rights import DESCRIBE_GROUP
 from stratalog.control.groups.errors import NotCoordinatorError
 from stratalog.errors import CallError, StratalogError
-from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import group_code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
@@ -34,7 +33,7 @@ class FindCoordinatorBody(NamedTuple):
 class FindCoordinatorHandler(Handler[FindCoordinatorBody]):
     key = ApiKey.FIND_COORDINATOR
     versions = Versions(0, 6, 3)
-    rights = (Right(Operation.DESCRIBE, Resource.GROUP),)
+    rights = (DESCRIBE_GROUP,)
     body = FindCoordinatorBody
 
     def __init__(self, components: Components) -> None:
@@ -51,16 +50,16 @@ class FindCoordinatorHandler(Handler[FindCoordinatorBody]):
     async def _found(self, kind: int, key: str) -> Values:
         if kind == _TRANSACTION:
             code = ErrorCode.transactional_id_authorization_failed
-            return _nobody(key, code, "this broker does not support transactions yet")
+            return _not_found(key, code, "this broker does not support transactions yet")
         try:
             if kind != _GROUP:
                 raise CallError(f"coordinators of type {kind} do not exist")
             check_group_id(key, may_be_empty=True)
             broker = await self._groups.locate(key)
         except NotCoordinatorError as error:
-            return _nobody(key, ErrorCode.coordinator_not_available, str(error))
+            return _not_found(key, ErrorCode.coordinator_not_available, str(error))
         except StratalogError as error:
-            return _nobody(key, group_code_of(error), str(error))
+            return _not_found(key, group_code_of(error), str(error))
         return {
             "key": key,
             "error_code": ErrorCode.none,
@@ -77,7 +76,7 @@ def _keys(request: Request, body: FindCoordinatorBody) -> list[str]:
     return [body.key]
 
 
-def _nobody(key: str, code: ErrorCode, message: str) -> Values:
+def _not_found(key: str, code: ErrorCode, message: str) -> Values:
     return {
         "key": key,
         "error_code": code,

@@ -1,11 +1,11 @@
-"""Heartbeat: a member of a classic group is alive, and hears whether it has to join again."""
+"""Heartbeat: a sign of life of a classic group's member. The answer may ask it to join again."""
 
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
-from stratalog.kafka.handlers.shared.group_names import check_group_id
+from stratalog.admin.group_names import check_group_id
+from stratalog.admin.rights import READ_GROUP
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import group_code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
@@ -25,7 +25,7 @@ class HeartbeatBody(NamedTuple):
 class HeartbeatHandler(Handler[HeartbeatBody]):
     key = ApiKey.HEARTBEAT
     versions = Versions(0, 4, 4)
-    rights = (Right(Operation.READ, Resource.GROUP),)
+    rights = (READ_GROUP,)
     body = HeartbeatBody
 
     def __init__(self, components: Components) -> None:

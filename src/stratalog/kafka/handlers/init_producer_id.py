@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.rights import IDEMPOTENT_WRITE, WRITE_TOPIC
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import ProducerId
 from stratalog.kafka.server.components import Components
@@ -19,7 +19,7 @@ from stratalog.kafka.wire.schema_writer import write_response
 from stratalog.topic.errors import TransactionsUnsupportedError
 
 _IDS_PER_ALLOCATION = 1000
-"""As Kafka. What a stopping broker has not given out is lost, and 2**63 are many."""
+"""As in Kafka. A broker that stops loses the ids that it has not used, of which there are 2**63."""
 
 
 class ProducerIds:
@@ -48,10 +48,7 @@ class InitProducerIdBody(NamedTuple):
 class InitProducerIdHandler(Handler[InitProducerIdBody]):
     key = ApiKey.INIT_PRODUCER_ID
     versions = Versions(0, 5, 2)
-    rights = (
-        Right(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),
-        Right(Operation.WRITE, Resource.TOPIC),
-    )
+    rights = (IDEMPOTENT_WRITE, WRITE_TOPIC)
     body = InitProducerIdBody
 
     def __init__(self, components: Components) -> None:

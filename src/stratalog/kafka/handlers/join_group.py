@@ -1,13 +1,13 @@
-"""JoinGroup: become a member, and hear of the generation when all have joined."""
+"""JoinGroup: a client becomes a member. It is answered when all have joined the generation."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.group_names import check_group_id
+from stratalog.admin.rights import READ_GROUP
 from stratalog.groups.classic.model import JoinAnswer, JoinRequest
-from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, group_code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
@@ -39,7 +39,7 @@ class JoinGroupBody(NamedTuple):
 class JoinGroupHandler(Handler[JoinGroupBody]):
     key = ApiKey.JOIN_GROUP
     versions = Versions(0, 9, 6)
-    rights = (Right(Operation.READ, Resource.GROUP),)
+    rights = (READ_GROUP,)
     body = JoinGroupBody
 
     def __init__(self, components: Components) -> None:

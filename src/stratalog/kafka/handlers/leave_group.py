@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.group_names import check_group_id
+from stratalog.admin.rights import READ_GROUP
 from stratalog.errors import StratalogError
 from stratalog.groups.classic.model import Leaving
-from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, group_code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
@@ -32,7 +32,7 @@ class LeaveGroupBody(NamedTuple):
 class LeaveGroupHandler(Handler[LeaveGroupBody]):
     key = ApiKey.LEAVE_GROUP
     versions = Versions(0, 5, 4)
-    rights = (Right(Operation.READ, Resource.GROUP),)
+    rights = (READ_GROUP,)
     body = LeaveGroupBody
 
     def __init__(self, components: Components) -> None:

@@ -1,4 +1,4 @@
-"""ListConfigResources: what DescribeConfigs can be asked about. Version 0 knew client metrics
+"""ListConfigResources: the resources that DescribeConfigs describes. Version 0 knew client metrics
 alone, of which there are none."""
 
 from collections.abc import Sequence
@@ -7,24 +7,20 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from stratalog.admin.config_description import ResourceType
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.configs import ConfigResource
+from stratalog.admin.rights import DESCRIBE_CLUSTER_CONFIGS
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.handler import Body, Handler, Request
 from stratalog.kafka.wire.api import ApiKey, Versions
-from stratalog.kafka.wire.schema_writer import Values, write_response
+from stratalog.kafka.wire.schema_writer import write_response
 
 _FIRST_VERSION_WITH_TYPES = 1
 _BROKER_LOGGER = 8
 _CLIENT_METRICS = 16
 _GROUP = 32
-_LISTABLE = {
-    ResourceType.TOPIC,
-    ResourceType.BROKER,
-    _BROKER_LOGGER,
-    _CLIENT_METRICS,
-    _GROUP,
-}
-"""What Kafka takes. Loggers, metrics and groups have no configs here, so none is listed."""
+_LISTABLE = {*ResourceType, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP}
+"""The types that Kafka accepts. Loggers, metrics and groups have no configs here, so the list has
+none of them."""
 
 
 class ListConfigResourcesBody(NamedTuple):
@@ -34,37 +30,25 @@ class ListConfigResourcesBody(NamedTuple):
 class ListConfigResourcesHandler(Handler[ListConfigResourcesBody]):
     key = ApiKey.LIST_CONFIG_RESOURCES
     versions = Versions(0, 1, 0)
-    rights = (Right(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER),)
+    rights = (DESCRIBE_CLUSTER_CONFIGS,)
     body = ListConfigResourcesBody
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)
-        self._catalog = components.catalog
-        self._membership = components.membership
+        self._configs = components.admin.configs
 
     async def handle(self, request: Request, body: ListConfigResourcesBody) -> Body:
         if request.version < _FIRST_VERSION_WITH_TYPES:
             return _response(request, ErrorCode.none, [])
         if not _LISTABLE.issuperset(body.resource_types):
             return _response(request, ErrorCode.unsupported_version, [])
-        found = await self._resources(frozenset(body.resource_types) or _LISTABLE)
+        wanted = set(body.resource_types) or _LISTABLE
+        types = [one for one in ResourceType if one in wanted]
+        found = await self._configs.resources(request.principal, types)
         return _response(request, ErrorCode.none, found)
 
-    async def _resources(self, wanted: frozenset[int] | set[int]) -> list[Values]:
-        found: list[Values] = []
-        if ResourceType.BROKER in wanted:
-            live = self._membership.live()
-            found += [_resource(ResourceType.BROKER, str(each.broker_id)) for each in live]
-        if ResourceType.TOPIC in wanted:
-            topics = await self._catalog.all()
-            found += [_resource(ResourceType.TOPIC, topic.name) for topic in topics]
-        return found
 
-
-def _resource(kind: ResourceType, name: str) -> Values:
-    return {"resource_name": name, "resource_type": kind}
-
-
-def _response(request: Request, code: ErrorCode, resources: Sequence[Values]) -> Body:
-    values = {"error_code": code, "config_resources": resources}
+def _response(request: Request, code: ErrorCode, resources: Sequence[ConfigResource]) -> Body:
+    listed = [{"resource_name": one.name, "resource_type": one.type} for one in resources]
+    values = {"error_code": code, "config_resources": listed}
     return write_response(ApiKey.LIST_CONFIG_RESOURCES, request.version, values)

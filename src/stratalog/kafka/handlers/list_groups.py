@@ -1,11 +1,11 @@
-"""ListGroups: the groups of this broker. Clients ask every broker and put the lists together."""
+"""ListGroups: the groups of this broker. Clients ask every broker and join the lists."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from stratalog.control.groups.model import GroupSummary
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import group_code_of
@@ -25,35 +25,25 @@ class ListGroupsBody(NamedTuple):
 class ListGroupsHandler(Handler[ListGroupsBody]):
     key = ApiKey.LIST_GROUPS
     versions = Versions(0, 5, 3)
-    rights = (
-        Right(Operation.DESCRIBE, Resource.CLUSTER),
-        Right(Operation.DESCRIBE, Resource.GROUP),
-    )
+    rights = (DESCRIBE_CLUSTER, DESCRIBE_GROUP)
     body = ListGroupsBody
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)
-        self._groups = components.groups
+        self._groups = components.admin.groups
 
     async def handle(self, request: Request, body: ListGroupsBody) -> Body:
-        states = _lowered(
-            body.states_filter if request.version >= _FIRST_VERSION_WITH_STATES else ()
+        has_states = request.version >= _FIRST_VERSION_WITH_STATES
+        has_types = request.version >= _FIRST_VERSION_WITH_TYPES
+        listed = await self._groups.list_groups(
+            request.principal,
+            states=body.states_filter if has_states else (),
+            kinds=body.types_filter if has_types else (),
         )
-        types = _lowered(body.types_filter if request.version >= _FIRST_VERSION_WITH_TYPES else ())
-        listed = [
-            summary
-            for summary in await self._groups.listed()
-            if (not states or summary.state_name.lower() in states)
-            and (not types or summary.kind.value in types)
-        ]
         return _response(request, ErrorCode.none, listed)
 
     def error_code(self, error: Exception) -> ErrorCode:
         return group_code_of(error)
-
-
-def _lowered(names: Sequence[str]) -> set[str]:
-    return {name.lower() for name in names}
 
 
 def _response(request: Request, code: ErrorCode, listed: list[GroupSummary]) -> Body:

@@ -1,4 +1,4 @@
-"""ListOffsets: where a partition begins and ends, and which offset belongs to a time."""
+"""ListOffsets: the start and the end of a partition, and the offset that belongs to a time."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.rights import DESCRIBE_TOPIC
 from stratalog.control.log.model import TimeQuery
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
@@ -26,12 +26,12 @@ _NEWEST = -3
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
 _FIRST_VERSIONS = {_LATEST: 1, _EARLIEST: 1, _NEWEST: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
-"""From which version of the API on a number below zero has its meaning, as in Kafka."""
+"""The first version of the API in which a negative timestamp has its meaning, as in Kafka."""
 _READ_COMMITTED = 1
 _FIRST_VERSION_WITH_ISOLATION = 2
 _FIRST_VERSION_WITH_EPOCHS = 4
 _MOST_READS = 8
-"""Each look-up by time reads a part of an object: so many are done at once for one request."""
+"""The look-ups by time that one request does at once. Each reads a part of an object."""
 
 
 class _Query(NamedTuple):
@@ -66,7 +66,7 @@ class ListOffsetsBody(NamedTuple):
 class ListOffsetsHandler(Handler[ListOffsetsBody]):
     key = ApiKey.LIST_OFFSETS
     versions = Versions(1, 11, 6)
-    rights = (Right(Operation.DESCRIBE, Resource.TOPIC),)
+    rights = (DESCRIBE_TOPIC,)
     body = ListOffsetsBody
 
     def __init__(self, components: Components) -> None:

@@ -1,6 +1,6 @@
-"""Metadata: the brokers, the topics, and which broker each partition is written to.
+"""Metadata: the brokers, the topics, and the leader of each partition.
 
-A client that tells its zone is given brokers of that zone as leaders, if there are any.
+A client that names its zone is given leaders of that zone, if it has any broker.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.rights import CREATE_TOPIC, DESCRIBE_TOPIC
 from stratalog.admin.topic_names import check_topic_name
 from stratalog.control.brokers.model import BrokerInfo
 from stratalog.control.topics.model import Topic
@@ -45,14 +45,14 @@ class MetadataBody(NamedTuple):
 class MetadataHandler(Handler[MetadataBody]):
     key = ApiKey.METADATA
     versions = Versions(0, 13, 9)
-    rights = (Right(Operation.DESCRIBE, Resource.TOPIC), Right(Operation.CREATE, Resource.TOPIC))
+    rights = (DESCRIBE_TOPIC, CREATE_TOPIC)
     body = MetadataBody
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)
         self._catalog = components.catalog
         self._membership = components.membership
-        self._creation = components.creation
+        self._topics = components.admin.topics
         self._creates = components.settings.broker.auto_create_topics
         self._parts = _PartCache()
 
@@ -88,8 +88,8 @@ class MetadataHandler(Handler[MetadataBody]):
         self, request: Request, body: MetadataBody, topics: Sequence[MetadataTopic]
     ) -> list[bytes]:
         names = [asked.name for asked in topics if asked.name is not None]
-        # Not from the cache: whoever has just created or grown a topic through another broker
-        # asks here next, and clients ask seldom enough.
+        # Not from the cache: a client that has just created or grown a topic through another
+        # broker asks here next, and Metadata requests are rare.
         named = await self._named(list(dict.fromkeys(names))) if names else {}
         ids = [key for asked in topics if (key := _asked_id(request, asked)) is not None]
         identified = await self._catalog.with_ids(ids) if ids else {}
@@ -109,8 +109,8 @@ class MetadataHandler(Handler[MetadataBody]):
         return parts
 
     async def _named(self, names: list[str]) -> dict[str, Topic]:
-        """As fresh as can be had: while the control plane is away, as the cache knows them, so
-        that producers and consumers keep their broker and wait there."""
+        """Look the topics up in the control plane and, while it is away, in the cache: so producers
+        and consumers keep their broker and wait there."""
         try:
             return await self._catalog.refreshed(names)
         except RetriableError:
@@ -120,7 +120,8 @@ class MetadataHandler(Handler[MetadataBody]):
         try:
             check_topic_name(name)
             if self._creates and _allows_creation(request, body):
-                return self._known(request, await self._creation.on_first_use(name))
+                created = await self._topics.create_on_first_use(request.principal, name)
+                return self._known(request, created)
             code = ErrorCode.unknown_topic_or_partition
         except StratalogError as error:
             code = code_of(error)
@@ -154,8 +155,8 @@ class _PartKey(NamedTuple):
 
 
 class _PartCache:
-    """The written parts of topics. They hold as long as the same brokers live, because leaders
-    follow from those alone. A new leader epoch makes another key."""
+    """The encoded parts of topics. They are valid as long as the same brokers live, because leaders
+    depend on nothing else. A new leader epoch makes another key."""
 
     def __init__(self) -> None:
         self._parts: dict[_PartKey, bytes] = {}

@@ -1,4 +1,4 @@
-"""OffsetCommit: how far a group has read. Answered when the offsets are durable."""
+"""OffsetCommit: stores the offsets of a group. It is answered when they are durable."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -6,13 +6,13 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.group_names import check_group_id
+from stratalog.admin.rights import READ_GROUP, READ_TOPIC
 from stratalog.control.groups.model import OffsetToCommit
 from stratalog.errors import StratalogError
 from stratalog.groups.errors import MetadataTooLargeError
 from stratalog.groups.group import Committer
 from stratalog.ids import Offset, PartitionIndex
-from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.handlers.shared.offset_topics import (
     AskedTopics,
     TopicKey,
@@ -27,14 +27,14 @@ from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.schema_writer import write_response
 
 LONGEST_METADATA = 4096
-"""Characters, as Kafka's offset.metadata.max.bytes, which counts characters, too."""
+"""In characters, like Kafka's offset.metadata.max.bytes, despite its name."""
 _FIRST_VERSION_WITH_EPOCHS = 6
 _FIRST_VERSION_WITH_INSTANCES = 7
 _FIRST_VERSION_WITH_MEMBER_EPOCHS = 9
 _NO_EPOCH = -1
 
-Place: TypeAlias = tuple[TopicKey, int]
-"""What the request calls a topic, and a partition."""
+RequestedPartition: TypeAlias = tuple[TopicKey, int]
+"""The topic as the request names it, and the partition."""
 
 
 class OffsetCommitPartition(NamedTuple):
@@ -61,7 +61,7 @@ class OffsetCommitBody(NamedTuple):
 class OffsetCommitHandler(Handler[OffsetCommitBody]):
     key = ApiKey.OFFSET_COMMIT
     versions = Versions(2, 10, 8)
-    rights = (Right(Operation.READ, Resource.GROUP), Right(Operation.READ, Resource.TOPIC))
+    rights = (READ_GROUP, READ_TOPIC)
     body = OffsetCommitBody
 
     def __init__(self, components: Components) -> None:
@@ -72,16 +72,16 @@ class OffsetCommitHandler(Handler[OffsetCommitBody]):
     async def handle(self, request: Request, body: OffsetCommitBody) -> Body:
         check_group_id(body.group_id, may_be_empty=True)
         topics = await self._topics(request, body)
-        codes: dict[Place, ErrorCode] = {}
-        offsets: dict[Place, OffsetToCommit] = {}
+        codes: dict[RequestedPartition, ErrorCode] = {}
+        offsets: dict[RequestedPartition, OffsetToCommit] = {}
         for asked in body.topics:
             key = topic_key(request.version, asked)
             for partition in asked.partitions:
-                place = (key, partition.partition_index)
+                requested = (key, partition.partition_index)
                 try:
-                    offsets[place] = _offset(request, topics, key, partition)
+                    offsets[requested] = _offset(request, topics, key, partition)
                 except StratalogError as error:
-                    codes[place] = code_of(error)
+                    codes[requested] = code_of(error)
         codes |= await self._commit(request, body, offsets)
         return _response(request, body, lambda key, index: codes[key, index])
 
@@ -96,8 +96,11 @@ class OffsetCommitHandler(Handler[OffsetCommitBody]):
         return await AskedTopics.find(self._catalog, request.version, wanted, believes_cache=True)
 
     async def _commit(
-        self, request: Request, body: OffsetCommitBody, offsets: Mapping[Place, OffsetToCommit]
-    ) -> dict[Place, ErrorCode]:
+        self,
+        request: Request,
+        body: OffsetCommitBody,
+        offsets: Mapping[RequestedPartition, OffsetToCommit],
+    ) -> dict[RequestedPartition, ErrorCode]:
         if not offsets:
             return {}
         named = request.version >= _FIRST_VERSION_WITH_INSTANCES
@@ -114,13 +117,13 @@ class OffsetCommitHandler(Handler[OffsetCommitBody]):
         except StratalogError as error:
             return dict.fromkeys(offsets, group_code_of(error))
         for partition in left_out:
-            # Its name may be another topic's by now: who commits again finds that one.
+            # The name may belong to a new topic by now, which the next commit shall find.
             self._catalog.forget(partition.topic_id)
         return {
-            place: code_of(unknown_topic(request.version, *place))
+            requested: code_of(unknown_topic(request.version, *requested))
             if offset.topic_partition in left_out
             else ErrorCode.none
-            for place, offset in offsets.items()
+            for requested, offset in offsets.items()
         }
 
 

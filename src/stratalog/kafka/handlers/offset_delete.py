@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
-from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.kafka.handlers.shared.group_names import check_group_id
+from stratalog.admin.entries import PartitionName
+from stratalog.admin.rights import DELETE_GROUP, READ_TOPIC
+from stratalog.kafka.handlers.shared.outcomes import outcome_code
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import group_code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
@@ -32,36 +32,34 @@ class OffsetDeleteBody(NamedTuple):
 class OffsetDeleteHandler(Handler[OffsetDeleteBody]):
     key = ApiKey.OFFSET_DELETE
     versions = Versions(0, 0, 1)
-    rights = (Right(Operation.DELETE, Resource.GROUP), Right(Operation.READ, Resource.TOPIC))
+    rights = (DELETE_GROUP, READ_TOPIC)
     body = OffsetDeleteBody
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)
-        self._groups = components.groups
-        self._catalog = components.catalog
+        self._groups = components.admin.groups
 
     async def handle(self, request: Request, body: OffsetDeleteBody) -> Body:
-        check_group_id(body.group_id, may_be_empty=True)
-        is_deletable = await self._groups.deletable_offsets(body.group_id)
-        topics = await self._catalog.refreshed([asked.name for asked in body.topics])
-        doomed = []
-        answers = []
-        for asked in body.topics:
-            partitions = []
-            for one in asked.partitions:
-                code = ErrorCode.none
-                topic = topics.get(asked.name)
-                if topic is None or not 0 <= one.partition_index < topic.partition_count:
-                    code = ErrorCode.unknown_topic_or_partition
-                elif not is_deletable(asked.name):
-                    code = ErrorCode.group_subscribed_to_topic
-                else:
-                    doomed.append(TopicPartition(topic.id, PartitionIndex(one.partition_index)))
-                partitions.append({"partition_index": one.partition_index, "error_code": code})
-            answers.append({"name": asked.name, "partitions": partitions})
-        if doomed:
-            await self._groups.delete_offsets(body.group_id, doomed)
-        values = {"error_code": ErrorCode.none, "topics": answers}
+        wanted = [
+            PartitionName(asked.name, one.partition_index)
+            for asked in body.topics
+            for one in asked.partitions
+        ]
+        outcomes = iter(await self._groups.delete_offsets(request.principal, body.group_id, wanted))
+        topics = [
+            {
+                "name": asked.name,
+                "partitions": [
+                    {
+                        "partition_index": one.partition_index,
+                        "error_code": outcome_code(next(outcomes)),
+                    }
+                    for one in asked.partitions
+                ],
+            }
+            for asked in body.topics
+        ]
+        values = {"error_code": ErrorCode.none, "topics": topics}
         return write_response(ApiKey.OFFSET_DELETE, request.version, values)
 
     def error_code(self, error: Exception) -> ErrorCode:

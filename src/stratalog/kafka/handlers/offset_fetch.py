@@ -1,7 +1,7 @@
-"""OffsetFetch: how far groups have read.
+"""OffsetFetch: the committed offsets of groups.
 
-The control plane is asked each time. If it cannot be, the answer is an error: an offset of -1 says
-that there certainly is none, and a consumer would start over.
+The control plane is asked each time. While it is away the answer is an error: an offset of -1 means
+that nothing was ever committed, and a consumer would start over.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,12 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.group_names import check_group_id
+from stratalog.admin.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from stratalog.control.groups.model import CommittedOffset
 from stratalog.errors import StratalogError
 from stratalog.groups.group import Committer
 from stratalog.ids import NO_OFFSET, PartitionIndex, TopicPartition
-from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.handlers.shared.offset_topics import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     AskedTopics,
@@ -57,13 +57,13 @@ class _Asked(NamedTuple):
     group_id: str
     committer: Committer
     topics: Sequence[OffsetFetchTopic] | None
-    """None: all that the group has committed."""
+    """None: all topics in which the group has committed."""
 
 
 class OffsetFetchHandler(Handler[OffsetFetchBody]):
     key = ApiKey.OFFSET_FETCH
     versions = Versions(1, 10, 6)
-    rights = (Right(Operation.DESCRIBE, Resource.GROUP), Right(Operation.DESCRIBE, Resource.TOPIC))
+    rights = (DESCRIBE_GROUP, DESCRIBE_TOPIC)
     body = OffsetFetchBody
 
     def __init__(self, components: Components) -> None:
@@ -142,8 +142,8 @@ class OffsetFetchHandler(Handler[OffsetFetchBody]):
 def _places(
     version: int, known: AskedTopics, topics: Sequence[OffsetFetchTopic]
 ) -> tuple[Mapping[tuple[TopicKey, int], TopicPartition], Mapping[tuple[TopicKey, int], ErrorCode]]:
-    """The partitions that exist. A name that no topic has is no error, as in Kafka: it has no
-    offsets; an id is one."""
+    """Return the partitions that exist. As in Kafka, an unknown name is no error and has no
+    offsets, while an unknown id is an error."""
     places, codes = {}, {}
     for topic in topics:
         key = topic_key(version, topic)
@@ -184,7 +184,7 @@ def _values(index: int, found: CommittedOffset | None, code: ErrorCode = ErrorCo
 
 
 def _failed(version: int, asked: _Asked, error: Exception) -> Values:
-    """Before version 2 an error can only be told partition by partition."""
+    """Before version 2 the response has room for errors in its partitions only."""
     code = group_code_of(error)
     topics: list[Values] = []
     if version < _FIRST_VERSION_WITH_ERROR:

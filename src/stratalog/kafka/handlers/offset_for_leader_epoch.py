@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch: where an epoch ended, for consumers that look for a truncated log.
+"""OffsetForLeaderEpoch: the end of an epoch, for consumers that check for a truncated log.
 
-Nothing that was acknowledged is ever truncated here, so the answer is always at or beyond where
-the consumer is. Epochs outlive their records: a consumer far behind is not sent to the start.
+Acknowledged records are never truncated here, so the answer is always at or beyond the position of
+the consumer. Epochs outlive their records: a consumer far behind is not sent to the start.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.rights import DESCRIBE_TOPIC
 from stratalog.control.log.model import EpochEnd, EpochQuery
 from stratalog.control.topics.model import Topic
 from stratalog.ids import PartitionIndex, TopicPartition
@@ -38,7 +38,7 @@ class OffsetForLeaderEpochBody(NamedTuple):
 class OffsetForLeaderEpochHandler(Handler[OffsetForLeaderEpochBody]):
     key = ApiKey.OFFSET_FOR_LEADER_EPOCH
     versions = Versions(2, 4, 4)
-    rights = (Right(Operation.DESCRIBE, Resource.TOPIC),)
+    rights = (DESCRIBE_TOPIC,)
     body = OffsetForLeaderEpochBody
 
     def __init__(self, components: Components) -> None:

@@ -8,16 +8,17 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.errors import UnknownTopicIdError
+from stratalog.admin.rights import WRITE_TOPIC
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
-from stratalog.errors import StratalogError
+from stratalog.errors import RetriableError, StratalogError
 from stratalog.ids import NO_OFFSET, PartitionIndex, TopicId
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, message_of
 from stratalog.kafka.server.handler import Answer, Body, Request, TwoStageHandler
 from stratalog.kafka.wire.api import ApiKey, Versions
-from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError, UnknownTopicIdError
+from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError
 from stratalog.kafka.wire.produce_response import PartitionProduced, TopicProduced, produce_response
 from stratalog.topic.append import PendingAppend
 from stratalog.topic.errors import TransactionsUnsupportedError
@@ -30,10 +31,10 @@ _Outcome = PartitionWritten | Exception
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """One partition of a request: its place among the writes, or why it is not among them."""
+    """One partition of a request: its position among the writes, or the reason to refuse it."""
 
     index: int
-    place: int
+    position: int
     error: Exception | None = None
 
 
@@ -43,7 +44,7 @@ class PartitionRecords(NamedTuple):
 
 
 class TopicRecords(NamedTuple):
-    """Versions with topic ids have no names."""
+    """Versions with topic ids have no topic names."""
 
     partition_data: Sequence[PartitionRecords]
     name: str | None = None
@@ -59,7 +60,7 @@ class ProduceBody(NamedTuple):
 class ProduceHandler(TwoStageHandler[ProduceBody]):
     key = ApiKey.PRODUCE
     versions = Versions(3, 13, 9)
-    rights = (Right(Operation.WRITE, Resource.TOPIC),)
+    rights = (WRITE_TOPIC,)
     body = ProduceBody
 
     def __init__(self, components: Components) -> None:
@@ -86,10 +87,24 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
         return lambda: self._answer(request, body, pending, written, failure)
 
     async def _topics(self, topics: Sequence[TopicRecords]) -> list[Topic | None]:
-        """The topics as the catalog knows them; whoever is missing there does not exist."""
+        """Find the topics in the catalog. A topic that is missing there does not exist.
+
+        If the control plane does not answer, topics are taken as they were last seen. A failure
+        would let the next request of the same producer enter the order before this one. A commit
+        refuses batches of topics that are gone.
+        """
         found = [self._cached(topic) for topic in topics]
         if None not in found:
             return found
+        try:
+            return await self._looked_up(topics)
+        except RetriableError:
+            found = [self._last_known(topic) for topic in topics]
+            if None in found:
+                raise
+            return found
+
+    async def _looked_up(self, topics: Sequence[TopicRecords]) -> list[Topic | None]:
         names = [topic.name for topic in topics if topic.name is not None]
         ids = [TopicId(topic.topic_id) for topic in topics if topic.topic_id is not None]
         by_name = await self._catalog.named(names) if names else {}
@@ -105,6 +120,11 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
         if topic.topic_id is not None:
             return self._catalog.cached_id(TopicId(topic.topic_id))
         return self._catalog.cached(topic.name or "")
+
+    def _last_known(self, topic: TopicRecords) -> Topic | None:
+        if topic.topic_id is not None:
+            return self._catalog.last_known_id(TopicId(topic.topic_id))
+        return self._catalog.last_known(topic.name or "")
 
     async def _answer(
         self,
@@ -142,7 +162,7 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
     ) -> TopicProduced:
         partitions = []
         for one in pending:
-            answer = PartitionWritten() if one.error else answers[one.place]
+            answer = PartitionWritten() if one.error else answers[one.position]
             error = one.error or answer.error
             partitions.append(
                 self._failed(one.index, error) if error else _succeeded(one.index, answer)
@@ -175,7 +195,7 @@ def _check(produce: ProduceBody) -> None:
 def _collect(
     records: TopicRecords, topic: Topic | None, writes: list[PartitionWrite]
 ) -> list[_Pending]:
-    """Add the topic's partitions to the writes, those that can be written."""
+    """Add the partitions of the topic that can be written to the writes."""
     pending = []
     for partition in records.partition_data:
         error = _problem(records, topic, partition)
@@ -206,7 +226,7 @@ def _problem(
 
 
 def _log_unanswered(request: Request, topics: Sequence[TopicProduced]) -> None:
-    """A producer with acks=0 never hears of its failures: the log is the only place for them."""
+    """A producer with acks=0 gets no answer, so its failures can only be logged."""
     for topic in topics:
         for one in topic.partitions:
             if one.error_code:

@@ -1,14 +1,14 @@
-"""SyncGroup: the leader hands in the assignments, and every member gets its own."""
+"""SyncGroup: the group's leader sends the assignments, and every member gets its own."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import Operation, Resource, Right
+from stratalog.admin.group_names import check_group_id
+from stratalog.admin.rights import READ_GROUP
 from stratalog.groups.classic.model import SyncAnswer, SyncRequest
 from stratalog.groups.errors import InconsistentProtocolError
-from stratalog.kafka.handlers.shared.group_names import check_group_id
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import group_code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
@@ -37,7 +37,7 @@ class SyncGroupBody(NamedTuple):
 class SyncGroupHandler(Handler[SyncGroupBody]):
     key = ApiKey.SYNC_GROUP
     versions = Versions(0, 5, 4)
-    rights = (Right(Operation.READ, Resource.GROUP),)
+    rights = (READ_GROUP,)
     body = SyncGroupBody
 
     def __init__(self, components: Components) -> None:

@@ -1,4 +1,4 @@
-"""What a connection asks of those who understand its requests."""
+"""The interface between a connection and the code that handles its requests."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -9,7 +9,7 @@ from stratalog.kafka.server.session import Session
 from stratalog.kafka.wire.primitives import Buffer
 
 Response: TypeAlias = Sequence[Buffer] | None
-"""The whole response with its length in front, to be written as it is. None: not answered."""
+"""The whole response with its length in front, ready to be written. None: no response is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +18,15 @@ class Running:
 
     response: asyncio.Future[Response]
     outlives_client: bool
-    """Whether it is finished even if the client has gone, as everything that was written is."""
+    """A request that writes is finished even if the client has gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class InTurn:
     """A request whose work begins when all earlier responses of its connection are written.
 
-    For those with large responses: a client that sends many and reads none is to cost the memory
-    of one.
+    For requests with large responses: a client that sends many requests and reads no response
+    costs the memory of one.
     """
 
     begin: Callable[[], Coroutine[Any, Any, Response]]
@@ -37,9 +37,9 @@ Accepted: TypeAlias = Running | InTurn
 
 class Acceptor(Protocol):
     async def accept(self, frame: bytearray, session: Session) -> Accepted:
-        """Take a request in. The next one of the connection is not accepted before this returns,
-        so whatever must keep the order of the requests happens here.
+        """Accept a request. The next request of the connection is accepted after this returns, so
+        that work which must keep the order of the requests is done here.
 
-        Raises a `CallError` if the frame is not a request that is served: the connection is
-        closed then, when the earlier requests have been answered.
+        Raises a `CallError` if the frame is not a request that is served. Then the connection is
+        closed, after the earlier requests have been answered.
         """

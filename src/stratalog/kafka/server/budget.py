@@ -1,4 +1,4 @@
-"""How many bytes of requests may be in memory at once. First come, first served."""
+"""Bounds the bytes of requests that are in memory at once. First come, first served."""
 
 from collections import deque
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class Grant:
         self.held = False
 
     def release(self) -> None:
-        """Give the bytes back, or stop waiting for them. Doing so twice is harmless."""
+        """Give the bytes back, or stop waiting for them. May be called twice."""
         budget, self._budget = self._budget, None
         if budget is not None:
             budget._release(self)
@@ -36,7 +36,7 @@ class ByteBudget:
         self._waiting: deque[Grant] = deque()
 
     def request(self, size_bytes: int, on_grant: Callable[[], None]) -> Grant:
-        """Claim bytes. If `held` is not set in the answer, `on_grant` is called when it is."""
+        """Claim bytes. If the grant is not `held` on return, `on_grant` is called once it is."""
         grant = Grant(self, size_bytes, on_grant)
         if not self._waiting and self._fits(size_bytes):
             self.used_bytes += size_bytes

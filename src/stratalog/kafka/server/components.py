@@ -1,8 +1,8 @@
-"""What the handlers work with, put together once per broker."""
+"""The parts of a broker that handlers work with, put together once."""
 
 from dataclasses import dataclass
 
-from stratalog.admin.topic_creation import TopicCreation
+from stratalog.admin.admin import BrokerAdmin
 from stratalog.cluster.membership import Membership
 from stratalog.control.plane import ControlPlane
 from stratalog.groups.classic.groups import ClassicGroups
@@ -22,7 +22,7 @@ class Components:
     settings: Settings
     metrics: RequestMetrics
     failures: ReadFailures
-    creation: TopicCreation
+    admin: BrokerAdmin
     membership: Membership
     control: ControlPlane
     catalog: TopicCatalog

@@ -3,7 +3,7 @@
 Bytes are received straight into the buffer of their request. Requests are accepted one after the
 other and then worked on side by side. Reading stops while there is no memory for the next request,
 while too many are unanswered, or while the client does not take its responses. A request that has
-come whole is accepted even if the client is gone: with acks=0 that is how producers leave.
+arrived whole is accepted even if the client has gone: producers with acks=0 leave that way.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 
 _UNCHARGED_BYTES = 1 << 20
 """Requests other than Produce are charged to the budget only above this size, which honest ones
-hardly reach."""
+rarely reach."""
 
 
 class _Hold(Enum):
-    """Why reading is stopped."""
+    """A reason to stop reading from the socket."""
 
     BUDGET = "no memory for the next request"
     UNANSWERED = "too many requests are unanswered"
@@ -84,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self._moved_s = clock.monotonic()
         self.peer = "?"
 
-    # What the transport calls.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -135,16 +135,16 @@ class Connection(asyncio.BufferedProtocol):
         if self._answering is not None and not self._answering_outlives:
             self._answering.cancel()
 
-    # What the server calls.
+    # Called by the server.
 
     def close(self) -> None:
-        """Take no more requests; answer those that have come, then close."""
+        """Take no more requests, answer the received ones, then close."""
         if _Hold.CLOSING not in self._holds:
             self._hold(_Hold.CLOSING)
             self._arrivals.put_nowait(None)
 
     def abort(self) -> None:
-        """Close now. What was accepted and outlives its client goes on."""
+        """Close now. Accepted requests that outlive their client go on."""
         self._transport.abort()
 
     def kill(self) -> None:
@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def stalled_s(self) -> float:
-        """For how long nothing has come of a request that is half received."""
+        """Seconds since the last byte of a request that is half received."""
         if self._frames.is_idle or self._holds:
             return 0.0
         return self._clock.monotonic() - self._moved_s
@@ -220,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
             self._accepted.put_nowait(None)
 
     def _forget_arrivals(self, arrival: _Arrival | None) -> None:
-        """Give back the memory of the request that was not accepted and of those behind it."""
+        """Release the memory of the request that was not accepted and of all requests behind it."""
         while arrival is not None or not self._arrivals.empty():
             if arrival is not None and arrival.grant is not None:
                 arrival.grant.release()
@@ -239,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
     async def _response(self, accepted: Accepted) -> Response:
-        """The response, or None if there is nobody to send it to."""
+        """Wait for the response. None if the client has gone."""
         if isinstance(accepted, Running):
             future, outlives = accepted.response, accepted.outlives_client
         else:

@@ -53,7 +53,7 @@ class Dispatcher:
         return asyncio.get_running_loop().create_task(self._timed(request, answer))
 
     async def _timed(self, request: Request, answer: Answer) -> Response:
-        """The answer is begun in here: a request that is cancelled first leaves nothing behind."""
+        """Begin and time the answer. A request that is cancelled before leaves nothing behind."""
         started = self._clock.monotonic()
         body = await answer()
         self._metrics.answered(request.key, self._clock.monotonic() - started)

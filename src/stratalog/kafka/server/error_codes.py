@@ -1,11 +1,17 @@
-"""The one table from our errors to Kafka's error codes."""
+"""The table from Stratalog's errors to Kafka's error codes."""
 
 from kio.schema.errors import ErrorCode
 
 from stratalog.admin.errors import (
+    ClusterAccessDeniedError,
+    ElectionNotNeededError,
+    GroupAccessDeniedError,
     InvalidTopicNameError,
+    NoReassignmentError,
     PartitionAssignmentError,
     ReplicationFactorError,
+    TopicAccessDeniedError,
+    UnknownTopicIdError,
 )
 from stratalog.batch.errors import (
     BatchDamagedError,
@@ -50,7 +56,7 @@ from stratalog.groups.errors import (
     SubscribedError,
     UnknownMemberError,
 )
-from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError, UnknownTopicIdError
+from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError
 from stratalog.objects.open import BadStoreError
 from stratalog.objects.store import StoreAccessError
 from stratalog.segment.errors import KeyMissingError
@@ -64,7 +70,7 @@ from stratalog.topic.errors import (
 from stratalog.topic_configs import TopicConfigError
 
 _CODES: dict[type[StratalogError], ErrorCode] = {
-    # What the caller does about it decides, unless something more particular is known below.
+    # The category decides, unless a more particular error follows below.
     RetriableError: ErrorCode.kafka_storage_error,
     StaleError: ErrorCode.kafka_storage_error,
     CallError: ErrorCode.invalid_request,
@@ -79,9 +85,15 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     PartitionCountError: ErrorCode.invalid_partitions,
     PartitionAssignmentError: ErrorCode.invalid_replica_assignment,
     ReplicationFactorError: ErrorCode.invalid_replication_factor,
+    NoReassignmentError: ErrorCode.no_reassignment_in_progress,
+    ElectionNotNeededError: ErrorCode.election_not_needed,
     OffsetOutOfRangeError: ErrorCode.offset_out_of_range,
-    # Record batches. A wrong checksum may be the network's doing, so it is worth another try;
-    # everything else would come again as it is.
+    # Rights.
+    TopicAccessDeniedError: ErrorCode.topic_authorization_failed,
+    GroupAccessDeniedError: ErrorCode.group_authorization_failed,
+    ClusterAccessDeniedError: ErrorCode.cluster_authorization_failed,
+    # Record batches. The network may cause a wrong checksum, so the client should try again. Every
+    # other mistake would come again as it is.
     CrcMismatchError: ErrorCode.corrupt_message,
     BatchDamagedError: ErrorCode.invalid_record,
     InvalidBatchError: ErrorCode.invalid_record,
@@ -93,11 +105,11 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     RequiredAcksError: ErrorCode.invalid_required_acks,
     OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
     FencedProducerError: ErrorCode.invalid_producer_epoch,
-    # Of the codes that every client gives up on at once, this is the one for transactions;
-    # the message says what it is about.
+    # Every client gives up on this code at once, and it concerns transactions. The message has the
+    # true reason.
     TransactionsUnsupportedError: ErrorCode.transactional_id_authorization_failed,
-    # No client repeats this one, and it carries our message: the topic stays read-only until
-    # somebody migrates it.
+    # No client repeats a request after this code, and the response carries the message: the topic
+    # stays read-only until it is migrated.
     ReadOnlyTopicError: ErrorCode.policy_violation,
     # Groups.
     NotCoordinatorError: ErrorCode.not_coordinator,
@@ -120,11 +132,11 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     UnsupportedAssignorError: ErrorCode.unsupported_assignor,
     InvalidPatternError: ErrorCode.invalid_regular_expression,
     MetadataTooLargeError: ErrorCode.offset_metadata_too_large,
-    # The only kind of code after which every client waits and asks for the same offset again:
-    # others make it skip records, reset its position or give up, although all records are there.
+    # Only after this code does every client wait and ask for the same offset again. After others
+    # a client skips records, resets its position or gives up, although all records are there.
     RemoteReadsOffError: ErrorCode.kafka_storage_error,
     KeyMissingError: ErrorCode.kafka_storage_error,
-    # Our own trouble with the store, though it was the call that was refused.
+    # The store refused the call of this broker, not of the client, whose request is in order.
     StoreAccessError: ErrorCode.kafka_storage_error,
     BadStoreError: ErrorCode.kafka_storage_error,
     BarredObjectError: ErrorCode.kafka_storage_error,
@@ -132,7 +144,7 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
 
 
 def code_of(error: BaseException) -> ErrorCode:
-    """The code of the most particular class that has one."""
+    """Return the code of the most particular class that has one."""
     for kind in type(error).__mro__:
         if kind in _CODES:
             return _CODES[kind]
@@ -140,14 +152,15 @@ def code_of(error: BaseException) -> ErrorCode:
 
 
 def fetch_code_of(error: StratalogError) -> ErrorCode:
-    """Consumers know CORRUPT_MESSAGE only, whatever it is that is wrong with stored bytes."""
+    """Consumers know no other code for damaged bytes than CORRUPT_MESSAGE."""
     if isinstance(error, DamagedError):
         return ErrorCode.corrupt_message
     return code_of(error)
 
 
 def group_code_of(error: BaseException) -> ErrorCode:
-    """Members of groups know no trouble with storage: they wait and look for the coordinator."""
+    """Members of groups know no codes of storage. This one makes them wait and look for the
+    coordinator."""
     code = code_of(error)
     if code in (ErrorCode.kafka_storage_error, ErrorCode.request_timed_out):
         return ErrorCode.coordinator_not_available
@@ -155,5 +168,5 @@ def group_code_of(error: BaseException) -> ErrorCode:
 
 
 def message_of(error: BaseException) -> str:
-    """What clients are told. An error that is not ours may say things that are not theirs."""
+    """Return the message for clients. An unexpected error may contain secrets."""
     return str(error) if isinstance(error, StratalogError) else "internal error, see the log"

@@ -1,4 +1,4 @@
-"""A handler of one API: its declaration, and how it reads and refuses requests."""
+"""The base class of handlers: the declaration of an API, reading and refusing its requests."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
@@ -6,6 +6,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from stratalog.admin.principal import Principal
 from stratalog.admin.rights import Right
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, message_of
@@ -19,7 +20,7 @@ from stratalog.kafka.wire.schema_writer import write_response
 Body: TypeAlias = Sequence[Buffer]
 """A response without its header."""
 Answer: TypeAlias = Callable[[], Awaitable[Body | None]]
-"""Called once, to wait for the response. None: the client expects no response."""
+"""Called once to wait for the response. None: the client expects no response."""
 RequestBody = TypeVar("RequestBody")
 
 
@@ -31,6 +32,10 @@ class Request(NamedTuple):
     correlation_id: int
     client_id: str | None
     session: Session
+
+    @property
+    def principal(self) -> Principal:
+        return self.session.principal
 
 
 class Handler(ABC, Generic[RequestBody]):

@@ -1,4 +1,4 @@
-"""What is counted of requests."""
+"""Metrics of requests."""
 
 from stratalog.kafka.wire.api import ApiKey
 from stratalog.metrics import PARTITION_ERRORS, REQUEST_SECONDS, Metrics

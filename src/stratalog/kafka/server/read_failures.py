@@ -1,7 +1,7 @@
-"""Why records cannot be read, said in the log.
+"""Logs the reasons for which records cannot be read.
 
-Kafka's responses to readers carry a number and no message, and most clients only try again. What
-is wrong, and with which object, is for the operator to know.
+Kafka's responses to readers carry a number and no message, and most clients only try again. The
+operator needs the cause and the object, and finds both in the log.
 """
 
 import logging
@@ -15,33 +15,33 @@ from stratalog.errors import RetriableError, StratalogError
 log = logging.getLogger(__name__)
 
 _PAUSE_S = 60.0
-"""Between two lines about the same thing: clients ask several times a second."""
-_MOST_THINGS = 1000
+"""Between two lines about the same failure, because clients ask several times a second."""
+_MOST_FAILURES = 1000
 
 _CLIENTS_OWN = (UnknownTopicError, OffsetOutOfRangeError)
-"""What a client learns from the number alone, and what is no trouble of ours."""
+"""Errors that the code explains to the client, and that are no trouble of the broker."""
 
 
 class ReadFailures:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._said_at: OrderedDict[tuple[type, str], float] = OrderedDict()
+        self._logged_at: OrderedDict[tuple[type, str], float] = OrderedDict()
 
     def note(self, topic: str, partition: int, error: StratalogError) -> None:
         if isinstance(error, _CLIENTS_OWN):
             return
         where = f"{topic}-{partition}"
-        # A store that is away is so for all partitions.
+        # A store that is away affects all partitions, so one line is enough.
         if self._is_new((type(error), "" if isinstance(error, RetriableError) else where)):
             log.warning("%s cannot be read: %s", where, error)
 
-    def _is_new(self, thing: tuple[type, str]) -> bool:
+    def _is_new(self, failure: tuple[type, str]) -> bool:
         now_s = self._clock.monotonic()
-        said_at = self._said_at.get(thing)
-        if said_at is not None and now_s - said_at < _PAUSE_S:
+        logged_at = self._logged_at.get(failure)
+        if logged_at is not None and now_s - logged_at < _PAUSE_S:
             return False
-        self._said_at[thing] = now_s
-        self._said_at.move_to_end(thing)
-        if len(self._said_at) > _MOST_THINGS:
-            self._said_at.popitem(last=False)
+        self._logged_at[failure] = now_s
+        self._logged_at.move_to_end(failure)
+        if len(self._logged_at) > _MOST_FAILURES:
+            self._logged_at.popitem(last=False)
         return True

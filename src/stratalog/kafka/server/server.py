@@ -15,7 +15,7 @@ from stratalog.settings import BrokerSettings
 log = logging.getLogger(__name__)
 
 _STALL_S = 60.0
-"""A request that is half here and does not move holds memory that others wait for."""
+"""A request that is half received and does not proceed holds memory that others wait for."""
 _STALL_CHECK_S = 15.0
 _KILL_S = 1.0
 _BACKLOG = 1024
@@ -35,7 +35,7 @@ def parse_address(text: str) -> Address:
 
 
 class Server:
-    """Bind first, start later: other parts need the port before requests can be served."""
+    """Binds first and starts later: other parts need the port before requests can be served."""
 
     def __init__(self, *, settings: BrokerSettings, max_inflight_bytes: int, clock: Clock) -> None:
         self._settings = settings
@@ -57,7 +57,7 @@ class Server:
         return self._budget.used_bytes
 
     def bind(self) -> Address:
-        """Take the listening address and return it, with the port that was really taken."""
+        """Bind the listening address and return it, with the port that was chosen."""
         host, port = parse_address(self._settings.listen)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -89,13 +89,13 @@ class Server:
         self._stall_watch = asyncio.create_task(self._abort_stalled(), name="stall watch")
 
     def _opened(self, connection: Connection) -> None:
-        """A client that was let in just before the listener closed is closed again."""
+        """Close a client at once that was accepted just before the listener closed."""
         self._connections.add(connection)
         if self._stopping:
             connection.close()
 
     async def stop(self, timeout_ms: int) -> None:
-        """Answer what was accepted, then close. What is not done by then is cut off."""
+        """Answer the accepted requests, then close. Connections that take longer are cut off."""
         self._stopping = True
         if self._stall_watch is not None:
             self._stall_watch.cancel()
@@ -113,7 +113,7 @@ class Server:
             await self._until_closed(_KILL_S)
 
     async def _until_closed(self, timeout_s: float) -> bool:
-        """Wait until no connection is left. False if the time was not enough."""
+        """Wait until no connection is left. Returns False after the timeout."""
         closed = [connection.closed for connection in self._connections]
         if closed:
             await asyncio.wait(closed, timeout=timeout_s)

@@ -1,4 +1,4 @@
-"""A client's connection, as its requests see it."""
+"""The state of a client's connection that its requests share."""
 
 from dataclasses import dataclass
 

@@ -1,11 +1,11 @@
-"""The numbers of Kafka's APIs, and how versions of them are stated."""
+"""The numbers of Kafka's APIs, and ranges of their versions."""
 
 from enum import IntEnum
 from typing import NamedTuple
 
 
 class ApiKey(IntEnum):
-    """Every API that clients can ask for, served here or not."""
+    """Every API that clients may request, served or not."""
 
     PRODUCE = 0
     FETCH = 1

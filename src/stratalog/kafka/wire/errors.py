@@ -1,14 +1,14 @@
-"""What can be wrong with a request as a whole."""
+"""Mistakes in a request as a whole."""
 
 from stratalog.errors import CallError
 
 
 class FrameSizeError(CallError):
-    """The length in front of a request is absurd: what follows is not the Kafka protocol."""
+    """The length in front of a request is absurd: the client does not speak the Kafka protocol."""
 
 
 class MalformedRequestError(CallError):
-    """The bytes of a request are not what its API and version say."""
+    """The bytes of a request do not fit its API and version."""
 
 
 class UnsupportedRequestError(CallError):
@@ -21,10 +21,6 @@ class InvalidRecordsError(CallError):
 
 class RequiredAcksError(CallError):
     """A produce request asks for acknowledgements other than -1, 0 or 1."""
-
-
-class UnknownTopicIdError(CallError):
-    """No topic has this id (any more)."""
 
 
 class SchemaMismatchError(TypeError):

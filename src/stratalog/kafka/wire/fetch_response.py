@@ -1,4 +1,4 @@
-"""Writes Fetch responses. Record data is passed on as it is, never copied."""
+"""Writes Fetch responses. Record data is passed on and never copied."""
 
 import struct
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_SESSIONS = 7
 _FIRST_VERSION_WITH_LOG_START = 5
 FIRST_VERSION_WITH_RACK = 11
-"""And with the preferred replica, which is the answer to it."""
+"""From this version on, requests have a rack and responses the preferred replica."""
 NO_PREFERRED_REPLICA = -1
 _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
 _UP_TO_LAST_STABLE = struct.Struct(">ihqq")
@@ -38,7 +38,7 @@ class PartitionFetched(NamedTuple):
     log_start: int
     parts: Sequence[Buffer] = ()
     preferred_replica: int = NO_PREFERRED_REPLICA
-    """The broker that the consumer should rather ask."""
+    """The broker that the consumer should ask instead."""
     aborted: Sequence[AbortedTransaction] = ()
 
 

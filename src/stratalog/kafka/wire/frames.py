@@ -1,7 +1,7 @@
 """Cuts a stream of bytes into requests, each received straight into a buffer of its own.
 
-Pure: it says where the next bytes are to be put, and is told how many came. Before the body of a
-request is received it must be admitted, so that its memory is asked for first.
+Pure: it offers a buffer for the next bytes, and is given the number that arrived. The body of a
+request must be admitted before it is received, so that its memory can be reserved first.
 """
 
 from enum import Enum
@@ -35,12 +35,12 @@ class FrameReceiver:
         self._filled = 0
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go. Never empty: there is always a next byte to wait for."""
+        """Return the buffer for the next bytes. It is never empty."""
         return memoryview(self._target)[self._filled :]
 
     @property
     def is_idle(self) -> bool:
-        """Whether no byte of another request has come."""
+        """True if no byte of the next request has arrived."""
         return self._target is self._head and self._filled == 0
 
     def received(self, count: int) -> Progress:
@@ -56,7 +56,7 @@ class FrameReceiver:
         return Progress.HEAD
 
     def admit(self) -> None:
-        """Make room for the body. Its first bytes, the API key, are already here."""
+        """Allocate the body. Its first bytes, the API key, have already arrived."""
         self._target = bytearray(self.size_bytes)
         self._target[:_KEY_BYTES] = self._head[_LENGTH_BYTES:]
         self._filled = _KEY_BYTES

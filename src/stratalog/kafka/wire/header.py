@@ -1,4 +1,4 @@
-"""A request as it came from the socket: its header, read by hand, and where its body begins."""
+"""Reads the header of a request, and finds the start of its body."""
 
 import struct
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str | None
     body_start: int
-    """0 in an ApiVersions request of a version that is not served: nothing else is known of it."""
+    """0 for an ApiVersions request of a version that is not served, whose body cannot be read."""
 
 
 def parse_header(frame: memoryview, served: Mapping[ApiKey, Versions]) -> RequestHeader:
@@ -49,6 +49,6 @@ def _client_id(view: memoryview) -> tuple[str | None, int]:
 
 
 def peek_api_key(head: bytearray) -> int:
-    """The API key of a frame of which at least two bytes are there."""
+    """Return the API key of a frame of which at least two bytes have arrived."""
     (key,) = INT16.unpack_from(head)
     return int(key)

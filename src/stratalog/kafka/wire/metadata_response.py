@@ -1,4 +1,4 @@
-"""Writes Metadata responses. A topic's part is a value of its own, so that it can be kept."""
+"""Writes Metadata responses. Each topic is a part of its own, so that it can be cached."""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from stratalog.kafka.wire.primitives import INT16, INT32, NO_TAGS, array_length,
 _FIRST_FLEXIBLE_VERSION = 9
 
 _NO_OPERATIONS = INT32.pack(-(2**31))
-"""Clients that ask what they are authorized to do are told nothing."""
+"""The number for "not known". Clients ask for the operations that they are authorized for."""
 
 
 class BrokerDescribed(NamedTuple):
@@ -31,7 +31,7 @@ class TopicDescribed(NamedTuple):
     leaders: Sequence[int]
     """The node id of each partition's leader, by partition index."""
     epochs: Mapping[PartitionIndex, LeaderEpoch] = MappingProxyType({})
-    """The leader epochs of those partitions where it is not 0."""
+    """The leader epochs that are not 0."""
 
 
 def metadata_response(
@@ -42,7 +42,7 @@ def metadata_response(
     controller_id: int,
     topics: Sequence[bytes],
 ) -> list[bytes]:
-    """`topics` are what `topic_part` made, for the same version."""
+    """`topics` are results of `topic_part` for the same version."""
     flexible = version >= _FIRST_FLEXIBLE_VERSION
     head = INT32.pack(0) if version >= 3 else b""
     head += array_length(len(brokers), flexible=flexible)

@@ -1,4 +1,4 @@
-"""The primitive types of the Kafka protocol, for what is read and written by hand."""
+"""The primitive types of the Kafka protocol, for messages that are read or written by hand."""
 
 import struct
 from typing import TypeAlias
@@ -27,7 +27,7 @@ def uvarint(value: int) -> bytes:
 
 
 def string(text: str | None, *, flexible: bool) -> bytes:
-    """A nullable string. Whoever writes a string that cannot be null never passes None."""
+    """Write a nullable string. None must not be passed for a field that cannot be null."""
     if text is None:
         return b"\x00" if flexible else b"\xff\xff"
     encoded = text.encode()
@@ -44,7 +44,7 @@ def uuid_bytes(identifier: UUID | None) -> bytes:
 
 
 def read_uvarint(frame: Buffer, position: int) -> tuple[int, int]:
-    """The value, and the position after it."""
+    """Return the value and the position after it."""
     byte = frame[position]
     if byte < 0x80:
         return byte, position + 1
@@ -58,10 +58,10 @@ def read_uvarint(frame: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_length(frame: Buffer, position: int, prefix: struct.Struct | None) -> tuple[int, int]:
-    """The length of a string, of bytes or of an array (-1: null), and the position after it.
+    """Return the length of a string, of bytes or of an array (-1: null), and the position after it.
 
     `prefix` is the old fixed-size form; None stands for the compact form. A length that exceeds
-    the rest of the frame is refused here, so that nobody reserves memory for it.
+    the rest of the frame is refused here, before memory is reserved for it.
     """
     if prefix is None:
         length, position = read_uvarint(frame, position)
@@ -75,7 +75,7 @@ def read_length(frame: Buffer, position: int, prefix: struct.Struct | None) -> t
 
 
 def skip_tags(frame: Buffer, position: int) -> int:
-    """The position after the tagged fields. Tags that are not known must be ignored."""
+    """Return the position after the tagged fields. Unknown tags must be ignored."""
     if frame[position] == 0:
         return position + 1
     count, position = read_uvarint(frame, position)

@@ -14,16 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stratalog.control.pipeline.model import UnitKind
-from stratalog.errors import RetriableError
+from stratalog.pipeline.errors import ChildDiedError
 from stratalog.settings import Settings
 
 WORKER = (sys.executable, "-m", "stratalog.pipeline.hosting.child_main")
 _STOP_SECONDS = 30.0
 _LONGEST_ANSWER_BYTES = 16 * 1024 * 1024
-
-
-class ChildDiedError(RetriableError):
-    """The process ended instead of answering."""
 
 
 class Child:

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stratalog.environment import ENVIRONMENT
-from stratalog.errors import CallError
+from stratalog.pipeline.errors import NoJavaError
 
 OLDEST_JAVA = 17
 """The oldest version that Spark 4.3 runs on."""
@@ -31,10 +31,6 @@ _SHIM = """\
 for a do shift; [ "$a" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$a"; done
 exec {java} "$@"
 """
-
-
-class NoJavaError(CallError):
-    """There is no Java that Spark could run on. The message names the attempts and a remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

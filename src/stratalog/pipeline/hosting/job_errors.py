@@ -2,8 +2,7 @@
 
 import re
 
-from stratalog.errors import RetriableError
-from stratalog.units import format_duration
+from stratalog.pipeline.errors import JobCancelledError, JobFailedError
 
 _LONGEST = 300
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?:\w+\.)*(\S.*)")
@@ -13,25 +12,6 @@ _CANCELLED = re.compile(r"cancelled|canceled|OPERATION_CANCELED", re.I)
 _MISSING = re.compile(r"No module named '(\w+)")
 _REMEDY = "ship an environment to them, install it there, or say which Python has it"
 _ATTEMPTS = re.compile(r"failed (\d+) times?")
-
-
-class JobFailedError(RetriableError):
-    """A Spark job did not finish. Nothing of it is visible, so that it may be run again."""
-
-
-class JobCancelledError(JobFailedError):
-    """The job was cancelled."""
-
-
-class NoExecutorError(JobFailedError):
-    """Spark has started no task for too long."""
-
-    def __init__(self, name: str, waited_ms: int) -> None:
-        super().__init__(
-            f"{name}: Spark gave no executor for {format_duration(waited_ms)}: see whether its"
-            " workers are up, and have cores and memory to spare for executors as they are asked"
-            " for; tiering.executor_wait_ms is how long a run waits"
-        )
 
 
 def explain_failure(name: str, error: BaseException) -> JobFailedError:

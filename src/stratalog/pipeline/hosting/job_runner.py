@@ -14,13 +14,9 @@ from contextlib import suppress
 
 from stratalog.clock import Clock
 from stratalog.ids import new_uuid
+from stratalog.pipeline.errors import JobCancelledError, JobFailedError, NoExecutorError
 from stratalog.pipeline.hosting.executor_wait import ExecutorWait, JobLook
-from stratalog.pipeline.hosting.job_errors import (
-    JobCancelledError,
-    JobFailedError,
-    NoExecutorError,
-    explain_failure,
-)
+from stratalog.pipeline.hosting.job_errors import explain_failure
 from stratalog.pipeline.hosting.job_progress import NoListener, ProgressListener, TaskCounts
 from stratalog.pipeline.hosting.session import OpenSpark
 from stratalog.pipeline.hosting.task_rows import (

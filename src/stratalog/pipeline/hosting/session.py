@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from stratalog.environment import ENVIRONMENT
-from stratalog.errors import RetriableError
+from stratalog.pipeline.errors import SparkStartError
 from stratalog.pipeline.hosting.java import find_java
 from stratalog.pipeline.hosting.priority import send_back_session, step_back
 from stratalog.pipeline.hosting.session_jobs import ClassicJobs, ConnectJobs, Jobs
@@ -56,10 +56,6 @@ _GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit for the program that it starts."""
 _CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
 _opening = threading.Lock()
-
-
-class SparkStartError(RetriableError):
-    """Spark did not start, or cannot be reached. The message has its last output."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

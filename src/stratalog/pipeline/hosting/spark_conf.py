@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from stratalog.errors import CallError
+from stratalog.pipeline.errors import BadMasterError
 
 DAEMON_MODULE = "stratalog.pipeline.hosting.spark_daemon"
 LOCAL_ATTEMPTS = 2
@@ -55,10 +55,6 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
 """
 """Written to the file that the JVM's standard error goes to, never to the user's terminal."""
-
-
-class BadMasterError(CallError):
-    """The master is not one that Spark knows."""
 
 
 class Place(Enum):

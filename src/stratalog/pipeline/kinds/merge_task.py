@@ -14,30 +14,27 @@ from uuid import UUID
 from stratalog.batch.header import TimestampType
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import ClaimToken
-from stratalog.errors import StaleError, StratalogError
+from stratalog.errors import StratalogError
 from stratalog.ids import SegmentId
 from stratalog.objects.store import Buffer
+from stratalog.pipeline.errors import EarlierSegmentFailedError, RowFailedError, UnitMismatchError
 from stratalog.pipeline.kinds.merge_model import LogMade, MergeTask, SegmentPlan
 from stratalog.pipeline.kinds.row_buffers import AdjoiningRows, RowBuffers
 from stratalog.pipeline.kinds.source_reader import READ_AHEAD_BYTES, ReadBudget, SourceReader
-from stratalog.pipeline.kinds.unit_failures import RowFailedError, UnitMismatchError, unit_failed
+from stratalog.pipeline.kinds.unit_failures import unit_failed
 from stratalog.pipeline.kinds.upload_queue import PORTION_BYTES, UploadQueue
 from stratalog.pipeline.plan.object_reads import SourceRow, plan_object_reads
 from stratalog.pipeline.plan.tasks import TaskDone, UnitFailed
 from stratalog.pipeline.workplace import OpenWorkplace
 from stratalog.segment.build import BuiltLog, SegmentBuilder
+from stratalog.segment.keys import segment_key_base
 from stratalog.segment.model import SourceRun
-from stratalog.segment.object_keys import segment_key_base
 from stratalog.segment.upload import upload_log
 
 _OFFSET = struct.Struct(">q")
 
 UPLOADS_ENDING = 32
 """A small segment is stored by one request at its end, and thousands may end together."""
-
-
-class EarlierSegmentFailedError(StaleError):
-    """The segment is useless, because an earlier one of its partition cannot be made."""
 
 
 async def run_merge(

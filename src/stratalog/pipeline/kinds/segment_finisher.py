@@ -25,18 +25,19 @@ from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.pipeline.model import ClaimToken
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import ChainOutcome, EpochStart, Segment, SegmentToAdd
-from stratalog.errors import DamagedError, OutcomeUnknownError, StratalogError
+from stratalog.errors import OutcomeUnknownError, StratalogError
 from stratalog.ids import Offset, SegmentId, TopicPartition
 from stratalog.objects.store import ObjectNotFoundError
+from stratalog.pipeline.errors import IndexesLostError
 from stratalog.pipeline.kinds.merge_model import LogMade, SegmentPlan
 from stratalog.pipeline.kinds.upload_check import check_uploaded
 from stratalog.retry import Backoff, retry
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
+from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX
 from stratalog.segment.log_batches import is_dense
 from stratalog.segment.metadata import SegmentMetadata
 from stratalog.segment.model import IndexKind, SegmentIndexes
-from stratalog.segment.object_keys import INDEXES_SUFFIX, LOG_SUFFIX
 from stratalog.segment.producer_state import PartitionTail, advance
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
@@ -45,10 +46,6 @@ from stratalog.segment.upload import upload_indexes
 
 _ATTEMPTS = 5
 _AT_ONCE = Backoff(first_s=0.0)
-
-
-class IndexesLostError(DamagedError):
-    """The indexes of a segment are gone, and the next segment needs its producer snapshot."""
 
 
 class SegmentFinisher:

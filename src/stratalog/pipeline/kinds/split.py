@@ -19,12 +19,13 @@ from stratalog.control.pipeline.model import (
 )
 from stratalog.errors import OutcomeUnknownError, RetriableError
 from stratalog.objects.upload import put_requests
+from stratalog.pipeline.errors import UploadGoneError
 from stratalog.pipeline.kinds.committer import CommitContext, Committer, TaskT
 from stratalog.pipeline.kinds.kind import AgedKind, ClaimedWork, KindCost
 from stratalog.pipeline.kinds.split_model import SPLIT, SplitMade, SplitPlan, SplitTask
 from stratalog.pipeline.kinds.split_plan import has_small_rows, plan_splits, rows_needed
 from stratalog.pipeline.kinds.split_task import run_split
-from stratalog.pipeline.kinds.upload_check import UploadGoneError, check_uploaded
+from stratalog.pipeline.kinds.upload_check import check_uploaded
 from stratalog.pipeline.plan.selection import Candidate
 from stratalog.pipeline.plan.tasks import TaskDone
 from stratalog.pipeline.report import counted

@@ -28,7 +28,7 @@ from stratalog.control.log.commit_plan import MAX_ROW_BYTES
 from stratalog.control.log.model import Coordinates
 from stratalog.errors import StratalogError
 from stratalog.ids import LeaderEpoch, ObjectId, Offset, TopicPartition
-from stratalog.pipeline.kinds.unit_failures import RowFailedError, UnitMismatchError
+from stratalog.pipeline.errors import RowFailedError, UnitMismatchError
 
 _FIELDS = struct.Struct(">qiibIhi8xq14xi")
 """The header without base timestamp and producer."""

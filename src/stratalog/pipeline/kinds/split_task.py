@@ -14,11 +14,12 @@ from stratalog.control.log.model import Coordinates
 from stratalog.errors import StratalogError
 from stratalog.ids import NO_BROKER, ObjectId, TopicPartition, uuid7
 from stratalog.objects.store import Buffer
+from stratalog.pipeline.errors import RowFailedError, UnitMismatchError
 from stratalog.pipeline.kinds.source_reader import READ_AHEAD_BYTES, ReadBudget, SourceReader
 from stratalog.pipeline.kinds.split_model import SplitMade, SplitPartMade, SplitPlan
 from stratalog.pipeline.kinds.split_plan import longest_run
 from stratalog.pipeline.kinds.split_rows import PartRows, SplitObject
-from stratalog.pipeline.kinds.unit_failures import RowFailedError, UnitMismatchError, unit_failed
+from stratalog.pipeline.kinds.unit_failures import unit_failed
 from stratalog.pipeline.plan.object_reads import SourceRow, plan_object_reads
 from stratalog.pipeline.plan.tasks import TaskDone, UnitFailed
 from stratalog.pipeline.workplace import OpenWorkplace

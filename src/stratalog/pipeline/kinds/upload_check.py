@@ -5,12 +5,8 @@ The bytes that it read there were right, but the object that it wrote there is o
 other processes.
 """
 
-from stratalog.errors import DamagedError
 from stratalog.objects.store import ObjectNotFoundError, ObjectStore
-
-
-class UploadGoneError(DamagedError):
-    """The uploaded object is not there, or not complete."""
+from stratalog.pipeline.errors import UploadGoneError
 
 
 async def check_uploaded(store: ObjectStore, key: str, size_bytes: int) -> None:

@@ -5,12 +5,8 @@ from dataclasses import dataclass
 
 from stratalog.control.log.model import Coordinates
 from stratalog.control.pipeline.model import Claim
-from stratalog.errors import DamagedError
 from stratalog.ids import Offset
-
-
-class HoleError(DamagedError):
-    """Rows that should follow each other do not."""
+from stratalog.pipeline.errors import HoleError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

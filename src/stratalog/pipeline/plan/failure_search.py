@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from stratalog.control.pipeline.model import ClaimToken
-from stratalog.pipeline.hosting.job_errors import JobCancelledError
+from stratalog.pipeline.errors import JobCancelledError
 from stratalog.pipeline.jobs import Bin, BinFailed
 from stratalog.pipeline.plan.tasks import EmptyTask, Task, TaskPart
 

@@ -1,4 +1,4 @@
-"""Whether a Kafka broker keeps its word: a history of clients' operations, and its judgement."""
+"""The history checker: records the operations of Kafka clients, and judges the broker by them."""
 
 from stratalog.testing.checker.check import CHECKS, check
 from stratalog.testing.checker.history import History, read_history, write_history

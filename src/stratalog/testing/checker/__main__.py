@@ -1,4 +1,4 @@
-"""`python -m stratalog.testing.checker`: break brokers for a while, and judge what clients saw."""
+"""`python -m stratalog.testing.checker`: break brokers for a while, and judge the history."""
 
 import json
 import logging
@@ -55,7 +55,7 @@ def main(
 ) -> None:
     """Run brokers, clients and faults; then heal, read everything, and judge the history.
 
-    It ends with exit code 1 if any violation was found; what the run has written is kept then.
+    It ends with exit code 1 if any violation was found. The folder of the run is kept then.
     """
     if judge is not None:
         raise typer.Exit(_judge(judge))
@@ -79,7 +79,7 @@ def main(
 
 
 def _run(plan: Plan, *, keep: bool) -> int:
-    # Its clients tell of every broken connection, and breaking them is what we do.
+    # aiokafka logs every broken connection, and the checker breaks connections on purpose.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     typer.echo(f"seed {plan.seed}, folder {plan.folder}")
     outcome = uvloop.run(run(plan, _show_progress))
@@ -108,7 +108,7 @@ def _show_progress(seconds: float, recorder: Recorder) -> None:
 
 
 def summary(outcome: Outcome, seed: int) -> list[str]:
-    """Five lines for people."""
+    """Sum the outcome up in five lines for people."""
     counts, fsck = outcome.report.counts, outcome.fsck
     faults = ", ".join(f"{name} {times}" for name, times in sorted(outcome.faults.items()))
     ends = "nobody looked" if fsck is None else f"{len(fsck.findings) + fsck.left_out} findings"

@@ -14,6 +14,7 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
 )
 
+from stratalog.testing.checker.client_load import MOVE_CHANCE, POLL_RECORDS, POLL_SECONDS, Load
 from stratalog.testing.checker.history import (
     Assign,
     Note,
@@ -25,7 +26,6 @@ from stratalog.testing.checker.history import (
     Seek,
     Send,
 )
-from stratalog.testing.checker.load import MOVE_CHANCE, POLL_RECORDS, POLL_SECONDS, Load
 from stratalog.testing.checker.recorder import Recorder, Sending
 
 _MAX_UNIT = 6
@@ -82,7 +82,7 @@ class AiokafkaProducer:
                 await asyncio.wait_for(producer.stop(), _CLOSE_SECONDS)
 
     async def _send(self, producer: AIOKafkaProducer, sending: Sending) -> int:
-        """One message, or several as one batch; how many they were."""
+        """Send one message, or several as one batch. Returns their number."""
         partition = self._random.randrange(self._load.partitions)
         size = self._random.randint(1, _MAX_UNIT)
         unit = f"{sending.client}/{next(self._units)}" if size > 1 else None
@@ -118,7 +118,7 @@ class AiokafkaProducer:
             sending.ok(send, told.offset + place if told.offset >= 0 else None)
 
     def _give_up(self, sending: Sending, sends: Sequence[Send], error: BaseException) -> None:
-        """A producer that could not deliver is replaced, as an application would do."""
+        """Replace a producer that could not deliver, as an application would do."""
         if not self._broken:
             self._recorder.add(Note(what=f"{self.name} must be replaced: {error!r}"))
         self._broken = True
@@ -128,7 +128,7 @@ class AiokafkaProducer:
 
 
 class AiokafkaConsumer:
-    """Reads all partitions from the start, and is put somewhere else now and then."""
+    """Reads all partitions from the start, and moves to another offset now and then."""
 
     def __init__(self, load: Load, recorder: Recorder, name: str, *, reset: str) -> None:
         self.name = name
@@ -190,7 +190,7 @@ class AiokafkaConsumer:
             self._next[record.partition] = record.offset + 1
 
     def _out_of_range(self, error: KafkaError) -> None:
-        """The error names the partitions; which offsets were asked for is what we know."""
+        """Note positions out of range. The error names the partitions, and not the offsets."""
         told = error.args[0] if error.args else ()
         for place in told if isinstance(told, dict | tuple | list) else ():
             offset = self._next.get(place.partition)

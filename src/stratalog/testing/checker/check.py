@@ -1,8 +1,8 @@
 """The judgement: every named check, applied to one history. Pure: no I/O, no clock.
 
-The names are those of Jepsen's Kafka checker where it has the same check. A new check is a
-function from a `View` to findings, added to `CHECKS`; reads of uncommitted and of aborted
-transactional messages are to come that way.
+The names come from Jepsen's Kafka checker where it has the same check. A new check is a function
+from a `View` to findings, added to `CHECKS`. Checks of uncommitted and of aborted transactional
+messages will be added that way.
 """
 
 from collections import Counter
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stratalog.testing.checker import poll_checks, send_checks
 from stratalog.testing.checker.history import Event, Poll, Promise
+from stratalog.testing.checker.history_view import View
 from stratalog.testing.checker.report import Finding, Report
-from stratalog.testing.checker.view import View
 
 Check = Callable[[View], Iterable[Finding]]
 
@@ -35,10 +35,10 @@ CHECKS: Mapping[str, Check] = {
 
 
 def check(history: Sequence[Event], checks: Mapping[str, Check] = CHECKS) -> Report:
-    """Judge a history of topics from which nothing was deleted and that no transaction touched.
+    """Judge a history of topics without deletions and without transactions.
 
-    Of others leave checks out: `gap` if transactions or compaction take offsets, `out-of-range`
-    and `lost-write` if retention deletes.
+    For other topics leave checks out: `gap` if transactions or compaction take offsets,
+    `out-of-range` and `lost-write` if retention deletes.
     """
     view = View(history)
     report = Report(counts=_counts(view))

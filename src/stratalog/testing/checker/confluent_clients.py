@@ -17,6 +17,7 @@ from confluent_kafka import (
 )
 
 from stratalog.clock import SYSTEM_CLOCK
+from stratalog.testing.checker.client_load import MOVE_CHANCE, POLL_RECORDS, POLL_SECONDS, Load
 from stratalog.testing.checker.history import (
     Assign,
     Commit,
@@ -34,14 +35,14 @@ from stratalog.testing.checker.history import (
     Stage,
     Subscribe,
 )
-from stratalog.testing.checker.load import MOVE_CHANCE, POLL_RECORDS, POLL_SECONDS, Load
 from stratalog.testing.checker.recorder import Recorder, Sending
 
 _FLUSH_MARGIN_S = 10.0
 _WATERMARK_SECONDS = 10.0
 
 _NEVER_STORED = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED})
-"""Of most errors, even of a purged queue, one cannot know: an earlier attempt may have arrived."""
+"""Errors of messages that were certainly not stored. Most other errors, even of a purged queue,
+leave it open: an earlier attempt may have arrived."""
 _FENCED = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -55,7 +56,7 @@ _NOWHERE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RA
 
 
 def client_config(load: Load, **more: Any) -> dict[str, Any]:
-    """Impatient reconnects: a run of a minute has no time for the default back-off."""
+    """Configure quick reconnects: a run of a minute has no time for the default back-off."""
     return {
         "bootstrap.servers": load.bootstrap,
         "log_level": 0,
@@ -70,8 +71,11 @@ def client_config(load: Load, **more: Any) -> dict[str, Any]:
 
 
 class ConfluentProducer(threading.Thread):
-    """Plain or idempotent. librdkafka has nothing between: its limit of requests in flight is one
-    per broker, so a plain producer may overtake itself when a partition's leader changes."""
+    """A plain or an idempotent producer.
+
+    librdkafka has no ordered one: its limit of requests in flight is one per broker, so that a
+    plain producer may overtake itself when a partition's leader changes.
+    """
 
     def __init__(self, load: Load, recorder: Recorder, name: str, promise: Promise) -> None:
         super().__init__(name=name, daemon=True)
@@ -94,7 +98,7 @@ class ConfluentProducer(threading.Thread):
             self._run_one(Sending(self._recorder, name, self._promise))
 
     def _run_one(self, sending: Sending) -> None:
-        """One producer, until told to stop or until it says that it cannot go on."""
+        """Send with one producer until the run ends or the producer is broken for good."""
         producer = Producer(self._config())
         pause_s = 1 / self._load.sends_per_second
         while not self._broken.is_set() and not self._stopping.wait(
@@ -102,7 +106,7 @@ class ConfluentProducer(threading.Thread):
         ):
             self._send(producer, sending)
             self._serve(lambda: producer.poll(0))
-        # A producer that broke says so once by raising; what it knows of its messages comes after.
+        # A broken producer raises once. The fates of its messages come afterwards.
         if self._broken.is_set() or not self._serve(lambda: producer.flush(self._load.patience_s)):
             producer.purge()
         self._serve(lambda: producer.flush(_FLUSH_MARGIN_S))
@@ -111,7 +115,7 @@ class ConfluentProducer(threading.Thread):
         try:
             callbacks()
         # The binding goes on to call back while its own exception is pending, and that callback
-        # then fails inside the interpreter. What it would have told stays unknown.
+        # then fails inside the interpreter. The fate of its message stays unknown.
         except (KafkaException, SystemError) as error:
             self._note_broken(error)
             return False
@@ -119,8 +123,8 @@ class ConfluentProducer(threading.Thread):
 
     def _config(self) -> dict[str, Any]:
         idempotent = self._promise is Promise.IDEMPOTENT
-        # When librdkafka gives one message of a batch up, it sends the others again under a new
-        # epoch, whether or not the batch was stored. So an idempotent producer gives up nothing.
+        # When librdkafka gives up one message of a batch, it sends the others again under a new
+        # epoch, even if the batch was stored. So an idempotent producer gives up nothing.
         timeout_ms = 0 if idempotent else int(self._load.patience_s * 1000)
         return client_config(
             self._load,
@@ -164,7 +168,7 @@ class ConfluentProducer(threading.Thread):
 
 
 class ConfluentConsumer(threading.Thread):
-    """Reads all partitions from the start, and is put somewhere else now and then."""
+    """Reads all partitions from the start, and moves to another offset now and then."""
 
     def __init__(self, load: Load, recorder: Recorder, name: str, *, reset: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -221,14 +225,14 @@ class ConfluentConsumer(threading.Thread):
         try:
             consumer.seek(*_as_partitions([position]))
         except KafkaException:
-            # It may have moved nevertheless; a new assignment leaves no doubt.
+            # The consumer may have moved nevertheless. A new assignment leaves no doubt.
             self._assign(consumer)
         else:
             self._recorder.add(Seek(client=self.name, position=position))
 
 
 class ConfluentMember(threading.Thread):
-    """A member of a group, which commits what it has read."""
+    """A member of a group, which commits the offsets that it has read."""
 
     def __init__(self, load: Load, recorder: Recorder, name: str, group: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -243,7 +247,7 @@ class ConfluentMember(threading.Thread):
         self._stopping.set()
 
     def run(self) -> None:
-        """Leaves and comes back now and then, so that there is something to balance anew."""
+        """Leave and come back now and then, so that the group rebalances."""
         while not self._stopping.is_set():
             self._run_one(f"{self.name}.{next(self._incarnations)}")
 
@@ -299,7 +303,7 @@ def _commit(consumer: Consumer, positions: Sequence[Position]) -> Stage:
 
 
 def note_committed(load: Load, recorder: Recorder, group: str, seconds: float) -> None:
-    """Ask what the group has committed. Nobody may be committing any more."""
+    """Ask for the committed offsets of the group, after its last commit."""
     consumer = _open_consumer(load, **{"group.id": group})
     try:
         wanted = [TopicPartition(load.topic, each) for each in range(load.partitions)]
@@ -312,9 +316,9 @@ def note_committed(load: Load, recorder: Recorder, group: str, seconds: float) -
 
 
 def drain(load: Load, recorder: Recorder, name: str, seconds: float) -> bool:
-    """Read everything from the start to where the partitions end.
+    """Read everything from the start to the end of the partitions.
 
-    False if nothing came for `seconds`, or a position is said not to exist.
+    False if nothing came for `seconds`, or if a position is out of range.
     """
     consumer = _open_consumer(load, **{"auto.offset.reset": "error"})
     try:
@@ -354,7 +358,7 @@ class _Drain:
         return sum(max(0, end - self._next[partition]) for partition, end in ends.items())
 
     def _end(self, partition: int, deadline: float) -> int:
-        """Clients need a moment to find out that brokers are back."""
+        """Ask until a broker answers: clients need a moment to notice that brokers are back."""
         place = TopicPartition(self._topic, partition)
         while True:
             try:
@@ -377,9 +381,9 @@ class _Drain:
 
 
 def take_messages(messages: Sequence[Message]) -> tuple[tuple[Record, ...], list[Position]]:
-    """The records among them, and the positions that are said not to exist.
+    """Sort messages into records and positions out of range.
 
-    Other errors are no business of ours: librdkafka goes on by itself.
+    Other errors are ignored: librdkafka recovers by itself.
     """
     records: list[Record] = []
     lost: list[Position] = []

@@ -1,7 +1,7 @@
-"""The one who breaks things: which faults befall whom and when, from a seed; and their healing.
+"""Faults of a run: planned from a seed, made against running brokers, and healed.
 
-Two streams run side by side. One stops processes (killed, paused), the other one breaks networks
-(clients, database, object store). So a broker may be killed while the database is away from it.
+Two streams of faults run side by side. One stops processes (killed, paused), the other one breaks
+networks (clients, database, object store). So a broker may be killed while its database is away.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ class Target(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     at_s: float
-    """Since the start of the run."""
+    """Seconds since the start of the run."""
     seconds: float
-    """How long it lasts."""
+    """The duration of the fault."""
     kind: Kind
     target: Target
     brokers: tuple[int, ...]
@@ -60,7 +60,7 @@ _ALL_BROKERS_CHANCE = 0.3
 
 
 def plan(seed: int, seconds: float, *, brokers: int, targets: Sequence[Target]) -> list[Fault]:
-    """The faults of a run, in the order in which they begin. The same seed gives the same ones."""
+    """Plan the faults of a run, in the order in which they begin. A seed gives the same plan."""
     networks = [target for target in targets if target is not Target.PROCESS]
     streams = []
     if Target.PROCESS in targets:
@@ -104,7 +104,7 @@ class Nemesis:
         note: Callable[[str], None],
     ) -> None:
         self.done: Counter[str] = Counter()
-        """How often each fault was made."""
+        """The number of faults of each kind."""
         self._brokers = brokers
         self._faults = faults
         self._note = note
@@ -120,7 +120,7 @@ class Nemesis:
                 tasks.create_task(self._make(fault))
 
     async def heal(self) -> None:
-        """Everything that was broken works again when this returns."""
+        """Repair everything that is broken."""
         for number, broker in enumerate(self._brokers):
             for proxy in broker.links.all:
                 proxy.turn(Weather.FAIR)
@@ -131,7 +131,7 @@ class Nemesis:
         self._note("healed")
 
     async def restart_the_crashed(self) -> None:
-        """A broker that ends by itself is started again, as a supervisor would; it is counted."""
+        """Start brokers that ended by themselves, as a supervisor would, and count them."""
         for number, broker in enumerate(self._brokers):
             if not self._locks[number].locked() and broker.note_crash():
                 self._note(f"broker {number} ended by itself ({broker.crashes[-1]})")
@@ -180,6 +180,6 @@ def _proxy(broker: BrokerProcess, target: Target) -> Proxy | None:
 
 
 def possible_targets(broker: BrokerProcess) -> list[Target]:
-    """What can be broken: a folder or an embedded database has no connection to be cut."""
+    """List the targets of faults. A folder or an embedded database has no connection to cut."""
     networks = (Target.CLIENTS, Target.CONTROL, Target.OBJECTS)
     return [Target.PROCESS, *(target for target in networks if _proxy(broker, target) is not None)]

@@ -1,8 +1,8 @@
-"""What clients did and what they were told, in order: the material that the checker judges.
+"""Histories: the operations of clients and their answers, in order, for the checker to judge.
 
-A history is a list of events. Its order is the order in which a single recorder took them down,
-so an event that stands before another one was not begun after it. Values are unique: every value
-is sent by one operation only. A client that is closed and opened again gets a new name.
+A history is a list of events, in the order in which a single recorder noted them. So an event that
+stands before another one was not begun after it. Values are unique: every value is sent by one
+operation only. A client that is closed and opened again gets a new name.
 """
 
 import json
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A value that a consumer got, and where it was told that it stands."""
+    """A value that a consumer got, with its partition and its offset."""
 
     topic: str
     partition: int
@@ -38,12 +38,12 @@ class Record(NamedTuple):
 
 
 class Position(NamedTuple):
-    """An offset of a partition: where a consumer stands, or where the partition ends."""
+    """An offset of a partition: the position of a consumer, or the end of the partition."""
 
     topic: str
     partition: int
     offset: int | None
-    """None if whoever says so does not know."""
+    """None if the client does not know it."""
 
     @property
     def place(self) -> Place:
@@ -60,7 +60,7 @@ class Stage(StrEnum):
 
 
 class Promise(StrEnum):
-    """What a producer may rely on."""
+    """The guarantee that a producer relies on."""
 
     PLAIN = "plain"
     """Retries may repeat messages and change their order."""
@@ -80,7 +80,7 @@ class Send:
     partition: int
     value: str
     offset: int | None = None
-    """Of stage `ok`: where it was stored, if the client was told."""
+    """With stage `ok`: the offset of the message, if the client got it."""
     promise: Promise = Promise.PLAIN
     unit: str | None = None
     """Sends with the same unit went out as one record batch."""
@@ -101,7 +101,7 @@ class Poll:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """A consumer was given these partitions, and no others, by whoever runs it."""
+    """A consumer was assigned these partitions, and no others, outside a group."""
 
     client: str
     positions: tuple[Position, ...]
@@ -143,7 +143,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """Somebody asked, after everything before this event, what a group has committed."""
+    """The answer to the question for a group's committed offset, asked after all earlier events."""
 
     client: str
     group: str
@@ -152,7 +152,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfRange:
-    """A consumer was told that the offset it stands at does not exist."""
+    """A consumer got the answer that its offset does not exist."""
 
     client: str
     position: Position
@@ -207,7 +207,7 @@ _KINDS: Mapping[str, type[Any]] = {
 
 
 def to_json(event: Event) -> dict[str, object]:
-    """Plain values. What has its default is left out."""
+    """Turn an event into plain values. Fields with their default are left out."""
     written: dict[str, object] = {"event": type(event).__name__.lower()}
     for field in fields(event):
         value = getattr(event, field.name)

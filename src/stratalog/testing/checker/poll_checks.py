@@ -1,8 +1,8 @@
-"""Checks of what consumers saw: gaps, steps back, offsets that are said not to exist.
+"""Checks of the reads of consumers: gaps, steps back, offsets out of range.
 
-A consumer's next record must be the one at its position. The position follows from what it read
-last, from where it was put, or from what its group has committed; in that last case it may lie
-anywhere between what was certainly committed and what may have been.
+The next record of a consumer must be the one at its position. The position follows from its last
+read, from its assignment, or from the offset that its group has committed. In the last case it may
+lie anywhere between the offset that was certainly committed and the one that may have been.
 """
 
 from collections import defaultdict
@@ -26,8 +26,8 @@ from stratalog.testing.checker.history import (
     Stage,
     Subscribe,
 )
+from stratalog.testing.checker.history_view import View
 from stratalog.testing.checker.report import Finding
-from stratalog.testing.checker.view import View
 
 
 def int_poll_skip(view: View) -> Iterator[Finding]:
@@ -74,7 +74,7 @@ def nonmonotonic_poll(view: View) -> Iterator[Finding]:
 
 
 def out_of_range(view: View) -> Iterator[Finding]:
-    """A consumer was told that its offset does not exist, and nothing was ever deleted."""
+    """A consumer got the answer that its offset does not exist, and nothing was ever deleted."""
     for at, event in enumerate(view.history):
         if isinstance(event, OutOfRange):
             yield Finding(
@@ -86,7 +86,7 @@ def out_of_range(view: View) -> Iterator[Finding]:
 
 
 def gap(view: View) -> Iterator[Finding]:
-    """Offsets below the highest read one at which nobody ever found anything."""
+    """No consumer ever found anything at some offsets below the highest one that was read."""
     for place, log in view.logs.items():
         read = sorted(log.values)
         for before, after in pairwise(read):
@@ -102,7 +102,8 @@ def gap(view: View) -> Iterator[Finding]:
 
 
 def committed_back(view: View) -> Iterator[Finding]:
-    """What a group had certainly committed was later committed lower, or answered lower."""
+    """A lower offset was committed or answered after a group had certainly committed a higher
+    one."""
     highest: dict[tuple[str, Place], tuple[int, int]] = {}
     seen_when_begun: dict[tuple[str, str, Place], tuple[int, int]] = {}
     for at, event in view.group_events():
@@ -132,7 +133,7 @@ def _went_back(view: View, event: Commit | Committed, before: tuple[int, int], a
 
 
 class _Range(NamedTuple):
-    """Where a consumer's next record must stand, and since which event."""
+    """The range of offsets for a consumer's next record, and the event that it follows from."""
 
     low: int
     high: int
@@ -140,7 +141,7 @@ class _Range(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """The first record that a poll got of a partition, and where the consumer stood before."""
+    """The first record of a partition in a poll, and the position of the consumer before it."""
 
     position: _Range
     first: Record
@@ -149,13 +150,13 @@ class _Step(NamedTuple):
 
 @dataclass(slots=True)
 class _Followed:
-    """Consumers' positions while a history is gone through."""
+    """The positions of consumers at one event of a history."""
 
     positions: dict[str, dict[Place, _Range]] = field(default_factory=dict)
     sure: dict[tuple[str, Place], int] = field(default_factory=dict)
-    """What a group has committed for certain, at the least."""
+    """The highest offset that a group has certainly committed."""
     perhaps: dict[tuple[str, Place], int] = field(default_factory=dict)
-    """What it may have committed, at the most."""
+    """The highest offset that a group may have committed."""
 
     def take(self, at: int, event: Event) -> Iterator[_Step]:
         match event:
@@ -192,7 +193,7 @@ class _Followed:
             positions[position.place] = _exactly(position, at)
 
     def _take_rebalance(self, at: int, event: Rebalance) -> None:
-        """A group without any commit begins wherever its members were told to begin."""
+        """Note the positions of a member. A group without any commit begins as configured."""
         positions = self.positions[event.client] = {}
         for place in event.places:
             high = self.perhaps.get((event.group, place))
@@ -221,7 +222,7 @@ def _steps(view: View) -> Iterator[_Step]:
 
 
 def _neighbours(view: View) -> Iterator[tuple[int, Record, Record]]:
-    """Records that one poll handed out one after the other, of one partition."""
+    """Yield neighbouring records of one partition inside one poll."""
     for at, event in enumerate(view.history):
         if isinstance(event, Poll):
             for records in by_place(event).values():
@@ -230,7 +231,7 @@ def _neighbours(view: View) -> Iterator[tuple[int, Record, Record]]:
 
 
 def by_place(poll: Poll) -> dict[Place, list[Record]]:
-    """A client may take turns between partitions inside one poll; each is a lane of its own."""
+    """Group the records of a poll by partition: a client may take turns between partitions."""
     lanes: dict[Place, list[Record]] = defaultdict(list)
     for place, records in groupby(poll.records, key=lambda record: record.place):
         lanes[place].extend(records)

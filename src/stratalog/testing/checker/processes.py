@@ -30,7 +30,7 @@ FAST: Mapping[str, Mapping[str, object]] = {
     "groups": {"initial_rebalance_delay_ms": 200},
     "janitor": {"interval_ms": 3000, "grace_ms": 3000},
 }
-"""Short times, so that a run of a minute sees what a day of a real cluster would."""
+"""Short times, so that a run of a minute goes through as much as a day of a real cluster."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class BrokerProcess:
     process: subprocess.Popen[bytes] | None = None
     expected_dead: bool = True
     crashes: list[int] = field(default_factory=list)
-    """Exit codes of processes that ended without being told to."""
+    """Exit codes of processes that ended by themselves."""
 
     @classmethod
     async def prepare(
@@ -96,7 +96,7 @@ class BrokerProcess:
         return self.process is not None and self.process.poll() is None
 
     async def start(self) -> None:
-        """Start, and come back when it serves. One that fails, because of a fault, is retried."""
+        """Start, and return when the broker serves. A start that a fault prevents is retried."""
         deadline = SYSTEM_CLOCK.monotonic() + _START_SECONDS
         while SYSTEM_CLOCK.monotonic() < deadline:
             greetings = self._greetings()
@@ -132,7 +132,7 @@ class BrokerProcess:
             await proxy.close()
 
     def note_crash(self) -> bool:
-        """Whether it has ended by itself since it was last started."""
+        """Tell whether the process has ended by itself since its last start, and note it."""
         crashed = not self.expected_dead and not self.running
         if crashed and self.process is not None:
             self.crashes.append(self.process.returncode)
@@ -145,7 +145,7 @@ class BrokerProcess:
 
     def _launch(self) -> None:
         config = self.folder / f"broker-{self.number}.toml"
-        # It may hold the keys of an object store.
+        # The file may hold the keys of an object store.
         config.touch(mode=0o600)
         config.write_text(self._config())
         command = [sys.executable, "-m", "stratalog.cli.main", "up", "--config", f"{config}"]
@@ -177,7 +177,10 @@ class BrokerProcess:
         return self.log_file.read_bytes().count(_GREETING) if self.log_file.exists() else 0
 
     async def _greeted(self, before: int) -> bool:
-        """Whether it says that it is up, before it ends. A new process writes behind old ones."""
+        """Wait until the process logs that it is up. False if it ends before.
+
+        A new process appends to the log of the old ones.
+        """
         deadline = SYSTEM_CLOCK.monotonic() + _START_SECONDS
         while self.running and SYSTEM_CLOCK.monotonic() < deadline:
             if self._greetings() > before:
@@ -195,14 +198,17 @@ class BrokerProcess:
 
 
 def free_port() -> int:
-    """Free now. Somebody may take it while a broker is down; the broker then fails to start."""
+    """Find a free port. If another process takes it while a broker is down, the broker fails."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def _proxy_to(url: str) -> Proxy | None:
-    """None if the URL leads to no other process. TLS would not survive another host name."""
+    """Find the address in a URL. None if the URL leads to no other process.
+
+    TLS would not survive another host name.
+    """
     parts = urlsplit(url)
     if parts.hostname is None or parts.scheme not in _DEFAULT_PORTS:
         return None
@@ -210,7 +216,7 @@ def _proxy_to(url: str) -> Proxy | None:
 
 
 def _moved(url: str, address: tuple[str, int]) -> str:
-    """The same URL at another address."""
+    """Replace the address in a URL."""
     parts = urlsplit(url)
     user, at, _ = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=f"{user}{at}{address[0]}:{address[1]}"))

@@ -15,11 +15,11 @@ _CHUNK_BYTES = 64 * 1024
 class Weather(StrEnum):
     FAIR = "fair"
     AWAY = "refuses"
-    """Connections are cut, and new ones at once."""
+    """Connections are cut, and new ones are cut at once."""
     DEAF = "loses replies"
     """Requests arrive, answers do not; when it ends, their connections are cut."""
     STALLED = "stalls"
-    """Nothing passes, and nobody is told."""
+    """Nothing passes, and connections stay open."""
 
 
 @dataclass(eq=False, slots=True)
@@ -35,7 +35,7 @@ class _Link:
 
 
 class Proxy:
-    """Between whoever connects to `address` and the target."""
+    """Passes connections to `address` on to the target."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -92,7 +92,7 @@ class Proxy:
         try:
             await self._serve(reader, writer)
         except (OSError, asyncio.CancelledError):
-            pass  # Connections that break are what a proxy like this is for.
+            pass  # The proxy breaks connections on purpose.
         finally:
             self._handlers.discard(handler)
             writer.transport.abort()
@@ -108,7 +108,7 @@ class Proxy:
             asyncio.ensure_future(self._pump(back, writer, link, replies=True)),
         ]
         try:
-            # When one direction ends, the connection ends: none of our protocols half-closes.
+            # When one direction ends, the connection ends: no protocol here half-closes.
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for pump in pumps:

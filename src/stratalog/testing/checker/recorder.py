@@ -1,4 +1,4 @@
-"""The one who takes a history down while clients on many threads act."""
+"""The recorder of a history, while clients on many threads act."""
 
 import threading
 from dataclasses import replace
@@ -20,7 +20,7 @@ from stratalog.testing.checker.history import (
 
 
 class Recorder:
-    """Keeps the order of events, and a running count of what is still to be read."""
+    """Keeps the order of events, and a running count of messages that are still to be read."""
 
     def __init__(self) -> None:
         self.history: History = []
@@ -39,17 +39,17 @@ class Recorder:
 
     @property
     def unseen(self) -> int:
-        """Acknowledged messages that nobody has read so far."""
+        """The number of acknowledged messages that no consumer has read so far."""
         return len(self._unseen)
 
     @property
     def under_way(self) -> int:
-        """Messages whose fate is not known yet."""
+        """The number of messages whose fate is not known yet."""
         return self._open
 
     @property
     def group_lag(self) -> int:
-        """Records that the group has still to commit, up to where the log was found to end."""
+        """The number of records that the group has still to commit, up to the end of the log."""
         return sum(max(0, end - self._committed.get(at, 0)) for at, end in self._ends.items())
 
     def add(self, event: Event) -> None:
@@ -80,7 +80,7 @@ class Recorder:
                 self._unseen.add(event.value)
 
     def _take_poll(self, event: Poll) -> Poll:
-        """Values are shared with their sends: a long history would not fit into memory else."""
+        """Share values with their sends: otherwise a long history would not fit into memory."""
         records = tuple(
             Record(*record[:3], self._values.get(record.value, record.value))
             for record in event.records

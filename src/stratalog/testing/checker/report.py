@@ -1,4 +1,4 @@
-"""What the checker found, each finding with the operations that prove it."""
+"""The findings of the checker, each with the operations that prove it."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from stratalog.testing.checker.history import Event, Poll, to_json
 
 MAX_FINDINGS = 50
-"""Of each check. One lie of a broker can spoil every read after it."""
+"""The limit per check. One lie of a broker can spoil every read after it."""
 _MAX_POLL_RECORDS = 12
-"""A poll of thousands of records is no evidence that anybody reads."""
+"""Longer polls are shortened: a poll of thousands of records is no readable evidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Finding:
     """The violation's name."""
     what: str
     evidence: Sequence[tuple[int, Event]]
-    """Operations, with their places in the history."""
+    """Operations, with their positions in the history."""
 
     def as_dict(self) -> dict[str, object]:
         evidence = [{"at": place, **_shortened(event)} for place, event in self.evidence]
@@ -41,9 +41,9 @@ def _shortened(event: Event) -> dict[str, object]:
 @dataclass(slots=True)
 class Report:
     counts: Counter[str] = field(default_factory=Counter)
-    """How much was looked at, and what is worth knowing but no violation."""
+    """The size of the history, and facts that are worth knowing but no violation."""
     found: Counter[str] = field(default_factory=Counter)
-    """Violations by name, including those that `findings` leaves out."""
+    """Violations by name, also the ones that `findings` leaves out."""
     findings: list[Finding] = field(default_factory=list)
 
     @property

@@ -15,9 +15,9 @@ from stratalog.control.open import open_control_plane
 from stratalog.objects.open import open_store
 from stratalog.settings import StorageSettings
 from stratalog.testing.checker.check import check
+from stratalog.testing.checker.client_load import Load
 from stratalog.testing.checker.faults import Nemesis, plan, possible_targets
 from stratalog.testing.checker.history import History, Note
-from stratalog.testing.checker.load import Load
 from stratalog.testing.checker.processes import BrokerProcess
 from stratalog.testing.checker.recorder import Recorder
 from stratalog.testing.checker.report import Report
@@ -34,9 +34,9 @@ class Plan:
     seconds: float
     seed: int
     bootstrap: str | None = None
-    """Brokers of somebody else, which are only used and never harmed."""
+    """Brokers outside the run, which are used and never broken."""
     storage: StorageSettings | None = None
-    """On what the run's own brokers stand."""
+    """The storage of the run's own brokers."""
     folder: Path
     """For settings and logs of the run's own brokers."""
     brokers: int = 2
@@ -54,13 +54,13 @@ class Outcome:
     history: History
     report: Report
     drained: bool
-    """Whether everything could be read to the end when all was healed."""
+    """True if everything could be read to the end after all faults were healed."""
     fsck: FsckReport | None
     faults: Counter[str]
     crashes: list[int]
     """Exit codes of brokers that ended by themselves."""
     stuck: list[str]
-    """Clients that did not end when they were told to: their fault, or a broker's. Look into it."""
+    """Clients that did not end when the run stopped them. A broker may be the cause."""
 
     @property
     def ok(self) -> bool:
@@ -69,7 +69,7 @@ class Outcome:
 
 
 class _End(NamedTuple):
-    """How the clients came to an end."""
+    """The end of the clients."""
 
     drained: bool
     stuck: list[str]
@@ -133,7 +133,7 @@ async def _brokers(plan_: Plan, storage: StorageSettings) -> AsyncIterator[list[
 async def _drive(
     plan_: Plan, bootstrap: str, recorder: Recorder, nemesis: Nemesis | None, tick: Tick
 ) -> _End:
-    """Write and read under faults for the time that was given, and then to the end."""
+    """Write and read under faults for the given time, and then read to the end."""
     load = Load(
         bootstrap=bootstrap,
         topic=new_topic_name(),

@@ -1,16 +1,17 @@
-"""Checks of what became of messages: lost, doubled, displaced, out of order."""
+"""Checks of the fate of messages: lost, doubled, displaced, out of order."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from stratalog.testing.checker.history import Place, Promise, Stage
+from stratalog.testing.checker.history_view import Evidence, Message, View
 from stratalog.testing.checker.report import Finding
-from stratalog.testing.checker.view import Evidence, Message, View
 
 
 def lost_write(view: View) -> Iterator[Finding]:
-    """Acknowledged, and read by nobody although somebody read further; or cut off the log's end."""
+    """No consumer read an acknowledged message, although one read further, or the log ends
+    before it."""
     for value, message in view.messages.items():
         offset = message.acked_offset
         if offset is None or message.reads:
@@ -42,7 +43,7 @@ def _cut_off(view: View) -> Iterator[Finding]:
 
 
 def unseen(view: View) -> Iterator[Finding]:
-    """Acknowledged beyond everything that was read, and never read by anybody."""
+    """No consumer read an acknowledged message that lies beyond everything that was read."""
     for value, message in view.messages.items():
         if not message.acked or message.reads:
             continue
@@ -58,7 +59,7 @@ def unseen(view: View) -> Iterator[Finding]:
 
 
 def inconsistent_offsets(view: View) -> Iterator[Finding]:
-    """One offset, two values."""
+    """One offset has two values."""
     for place, log in view.logs.items():
         for offset, values in log.values.items():
             if len(values) > 1:
@@ -70,7 +71,7 @@ def inconsistent_offsets(view: View) -> Iterator[Finding]:
 
 
 def duplicate(view: View) -> Iterator[Finding]:
-    """One value of an idempotent producer at two offsets."""
+    """One value of an idempotent producer stands at two offsets."""
     for value, message in repeated(view):
         if message.invoked.promise is Promise.IDEMPOTENT:
             yield _repeated(view, value, message)
@@ -87,14 +88,14 @@ def _repeated(view: View, value: str, message: Message) -> Finding:
 
 
 def repeated(view: View) -> Iterator[tuple[str, Message]]:
-    """Messages that stand at several offsets, which a plain producer's retries may cause."""
+    """Yield messages that stand at several offsets. Retries of a plain producer may cause that."""
     for value, message in view.messages.items():
         if len(message.positions) > 1:
             yield value, message
 
 
 def phantom(view: View) -> Iterator[Finding]:
-    """A value that nobody had sent there was read."""
+    """A consumer read a value that was not sent to its partition."""
     for record, at in view.strangers:
         yield Finding(
             check="phantom",
@@ -105,7 +106,7 @@ def phantom(view: View) -> Iterator[Finding]:
 
 
 def aborted_read(view: View) -> Iterator[Finding]:
-    """A value whose sending certainly failed was read all the same."""
+    """A consumer read a value whose sending certainly failed."""
     for value, message in view.messages.items():
         if message.stage is Stage.FAIL and message.reads:
             yield Finding(
@@ -119,7 +120,7 @@ def nonmonotonic_send(view: View) -> Iterator[Finding]:
     """A producer that keeps order was given a lower offset for a later message."""
     lanes: dict[tuple[str, Place], list[Message]] = defaultdict(list)
     for message in view.messages.values():
-        # A send of unknown fate may be stored late, after its successors: that is nobody's fault.
+        # A send of unknown fate may be stored late, after its successors. That is allowed.
         if message.invoked.promise is not Promise.PLAIN and message.acked_offset is not None:
             lanes[message.invoked.client, message.invoked.place].append(message)
     for (client, place), messages in lanes.items():
@@ -162,7 +163,7 @@ def _inversions(messages: Iterable[Message], place: Place) -> Iterator[tuple[Mes
 
 
 def _first(message: Message, place: Place) -> int | None:
-    """The lowest offset at which a message is known to stand: a repetition comes later."""
+    """Find the lowest known offset of a message: a repetition comes later."""
     return min((offset for where, offset in message.positions if where == place), default=None)
 
 

@@ -1,8 +1,8 @@
 """Real clients that write and read one topic all the time, and the history they leave.
 
-Producers of every kind that Kafka knows apart (plain, ordered, idempotent), consumers that are
-assigned and, if asked for, members of a group; of librdkafka, and of aiokafka where that is
-installed.
+There are producers of every kind that Kafka has (plain, ordered, idempotent), consumers with
+assigned partitions and, if asked for, members of a group. They use librdkafka, and aiokafka where
+it is installed.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from stratalog.clock import SYSTEM_CLOCK
 from stratalog.ids import new_uuid
+from stratalog.testing.checker.client_load import Load
 from stratalog.testing.checker.confluent_clients import (
     ConfluentConsumer,
     ConfluentMember,
@@ -26,7 +27,6 @@ from stratalog.testing.checker.confluent_clients import (
     note_committed,
 )
 from stratalog.testing.checker.history import Note, Promise
-from stratalog.testing.checker.load import Load
 from stratalog.testing.checker.recorder import Recorder
 
 GROUP = "checker-group"
@@ -85,7 +85,7 @@ class Workload:
         self._producer_tasks, self._consumer_tasks = _aiokafka(load, self.recorder)
         self._running: dict[_Task, asyncio.Task[None]] = {}
         self.stuck: list[str] = []
-        """Clients that did not end when they were told to."""
+        """Clients that did not end when the run stopped them."""
 
     def start(self) -> None:
         for thread in (*self._consumers, *self._members, *self._producers):
@@ -96,7 +96,7 @@ class Workload:
     async def finish(self, *, seconds: float) -> bool:
         """End the producers, read everything, end the consumers. False if not all could be read.
 
-        However long that takes, as long as it goes on: `seconds` without progress are too many.
+        It may take any time while it makes progress, and gives up after `seconds` without any.
         """
         patience_s = 2 * self._load.patience_s + _STOP_SECONDS
         await self._stop(self._producers, self._producer_tasks, patience_s)
@@ -124,7 +124,7 @@ class Workload:
         await asyncio.gather(*running, return_exceptions=True)
 
     def _note_stuck(self, names: Sequence[str]) -> None:
-        """What they were told so far can be judged, so the run goes on without them."""
+        """Note stuck clients. Their answers so far can be judged, so the run goes on."""
         frames = sys._current_frames()
         where = {
             thread.name: traceback.extract_stack(frames[thread.ident])[-1].line
@@ -136,7 +136,7 @@ class Workload:
             self.recorder.add(Note(what=f"{name} does not end: {where.get(name)}"))
 
     async def _until_none(self, left: Callable[[], int], seconds: float) -> bool:
-        """Wait until nothing is left; False if it stopped becoming less."""
+        """Wait until nothing is left. False if the rest stopped shrinking."""
         least = left()
         while least and await self._less(left, least, seconds):
             least = left()
@@ -146,7 +146,7 @@ class Workload:
         return await self.until(lambda: left() < than, seconds)
 
     async def until(self, done: Callable[[], bool], seconds: float) -> bool:
-        """Wait for something; False if it did not come in time."""
+        """Wait for a condition. False if it did not come true in time."""
         deadline = self._clock.monotonic() + seconds
         while not done():
             if self._clock.monotonic() >= deadline:

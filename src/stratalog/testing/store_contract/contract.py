@@ -12,5 +12,5 @@ class StoreContract(PutContract, ConditionalPutContract, ReadContract, KeyContra
     """The promises of every object store.
 
     A subclass adds a fixture `store`, which opens an empty store and closes it in the end. If the
-    store can tell what unfinished puts leave behind, the subclass overrides `leftovers`, too.
+    remains of unfinished puts can be listed, the subclass overrides `leftovers`, too.
     """

@@ -24,7 +24,7 @@ from stratalog.control.segments.errors import SegmentStateError
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.janitor.service import Janitor
-from stratalog.segment.object_keys import segment_keys
+from stratalog.segment.keys import segment_keys
 from stratalog.settings import HOUR_MS, JanitorSettings
 
 

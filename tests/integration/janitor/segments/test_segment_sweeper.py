@@ -29,7 +29,7 @@ from stratalog.objects.open import open_store
 from stratalog.opening.claim import claim_store
 from stratalog.opening.errors import ControlPlaneBehindError, MarkerMissingError, WrongStoreError
 from stratalog.opening.marker import MARKER_KEY
-from stratalog.segment.object_keys import segment_key_base, segment_keys
+from stratalog.segment.keys import segment_key_base, segment_keys
 from stratalog.settings import HOUR_MS
 
 

@@ -12,7 +12,8 @@ from kio.serial import entity_reader
 from tests.support.ledgers import FakeControlPlane
 from tests.unit.kafka.wire.samples import encoded
 
-from stratalog.admin.topic_creation import TopicCreation
+from stratalog.admin.admin import BrokerAdmin
+from stratalog.admin.authorizer import Authorizer
 from stratalog.clock import SystemClock
 from stratalog.cluster.membership import Membership
 from stratalog.control.brokers.model import BrokerInfo
@@ -188,7 +189,7 @@ def _state(key: TopicPartition) -> PartitionState:
 
 
 class Appends(TopicAppender):
-    """Notes writes in their order. Answers at once, or when told to."""
+    """Notes writes in their order. Answers at once, or when `held` is set."""
 
     def __init__(self) -> None:
         self.writes: list[PartitionWrite] = []
@@ -306,6 +307,7 @@ class Offsets(TopicOffsets):
 @dataclass
 class Desk:
     settings: Settings = field(default_factory=Settings)
+    authorizer: Authorizer = field(default_factory=Authorizer)
 
     def __post_init__(self) -> None:
         self.control = TopicsInMemory()
@@ -325,12 +327,19 @@ class Desk:
         self.membership._live = list(BROKERS)
         groups = GroupCoordinator(control=control, membership=self.membership, clock=clock)
         catalog = TopicCatalog(control=control, clock=clock)
+        consumer_groups = ConsumerGroups(groups, catalog, self.settings.groups, clock=clock)
         requests = RequestMetrics(Metrics())
         components = Components(
             metrics=requests,
             failures=ReadFailures(clock),
-            creation=TopicCreation(
-                catalog, default_partitions=self.settings.broker.default_partitions
+            admin=BrokerAdmin(
+                control=control,
+                catalog=catalog,
+                settings=self.settings,
+                membership=self.membership,
+                groups=groups,
+                consumer_groups=consumer_groups,
+                authorizer=self.authorizer,
             ),
             settings=self.settings,
             membership=self.membership,
@@ -341,7 +350,7 @@ class Desk:
             offsets=self.offsets,
             groups=groups,
             classic_groups=ClassicGroups(groups, self.settings.groups),
-            consumer_groups=ConsumerGroups(groups, catalog, self.settings.groups, clock=clock),
+            consumer_groups=consumer_groups,
         )
         self.dispatcher = dispatcher(components, clock=clock, metrics=requests)
 

@@ -19,7 +19,7 @@ from tests.unit.kafka.handlers.desk import (
     parsed,
 )
 
-from stratalog.admin.topic_creation import TopicCreation
+from stratalog.admin.admin import BrokerAdmin
 from stratalog.clock import SystemClock
 from stratalog.cluster.membership import Membership
 from stratalog.control.errors import ControlUnavailableError
@@ -65,11 +65,19 @@ class GroupDesk:
         self.membership = membership
         self.groups = GroupCoordinator(control=control, membership=membership, clock=clock)
         catalog = TopicCatalog(control=control, clock=clock)
+        consumer_groups = ConsumerGroups(self.groups, catalog, SETTINGS.groups, clock=clock)
         requests = RequestMetrics(Metrics())
         components = Components(
             metrics=requests,
             failures=ReadFailures(clock),
-            creation=TopicCreation(catalog, default_partitions=1),
+            admin=BrokerAdmin(
+                control=control,
+                catalog=catalog,
+                settings=SETTINGS,
+                membership=membership,
+                groups=self.groups,
+                consumer_groups=consumer_groups,
+            ),
             settings=SETTINGS,
             membership=membership,
             control=control,
@@ -79,7 +87,7 @@ class GroupDesk:
             offsets=Offsets(),
             groups=self.groups,
             classic_groups=ClassicGroups(self.groups, SETTINGS.groups),
-            consumer_groups=ConsumerGroups(self.groups, catalog, SETTINGS.groups, clock=clock),
+            consumer_groups=consumer_groups,
         )
         self.dispatcher = dispatcher(components, clock=clock, metrics=requests)
 

@@ -1,4 +1,4 @@
-"""What can be asked for its configs. The brokers are 3 and 5."""
+"""The resources that have configs. The brokers are 3 and 5."""
 
 from typing import Any
 

@@ -9,10 +9,12 @@ from tests.unit.kafka.handlers.desk import Desk, answered
 
 from stratalog.batch.errors import BatchTooLargeError, CrcMismatchError, UnsupportedCodecError
 from stratalog.block.errors import BlockFailedError
+from stratalog.control.errors import ControlUnavailableError
 from stratalog.errors import OutcomeUnknownError, StratalogError
 from stratalog.ids import Offset
 from stratalog.kafka.server.acceptor import Running
 from stratalog.kafka.wire.api import ApiKey
+from stratalog.topic import catalog
 from stratalog.topic.errors import FencedProducerError, OutOfOrderSequenceError
 from stratalog.topic.model import PartitionWritten
 
@@ -75,6 +77,18 @@ async def test_an_unknown_topic_fails_its_partitions_and_writes_nothing(
     unknown = ErrorCode.unknown_topic_id if version >= 13 else ErrorCode.unknown_topic_or_partition
     assert found == [unknown, unknown]
     assert desk.appends.writes == []
+
+
+async def test_a_topic_is_taken_as_last_seen_while_the_control_plane_is_away(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.control.failure = ControlUnavailableError("away")
+    assert await codes(desk, 12) == [ErrorCode.kafka_storage_error]
+    desk.control.failure = None
+    monkeypatch.setattr(catalog, "_EXPIRY_S", -1.0)
+    assert await codes(desk, 12) == [ErrorCode.none]
+    desk.control.failure = ControlUnavailableError("away")
+    assert await codes(desk, 12) == [ErrorCode.none]
 
 
 async def test_good_partitions_are_written_beside_bad_ones(desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""What is asked of topics while they live: configs, deleted records, epochs, sizes, pages."""
+"""Requests about existing topics: configs, deleted records, epochs, sizes, pages."""
 
 from dataclasses import replace
 from datetime import timedelta

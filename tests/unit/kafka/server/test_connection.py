@@ -22,7 +22,7 @@ BUDGET_BYTES = 10_000
 
 
 class Steps:
-    """An acceptor that answers a request with its correlation id when told to."""
+    """An acceptor that answers a request with its correlation id when the test lets it."""
 
     def __init__(self) -> None:
         self.accepted: list[int] = []

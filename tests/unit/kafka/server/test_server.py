@@ -1,4 +1,4 @@
-"""Clients that do not speak the protocol well lose their own connection and nobody else's."""
+"""Clients that do not speak the protocol well lose their own connection and no other."""
 
 import asyncio
 import struct
@@ -150,6 +150,6 @@ class JumpingClock(SystemClock):
 
 
 async def settle() -> None:
-    """Let the loop take in what has been sent."""
+    """Let the loop receive the bytes that were sent."""
     for _ in range(50):
         await asyncio.sleep(0)

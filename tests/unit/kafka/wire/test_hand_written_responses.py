@@ -1,4 +1,4 @@
-"""What is written by hand is what kio writes, byte for byte, in every version."""
+"""Responses that are written by hand equal those of kio, byte for byte, in every version."""
 
 from datetime import UTC, datetime, timedelta
 from random import Random

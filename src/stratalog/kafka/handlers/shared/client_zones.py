@@ -1,8 +1,8 @@
-"""Which zone a client is in, as far as it tells.
+"""The zone that a client names.
 
-Consumers of Kafka's own protocol say it in Fetch (`client.rack`). Producers, and Metadata, have no
-field for it, so a client may carry it in its client id, among other parts that are set apart by
-commas: `orders-service,zone=eu-central-1a`. `diskless_az=` is another spelling of the same.
+Consumers name their zone in Fetch (`client.rack`). Produce and Metadata requests have no field for
+a zone, so a client may put it into its client id, among other parts that are separated by commas:
+`orders-service,zone=eu-central-1a`. `diskless_az=` is another spelling of `zone=`.
 """
 
 _NAMES = frozenset({"zone", "diskless_az"})

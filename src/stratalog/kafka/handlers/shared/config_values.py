@@ -1,4 +1,4 @@
-"""A config as responses show it."""
+"""Configs as fields of responses."""
 
 from stratalog.admin.config_description import DescribedConfig
 from stratalog.kafka.wire.schema_writer import Values

@@ -1,8 +1,8 @@
-"""Whether a client's leader epochs are the partitions' own.
+"""Checks the leader epochs that clients send against the epochs of the partitions.
 
-A client that knows an older epoch must look for the leader again; one that knows a newer one has
-seen what this broker has not, and should come back. What this broker remembers may let a client
-pass, never turn it away: then the control plane is asked.
+A client with an older epoch must look for the leader again. A client with a newer epoch knows more
+than this broker, and should come back later. The broker's cache may let a client pass, and never
+turns one away: the control plane is asked first.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from stratalog.ids import NO_EPOCH, LeaderEpoch, PartitionIndex, TopicPartition
 
 
 class KnownEpoch(NamedTuple):
-    """What a client believes of a partition."""
+    """The leader epoch of a partition as a client knows it."""
 
     topic: Topic
     partition: PartitionIndex
@@ -37,7 +37,7 @@ def epoch_code(known: int, current: LeaderEpoch) -> ErrorCode:
 async def wrong_epochs(
     control: ControlPlane, known: Iterable[KnownEpoch]
 ) -> dict[TopicPartition, ErrorCode]:
-    """The codes for those partitions whose epoch is another one."""
+    """Return the error codes of the partitions that have another epoch."""
     doubtful = {
         one.topic_partition: one.epoch
         for one in known

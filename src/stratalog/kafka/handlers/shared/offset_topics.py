@@ -1,14 +1,14 @@
-"""The topics of OffsetCommit and OffsetFetch, which name them, and since version 10 by id."""
+"""The topics of OffsetCommit and OffsetFetch: by name, and since version 10 by id."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 from uuid import UUID
 
+from stratalog.admin.errors import UnknownTopicIdError
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.ids import TopicId
-from stratalog.kafka.wire.errors import UnknownTopicIdError
 from stratalog.kafka.wire.schema_writer import Values
 from stratalog.topic.catalog import TopicCatalog
 
@@ -27,7 +27,7 @@ class NamedTopic(Protocol):
 
 
 class AskedTopics:
-    """The topics that a request is about, as far as they exist."""
+    """The existing topics of a request."""
 
     def __init__(self, known: Iterable[tuple[TopicKey, Topic]], *, version: int) -> None:
         self._known = dict(known)
@@ -42,10 +42,11 @@ class AskedTopics:
         *,
         believes_cache: bool,
     ) -> "AskedTopics":
-        """`partitions` are those asked for, by what the request calls the topic.
+        """Find the topics. `partitions` are the requested ones, by the name or id of their topic.
 
-        The cache may take a name for a topic that was deleted and made anew through another
-        broker. A commit is told so by the control plane; whoever reads would find nothing.
+        The cache may know a topic that was deleted and created again through another broker. The
+        control plane refuses a commit to the old one, but a read of its offsets would find
+        nothing: so reads do not believe the cache.
         """
         if version >= FIRST_VERSION_WITH_TOPIC_IDS:
             ids = [TopicId(key) for key in partitions if isinstance(key, UUID)]
@@ -54,7 +55,7 @@ class AskedTopics:
         if not believes_cache:
             return cls((await catalog.refreshed(names)).items(), version=version)
         known = await catalog.named(names)
-        # What the catalogue knows may be too few: somebody may have added partitions.
+        # The catalog may know too few partitions, if some were added through another broker.
         grown = [
             name
             for name, topic in known.items()
@@ -80,10 +81,10 @@ def unknown_topic(version: int, key: TopicKey, partition: int) -> StratalogError
 
 
 def topic_key(version: int, asked: NamedTopic) -> TopicKey:
-    """What a request calls a topic."""
+    """The name or the id by which a request names a topic."""
     return asked.topic_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else asked.name
 
 
 def topic_values(version: int, key: TopicKey) -> Values:
-    """What the response calls it."""
+    """The field by which the response names a topic."""
     return {"topic_id": key} if version >= FIRST_VERSION_WITH_TOPIC_IDS else {"name": key}

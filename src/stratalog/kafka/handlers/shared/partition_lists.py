@@ -1,4 +1,4 @@
-"""Partitions as most messages list them: topic by topic."""
+"""Partitions in the order of most messages: topic by topic."""
 
 from collections.abc import Iterable
 

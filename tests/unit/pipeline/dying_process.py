@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from tests.support.ledgers import Call, ControlWrapper
-from tests.unit.pipeline.lab import Crash
+from tests.unit.pipeline.failing_control import Crash
 
 from stratalog.control.plane import ControlPlane
 from stratalog.objects.store import Buffer, ObjectInfo, ObjectStore
@@ -27,7 +27,7 @@ class When(StrEnum):
     """The call has taken effect, and nobody hears of it."""
 
 
-class Mortal:
+class DyingProcess:
     """Dies at the `nth` call of the name `call`, or of any name."""
 
     def __init__(self, call: str | None, *, nth: int = 0, when: When = When.BEFORE) -> None:
@@ -37,10 +37,10 @@ class Mortal:
         self._dead = False
 
     def control(self, inner: ControlPlane) -> ControlPlane:
-        return _MortalControl(self, inner)
+        return _DyingControl(self, inner)
 
     def store(self, inner: ObjectStore) -> ObjectStore:
-        return _MortalStore(self, inner)
+        return _DyingStore(self, inner)
 
     def due(self, name: str) -> When | None:
         """When in this call it dies, if it does."""
@@ -65,50 +65,50 @@ class Mortal:
         return answer
 
 
-class _MortalControl(ControlWrapper):
-    def __init__(self, mortal: Mortal, inner: ControlPlane) -> None:
+class _DyingControl(ControlWrapper):
+    def __init__(self, process: DyingProcess, inner: ControlPlane) -> None:
         super().__init__(inner)
-        self._mortal = mortal
+        self._process = process
 
     async def around(self, name: str, call: Call) -> Any:
-        return await self._mortal.around(name, call)
+        return await self._process.around(name, call)
 
 
-class _MortalStore(WrappedStore):
-    def __init__(self, mortal: Mortal, inner: ObjectStore) -> None:
+class _DyingStore(WrappedStore):
+    def __init__(self, process: DyingProcess, inner: ObjectStore) -> None:
         super().__init__(inner)
-        self._mortal = mortal
+        self._process = process
 
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> int:
-        when = self._mortal.due("put_stream")
+        when = self._process.due("put_stream")
         if when is When.BEFORE:
-            raise self._mortal.die("put_stream")
+            raise self._process.die("put_stream")
         if when is When.MIDWAY:
             parts = self._broken_off(parts)
         size_bytes = await self._inner.put_stream(key, parts)
         if when is not None:
-            raise self._mortal.die("put_stream")
+            raise self._process.die("put_stream")
         return size_bytes
 
     async def _broken_off(self, parts: AsyncIterable[Buffer]) -> AsyncIterator[Buffer]:
         async for part in parts:
             yield part
             break
-        raise self._mortal.die("put_stream")
+        raise self._process.die("put_stream")
 
     async def list(
         self, prefix: str, *, start_after: str | None = None
     ) -> AsyncIterator[ObjectInfo]:
-        when = self._mortal.due("list")
+        when = self._process.due("list")
         if when in (When.BEFORE, When.MIDWAY):
-            raise self._mortal.die("list")
+            raise self._process.die("list")
         async for info in self._inner.list(prefix, start_after=start_after):
             yield info
             if when is When.AFTER:
-                raise self._mortal.die("list")
+                raise self._process.die("list")
 
     async def _around(self, operation: str, key: str, call: Callable[[], Awaitable[T]]) -> T:
-        return await self._mortal.around(operation, call)
+        return await self._process.around(operation, call)
 
 
 @contextmanager

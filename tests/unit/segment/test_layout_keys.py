@@ -4,7 +4,7 @@ import pytest
 from tests.unit.segment.layout_golden import KEY_BASE, PREFIX, SEGMENT_ID, TOPIC_ID
 
 from stratalog.ids import Offset, PartitionIndex, kafka_base64
-from stratalog.segment.object_keys import (
+from stratalog.segment.keys import (
     LOG_SUFFIX,
     SUFFIXES,
     SegmentKey,

@@ -1,4 +1,4 @@
-"""Reading a topic from chosen places, without a consumer group and without leaving a trace."""
+"""Reads a topic from any offset or time, without a consumer group and without committing."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,14 +41,14 @@ Start: TypeAlias = Edge | FromOffset | FromTime
 
 
 class Span(NamedTuple):
-    """What there is to read of one partition: `[start, end)`, the end as it was at first sight."""
+    """The offsets to read of one partition: `[start, end)`, where the end is the present one."""
 
     partition: int
     start: int
     end: int
 
 
-class Reading:
+class RecordReader:
     def __init__(
         self, topic: str, bootstrap: str, options: Mapping[str, str] | None = None
     ) -> None:
@@ -59,7 +59,7 @@ class Reading:
             client_config(
                 bootstrap,
                 **{
-                    # The client insists on a name; nothing is ever committed under it.
+                    # The client requires a group. Nothing is ever committed under this one.
                     "group.id": "stratalog-cli",
                     "enable.auto.commit": False,
                     "enable.partition.eof": True,
@@ -79,7 +79,7 @@ class Reading:
             self._connection_error = error
 
     def spans(self, start: Start, *, partition: int | None) -> list[Span]:
-        """Where to start and where the end is now, for one partition or for all."""
+        """Resolve the start and the present end of one partition, or of all."""
         with our_errors(self._bootstrap):
             indexes = self._partitions()
             if partition is not None and partition not in indexes:
@@ -124,7 +124,7 @@ class Reading:
         )
 
     def batches(self, spans: list[Span], *, follow: bool) -> Iterator[list[Message]]:
-        """Records as they come, until every span has been read or, when following, for ever."""
+        """Yield records in batches until every span is read or, when following, for ever."""
         wanted = spans if follow else [span for span in spans if span.start < span.end]
         ends = {span.partition: span.end for span in wanted}
         self._consumer.assign(
@@ -141,7 +141,7 @@ class Reading:
     def _records(
         self, messages: list[Message], ends: dict[int, int], *, follow: bool
     ) -> Iterator[Message]:
-        """Those that belong to what was asked for. Takes partitions that are done out of `ends`."""
+        """Yield the records inside the spans, and remove finished partitions from `ends`."""
         for message in messages:
             partition, offset = message.partition() or 0, message.offset() or 0
             error = message.error()
@@ -151,7 +151,8 @@ class Reading:
                 if follow and error is None:
                     yield message
                 continue
-            # The client's own end counts too: markers, which it keeps to itself, may come last.
+            # The client's notice of the end counts, too: the last offsets of a partition may be
+            # transaction markers, which the client does not deliver.
             if error is not None or offset >= ends[partition] - 1:
                 done = ends.pop(partition)
                 if error is not None or offset >= done:

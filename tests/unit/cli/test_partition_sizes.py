@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from stratalog.cli.sizes import partition_sizes
+from stratalog.cli.partition_sizes import partition_sizes
 
 
 @contextmanager
 def answering(answer: bytes) -> Iterator[tuple[str, int]]:
-    """A server that says the same to whoever asks, and hangs up."""
+    """A server that gives every client the same answer, and hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

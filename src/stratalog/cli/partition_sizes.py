@@ -1,6 +1,6 @@
-"""How many bytes the partitions of a topic hold, asked of every broker.
+"""The sizes of a topic's partitions, asked of every broker.
 
-librdkafka cannot ask for that, so the request is made by hand.
+librdkafka has no call for DescribeLogDirs, so the request is encoded here.
 """
 
 import io
@@ -19,7 +19,7 @@ from stratalog.kafka.wire.api import ApiKey
 from stratalog.kafka.wire.schema_writer import entity_of
 
 _VERSION = 1
-"""The oldest that Kafka 4 serves, and not flexible, so its header is the old one."""
+"""The oldest version that Kafka 4 serves. It is not flexible, so it has the old header."""
 _HEAD = struct.Struct(">hhih")
 _LENGTH = struct.Struct(">i")
 _NO_CLIENT_ID = -1
@@ -30,9 +30,9 @@ _MOST_BYTES = 1 << 28
 def partition_sizes(
     addresses: Iterable[tuple[str, int]], topic: str, indexes: Iterable[int]
 ) -> dict[int, int]:
-    """The size of each partition that a broker told of; of replicas, the largest.
+    """Return the size of each partition, and of several replicas the largest.
 
-    A broker that does not answer, or not to those without credentials, leaves its partitions out.
+    Partitions are left out if their broker does not answer, or not without credentials.
     """
     asked = {"topics": [{"topic": topic, "partitions": tuple(indexes)}]}
     sizes: dict[int, int] = {}
@@ -41,12 +41,12 @@ def partition_sizes(
             answer = _ask(address, asked)
         except (OSError, struct.error, DecodeError):
             continue
-        for index, size_bytes in _told(answer, topic):
+        for index, size_bytes in _sizes_in(answer, topic):
             sizes[index] = max(size_bytes, sizes.get(index, 0))
     return sizes
 
 
-def _told(answer: Any, topic: str) -> list[tuple[int, int]]:
+def _sizes_in(answer: Any, topic: str) -> list[tuple[int, int]]:
     return [
         (partition.partition_index, partition.partition_size)
         for directory in answer.results or ()

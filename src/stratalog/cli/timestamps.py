@@ -1,4 +1,4 @@
-"""A point in time as people write it."""
+"""Points in time as people write and read them."""
 
 from datetime import UTC, datetime
 
@@ -6,10 +6,10 @@ from stratalog.cli.errors import TimeError
 from stratalog.units import parse_duration_ms
 
 
-def parse_when(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970 from `10m ago`, from an ISO date and time, or from themselves.
+def parse_time(text: str, now_ms: int) -> int:
+    """Read `10m ago`, an ISO date and time, or milliseconds since 1970. Returns milliseconds.
 
-    A time without a zone is meant in the zone of this machine.
+    A time without a zone is in the zone of this machine.
     """
     try:
         if text.endswith(" ago"):
@@ -19,13 +19,13 @@ def parse_when(text: str, now_ms: int) -> int:
         return int(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000)
     except ValueError as error:
         raise TimeError(
-            f'"{text}" is no point in time: write "10m ago", "2025-01-31T12:00:00Z" '
+            f'"{text}" is not a point in time: write "10m ago", "2025-01-31T12:00:00Z" '
             "or milliseconds since 1970"
         ) from error
 
 
-def iso(timestamp_ms: int) -> str:
-    """UTC to the millisecond; years that Python cannot name stay a number."""
+def format_time(timestamp_ms: int) -> str:
+    """Format as UTC to the millisecond. A year beyond Python's range stays a number."""
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,7 +1,7 @@
 import pytest
 
 from stratalog.cli.errors import TimeError
-from stratalog.cli.when import iso, parse_when
+from stratalog.cli.timestamps import format_time, parse_time
 
 NOW_MS = 1_700_000_000_000
 
@@ -17,18 +17,18 @@ NOW_MS = 1_700_000_000_000
     ],
 )
 def test_a_point_in_time_is_read_in_every_form(text: str, expected: int) -> None:
-    assert parse_when(text, NOW_MS) == expected
+    assert parse_time(text, NOW_MS) == expected
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "10x ago", "ago", "-5", "2025-13-01"])
 def test_what_is_no_point_in_time_is_refused(text: str) -> None:
     with pytest.raises(TimeError, match="10m ago"):
-        parse_when(text, NOW_MS)
+        parse_time(text, NOW_MS)
 
 
 def test_times_are_shown_in_utc_to_the_millisecond() -> None:
-    assert iso(NOW_MS + 7) == "2023-11-14T22:13:20.007Z"
+    assert format_time(NOW_MS + 7) == "2023-11-14T22:13:20.007Z"
 
 
 def test_a_time_beyond_the_calendar_is_shown_as_its_number() -> None:
-    assert iso(2**62) == str(2**62)
+    assert format_time(2**62) == str(2**62)

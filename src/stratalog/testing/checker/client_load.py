@@ -1,4 +1,4 @@
-"""What the clients of a run do, in numbers."""
+"""The load of a run: how often its clients send, read and move."""
 
 from dataclasses import dataclass
 from random import Random
@@ -11,16 +11,17 @@ class Load:
     partitions: int
     seed: int
     sends_per_second: float
-    """Of each producer."""
+    """The rate of each producer."""
     patience_s: float
     """How long a client tries before it gives a message up."""
 
     def random(self, client: str) -> Random:
-        """A source of chance for each client, so that none depends on the others' timing."""
+        """Make a random source of its own for a client, independent of the others' timing."""
         return Random(f"{self.seed} {client}")
 
 
 POLL_RECORDS = 500
 POLL_SECONDS = 0.2
 MOVE_CHANCE = 0.03
-"""Per poll: consumers that are put somewhere else now and then read old data as well as new."""
+"""The chance per poll that a consumer moves to another offset. So it reads old data as well as
+new."""

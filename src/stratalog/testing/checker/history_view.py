@@ -1,4 +1,4 @@
-"""A history seen from the log's side: which value stands where, who wrote it, who read it."""
+"""A history seen from the log's side: the values at each offset, their senders and readers."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -28,11 +28,11 @@ class Message:
     done: Send | None = None
     done_at: int = -1
     reads: dict[tuple[Place, int], int] = field(default_factory=dict)
-    """Where it was read, with the first poll that did."""
+    """The offsets at which the value was read, with the first poll that read it."""
 
     @property
     def stage(self) -> Stage:
-        """A send that was never heard of again may have happened."""
+        """The stage of the send. A send without an answer may have happened."""
         return self.done.stage if self.done is not None else Stage.UNKNOWN
 
     @property
@@ -45,7 +45,7 @@ class Message:
 
     @property
     def positions(self) -> dict[tuple[Place, int], int]:
-        """Everywhere this value is known to stand, with the event that says so."""
+        """All known offsets of this value, with the event that proves each."""
         known = dict(self.reads)
         if self.acked_offset is not None:
             known.setdefault((self.invoked.place, self.acked_offset), self.done_at)
@@ -58,7 +58,7 @@ class Message:
 
 @dataclass(slots=True)
 class Log:
-    """A partition as it shows through the operations."""
+    """A partition, as far as the operations show it."""
 
     values: dict[int, dict[str, int]] = field(default_factory=dict)
     """Values by offset, each with the first event that placed it there. More than one is wrong."""
@@ -69,21 +69,21 @@ class Log:
         self.values.setdefault(offset, {}).setdefault(value, at)
 
     def known_between(self, begin: int, end: int) -> list[int]:
-        """Offsets of [begin, end) at which something is known to stand."""
+        """List the offsets of [begin, end) with known values."""
         if end - begin > len(self.values):
             return sorted(offset for offset in self.values if begin <= offset < end)
         return [offset for offset in range(begin, end) if offset in self.values]
 
 
 class View:
-    """Built in one pass; the checks only look."""
+    """A history, indexed in one pass for all checks."""
 
     def __init__(self, history: Sequence[Event]) -> None:
         self.history = history
         self.messages: dict[str, Message] = {}
         self.logs: dict[Place, Log] = defaultdict(Log)
         self.strangers: list[tuple[Record, int]] = []
-        """Records whose value nobody had sent to that partition when they were read."""
+        """Records whose value had not been sent to their partition when they were read."""
         self.drained: list[tuple[int, Drained]] = []
         for at, event in enumerate(history):
             if isinstance(event, Send):

@@ -1,4 +1,4 @@
-"""A Kafka cluster that topics are adopted from, or that is told of our segments."""
+"""A Kafka cluster from which topics are adopted, or to which segments are exported."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,17 +13,24 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
     OffsetSpec,
 )
 
-from stratalog.cli.client import REQUEST_SECONDS, Admin, as_our_error, client_config, our_errors
+from stratalog.cli.client import (
+    REQUEST_SECONDS,
+    KafkaAdmin,
+    as_our_error,
+    client_config,
+    our_errors,
+)
 from stratalog.cli.errors import BrokerRefusedError, BrokerUnreachableError, NotAcknowledgedError
-from stratalog.cli.reading import Edge, Reading
+from stratalog.cli.record_reader import Edge, RecordReader
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
-from stratalog.segment.object_keys import parse_uuid_text
+from stratalog.segment.keys import parse_uuid_text
 from stratalog.segment.remote_log_metadata import METADATA_TOPIC
 
 _ALWAYS = frozenset({"retention.ms", "retention.bytes"})
-"""Taken over also where they are that cluster's defaults: ours may delete what it would keep."""
+"""Adopted even if the topic only has them by default: the default here may delete records that the
+Kafka cluster would keep."""
 _FLUSH_RECORDS = 10_000
-"""The client's own queue holds ten times as many."""
+"""The queue of the client holds ten times as many."""
 
 
 class LiveOffsets(NamedTuple):
@@ -39,11 +46,11 @@ class LiveTopic:
     configs: Mapping[str, str]
 
 
-class KafkaCluster:
+class ForeignCluster:
     def __init__(self, bootstrap: str, options: Mapping[str, str]) -> None:
         self._bootstrap = bootstrap
         self._options = dict(options)
-        self._admin = Admin(bootstrap, options)
+        self._admin = KafkaAdmin(bootstrap, options)
 
     def topic(self, name: str) -> LiveTopic:
         with self._explained():
@@ -59,20 +66,20 @@ class KafkaCluster:
             return len(self._admin.topic(METADATA_TOPIC).partitions)
 
     def metadata_values(self, partitions: Iterable[int]) -> list[bytes | None]:
-        """The values of all records in these partitions of the metadata topic, each in order."""
+        """Return the values of all records in these partitions of the metadata topic, in order."""
         values: list[bytes | None] = []
         with self._explained():
-            reading = Reading(METADATA_TOPIC, self._bootstrap, self._options)
+            reader = RecordReader(METADATA_TOPIC, self._bootstrap, self._options)
             try:
                 spans = [
                     span
                     for partition in sorted(partitions)
-                    for span in reading.spans(Edge.BEGINNING, partition=partition)
+                    for span in reader.spans(Edge.BEGINNING, partition=partition)
                 ]
-                for messages in reading.batches(spans, follow=False):
+                for messages in reader.batches(spans, follow=False):
                     values += [message.value() for message in messages]
             finally:
-                reading.close()
+                reader.close()
         return values
 
     def append_metadata(self, records: Sequence[tuple[int, bytes]]) -> None:
@@ -96,8 +103,8 @@ class KafkaCluster:
                     raise as_our_error(failures[0], self._bootstrap)
                 if left:
                     raise NotAcknowledgedError(
-                        f"{self._bootstrap} did not acknowledge {left} records: export again,"
-                        " Kafka does not mind to see the same records twice"
+                        f"{self._bootstrap} did not acknowledge {left} records: export again;"
+                        " Kafka accepts the same records twice"
                     )
 
     def _topic_id(self, name: str) -> TopicId:
@@ -105,8 +112,8 @@ class KafkaCluster:
         found = parse_client_uuid(str(self._admin.answer(future).topic_id))
         if found is None or found == UUID(int=0):
             raise BrokerRefusedError(
-                f"{self._bootstrap} does not tell the id of {name}: tiered storage needs a broker"
-                " that gives topics ids"
+                f"{self._bootstrap} does not report the id of {name}: tiered storage needs brokers"
+                " that give ids to topics"
             )
         return TopicId(found)
 
@@ -137,7 +144,7 @@ class KafkaCluster:
         }
 
     def _configs(self, name: str) -> dict[str, str]:
-        """What was chosen for the topic or for the cluster, and what decides how long it keeps."""
+        """The configs set for the topic or for the cluster, and always the bounds of retention."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
         [future] = self._admin.client.describe_configs([resource]).values()
         default = ConfigSource.DEFAULT_CONFIG.value
@@ -154,10 +161,10 @@ class KafkaCluster:
         except BrokerUnreachableError as error:
             raise BrokerUnreachableError(
                 f"no Kafka broker answers at {self._bootstrap}: check --kafka-bootstrap, and give"
-                " what the cluster asks for with --kafka-option"
+                " the client's security options with --kafka-option"
             ) from error
 
 
 def parse_client_uuid(text: str) -> UUID | None:
-    """An id as librdkafka writes it: in the other alphabet of base 64 than Kafka's."""
+    """Read an id as librdkafka writes it: not in the alphabet of base 64 that Kafka uses."""
     return parse_uuid_text(text.replace("+", "-").replace("/", "_"))

@@ -1,0 +1,79 @@
+"""The operations of an admin and their rules, by noun. Every operation is given a principal.
+
+Results are plain values. Errors are `StratalogError`s, and the category of an error tells the
+caller how to go on. Kafka handlers, the command line and other interfaces translate both, and have
+no rules of their own.
+"""
+
+from stratalog.admin.authorizer import Authorizer
+from stratalog.admin.configs import ConfigAdmin
+from stratalog.admin.groups import GroupAdmin
+from stratalog.admin.migration import MigrationAdmin
+from stratalog.admin.partitions import PartitionAdmin
+from stratalog.admin.records import RecordAdmin
+from stratalog.admin.segments import SegmentAdmin
+from stratalog.admin.tiering import TieringAdmin
+from stratalog.admin.topics import TopicAdmin
+from stratalog.cluster.membership import Membership
+from stratalog.control.plane import ControlPlane
+from stratalog.groups.consumer.groups import ConsumerGroups
+from stratalog.groups.coordinator import GroupCoordinator
+from stratalog.settings import Settings
+from stratalog.topic.catalog import TopicCatalog
+
+
+class Admin:
+    """The operations that need the control plane alone, and no running broker."""
+
+    def __init__(
+        self,
+        *,
+        control: ControlPlane,
+        catalog: TopicCatalog,
+        settings: Settings,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        self.authorizer = authorizer or Authorizer()
+        self.topics = TopicAdmin(
+            control=control, catalog=catalog, settings=settings, authorizer=self.authorizer
+        )
+        self.records = RecordAdmin(control=control, catalog=catalog, authorizer=self.authorizer)
+        self.migration = MigrationAdmin(
+            control=control, topics=self.topics, authorizer=self.authorizer
+        )
+        self.segments = SegmentAdmin(
+            control=control, topics=self.topics, authorizer=self.authorizer
+        )
+        self.tiering = TieringAdmin(control=control, topics=self.topics, authorizer=self.authorizer)
+
+
+class BrokerAdmin(Admin):
+    """All operations, as a running broker offers them."""
+
+    def __init__(
+        self,
+        *,
+        control: ControlPlane,
+        catalog: TopicCatalog,
+        settings: Settings,
+        membership: Membership,
+        groups: GroupCoordinator,
+        consumer_groups: ConsumerGroups,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        super().__init__(control=control, catalog=catalog, settings=settings, authorizer=authorizer)
+        self.configs = ConfigAdmin(
+            catalog=catalog,
+            membership=membership,
+            settings=settings,
+            authorizer=self.authorizer,
+        )
+        self.partitions = PartitionAdmin(
+            control=control, catalog=catalog, membership=membership, authorizer=self.authorizer
+        )
+        self.groups = GroupAdmin(
+            coordinator=groups,
+            consumer_groups=consumer_groups,
+            catalog=catalog,
+            authorizer=self.authorizer,
+        )

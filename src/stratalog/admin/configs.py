@@ -1,0 +1,177 @@
+"""Describing and changing configs.
+
+Only topics have configs that can be changed. Brokers find a change when they next look the topic
+up, which is within seconds. The configs of a broker are its settings, and change with a restart.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stratalog.admin.authorizer import Authorizer
+from stratalog.admin.config_changes import AskedChange, Changes, incremental, replacing
+from stratalog.admin.config_description import (
+    DescribedConfig,
+    ResourceType,
+    describe_broker,
+    describe_topic,
+)
+from stratalog.admin.entries import DONE, Done, each_once
+from stratalog.admin.principal import Principal
+from stratalog.admin.rights import (
+    ALTER_CLUSTER_CONFIGS,
+    ALTER_TOPIC_CONFIGS,
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
+)
+from stratalog.cluster.membership import Membership
+from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.control.topics.model import Topic
+from stratalog.errors import CallError, StratalogError
+from stratalog.settings import Settings
+from stratalog.topic.catalog import TopicCatalog
+
+
+class ConfigResource(NamedTuple):
+    """A thing with configs, by the number of its type and its name. It need not exist."""
+
+    type: int
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigReplacement:
+    """The configs that a resource shall have. Configs that are not named are unset."""
+
+    resource: ConfigResource
+    configs: Sequence[tuple[str, str | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigUpdate:
+    """Changes of a resource's configs. Configs that are not named stay as they are."""
+
+    resource: ConfigResource
+    changes: Sequence[AskedChange]
+
+
+class _Alteration(NamedTuple):
+    resource: ConfigResource
+    changes: Callable[[Topic], Changes]
+
+
+class ConfigAdmin:
+    def __init__(
+        self,
+        *,
+        catalog: TopicCatalog,
+        membership: Membership,
+        settings: Settings,
+        authorizer: Authorizer,
+    ) -> None:
+        self._catalog = catalog
+        self._membership = membership
+        self._settings = settings
+        self._authorizer = authorizer
+
+    async def resources(
+        self, principal: Principal, types: Iterable[ResourceType]
+    ) -> list[ConfigResource]:
+        """List the resources of these types that have configs."""
+        self._authorizer.authorize_on_cluster(principal, DESCRIBE_CLUSTER_CONFIGS)
+        wanted = frozenset(types)
+        found: list[ConfigResource] = []
+        if ResourceType.BROKER in wanted:
+            live = self._membership.live()
+            found += [ConfigResource(ResourceType.BROKER, str(each.broker_id)) for each in live]
+        if ResourceType.TOPIC in wanted:
+            topics = await self._catalog.all()
+            found += [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
+        return found
+
+    async def describe(
+        self, principal: Principal, resource: ConfigResource, names: Sequence[str] | None = None
+    ) -> list[DescribedConfig]:
+        """Describe the named configs of a resource, or without names all."""
+        found = await self._describe(principal, resource)
+        return [config for config in found if not names or config.name in names]
+
+    async def replace(
+        self,
+        principal: Principal,
+        wanted: Sequence[ConfigReplacement],
+        *,
+        validate_only: bool = False,
+    ) -> dict[ConfigResource, Done | StratalogError]:
+        def alteration(one: ConfigReplacement) -> _Alteration:
+            return _Alteration(one.resource, lambda topic: replacing(topic.configs, one.configs))
+
+        alterations = [alteration(one) for one in wanted]
+        return await self._alter(principal, alterations, validate_only=validate_only)
+
+    async def update(
+        self, principal: Principal, wanted: Sequence[ConfigUpdate], *, validate_only: bool = False
+    ) -> dict[ConfigResource, Done | StratalogError]:
+        defaults = self._settings.topic
+
+        def alteration(one: ConfigUpdate) -> _Alteration:
+            return _Alteration(
+                one.resource, lambda topic: incremental(defaults, topic.configs, one.changes)
+            )
+
+        alterations = [alteration(one) for one in wanted]
+        return await self._alter(principal, alterations, validate_only=validate_only)
+
+    async def _describe(
+        self, principal: Principal, resource: ConfigResource
+    ) -> Sequence[DescribedConfig]:
+        if resource.type == ResourceType.TOPIC:
+            self._authorizer.authorize(principal, DESCRIBE_TOPIC_CONFIGS, resource.name)
+            return describe_topic(self._settings.topic, (await self._topic(resource.name)).configs)
+        if resource.type == ResourceType.BROKER:
+            self._authorizer.authorize_on_cluster(principal, DESCRIBE_CLUSTER_CONFIGS)
+            return self._broker_configs(resource.name)
+        raise _without_configs(resource)
+
+    def _broker_configs(self, name: str) -> Sequence[DescribedConfig]:
+        """An empty name stands for the cluster's dynamic defaults, of which there are none."""
+        if not name:
+            return []
+        own = self._membership.broker_id
+        if name != str(own):
+            raise CallError(f"this is broker {own}: ask broker {name} for its configs")
+        return describe_broker(self._settings, own)
+
+    async def _alter(
+        self, principal: Principal, alterations: Sequence[_Alteration], *, validate_only: bool
+    ) -> dict[ConfigResource, Done | StratalogError]:
+        async def alter(alteration: _Alteration) -> Done:
+            topic = await self._alterable(principal, alteration.resource)
+            changes = alteration.changes(topic)
+            if not validate_only:
+                await self._catalog.set_configs(topic, changes)
+            return DONE
+
+        return await each_once(((one.resource, one) for one in alterations), alter, noun="resource")
+
+    async def _alterable(self, principal: Principal, resource: ConfigResource) -> Topic:
+        if resource.type == ResourceType.BROKER:
+            self._authorizer.authorize_on_cluster(principal, ALTER_CLUSTER_CONFIGS)
+            raise CallError("the configs of a broker are its settings: change them and restart it")
+        if resource.type != ResourceType.TOPIC:
+            raise _without_configs(resource)
+        self._authorizer.authorize(principal, ALTER_TOPIC_CONFIGS, resource.name)
+        return await self._topic(resource.name)
+
+    async def _topic(self, name: str) -> Topic:
+        found = await self._catalog.refreshed([name])
+        if name not in found:
+            raise UnknownTopicError(f"there is no topic {name!r}")
+        return found[name]
+
+
+def _without_configs(resource: ConfigResource) -> CallError:
+    return CallError(f"resources of type {resource.type} have no configs here")

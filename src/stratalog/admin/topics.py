@@ -1,0 +1,258 @@
+"""Creating, growing and deleting topics."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import NamedTuple
+from uuid import UUID
+
+from stratalog.admin.authorizer import CLUSTER, Authorizer
+from stratalog.admin.config_description import DescribedConfig, describe_topic
+from stratalog.admin.entries import DONE, Done, each_once
+from stratalog.admin.errors import (
+    PartitionAssignmentError,
+    ReplicationFactorError,
+    UnknownTopicIdError,
+)
+from stratalog.admin.principal import Principal
+from stratalog.admin.rights import (
+    ALTER_TOPIC,
+    CREATE_ON_CLUSTER,
+    CREATE_TOPIC,
+    DELETE_TOPIC,
+    DESCRIBE_TOPIC,
+)
+from stratalog.admin.topic_names import check_no_collision, check_topic_name, may_collide
+from stratalog.control.log.model import PartitionState
+from stratalog.control.plane import ControlPlane
+from stratalog.control.topics.errors import (
+    PartitionCountError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from stratalog.control.topics.model import MAX_PARTITIONS, Topic
+from stratalog.errors import CallError, StratalogError
+from stratalog.ids import TopicId
+from stratalog.settings import Settings
+from stratalog.topic.catalog import TopicCatalog
+from stratalog.topic_configs import check_configs
+
+DEFAULT_COUNT = -1
+"""Kafka's number for "as many partitions as the broker's settings say"."""
+DEFAULT_FACTOR = -1
+REPLICATION_FACTOR = 1
+"""Of every topic, whatever was asked for: the object store replicates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to create."""
+
+    name: str
+    partition_count: int = DEFAULT_COUNT
+    replication_factor: int = DEFAULT_FACTOR
+    assigns_replicas: bool = False
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedTopic:
+    name: str
+    topic_id: TopicId | None
+    """None if the request was only validated."""
+    partition_count: int
+    configs: Sequence[DescribedConfig]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionGrowth:
+    """A topic that is to have more partitions."""
+
+    topic: str
+    partition_count: int
+    """All partitions, the existing ones included."""
+    assigns_replicas: bool = False
+
+
+class TopicName(NamedTuple):
+    """A topic by its name or by its id, never by both."""
+
+    name: str | None = None
+    topic_id: UUID | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.name is not None else str(self.topic_id)
+
+
+class TopicAdmin:
+    def __init__(
+        self,
+        *,
+        control: ControlPlane,
+        catalog: TopicCatalog,
+        settings: Settings,
+        authorizer: Authorizer,
+    ) -> None:
+        self._control = control
+        self._catalog = catalog
+        self._default_partitions = settings.broker.default_partitions
+        self._default_configs = settings.topic
+        self._authorizer = authorizer
+
+    async def find(self, principal: Principal, name: str) -> Topic:
+        """Return the topic as the control plane knows it now.
+
+        Raises `UnknownTopicError`, which names the topic that was probably meant.
+        """
+        self._authorizer.authorize(principal, DESCRIBE_TOPIC, name)
+        found = await self._catalog.refreshed([name])
+        if name in found:
+            return found[name]
+        close = get_close_matches(name, [each.name for each in await self._catalog.all()], n=1)
+        hint = f'did you mean "{close[0]}"?' if close else "is this the control plane you mean?"
+        raise UnknownTopicError(f'there is no topic "{name}" at {self._control.url}: {hint}')
+
+    async def partition_states(self, principal: Principal, name: str) -> list[PartitionState]:
+        """Return the boundaries and sizes of all partitions of a topic."""
+        topic = await self.find(principal, name)
+        return await self._control.log.topic_partitions(topic.id)
+
+    async def create(
+        self, principal: Principal, wanted: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, CreatedTopic | StratalogError]:
+        """Create topics and return the outcomes by name."""
+
+        async def create_one(new: NewTopic) -> CreatedTopic:
+            return await self._create(principal, new, validate_only=validate_only)
+
+        return await each_once(((new.name, new) for new in wanted), create_one, noun="topic")
+
+    async def create_on_first_use(self, principal: Principal, name: str) -> Topic:
+        """Create a topic with defaults, or find it if another client created it first."""
+        new = NewTopic(name=name)
+        self._authorize_creation(principal, name)
+        try:
+            return await self._created(new, await self._checked_count(new))
+        except TopicExistsError:
+            found = await self._catalog.refreshed([name])
+            if name in found:
+                return found[name]
+            raise
+
+    async def add_partitions(
+        self,
+        principal: Principal,
+        wanted: Sequence[PartitionGrowth],
+        *,
+        validate_only: bool = False,
+    ) -> dict[str, Done | StratalogError]:
+        """Give topics more partitions and return the outcomes by the names of the topics."""
+
+        async def add(growth: PartitionGrowth) -> Done:
+            self._authorizer.authorize(principal, ALTER_TOPIC, growth.topic)
+            topic = await self._growing(growth)
+            if not validate_only:
+                await self._catalog.add_partitions(topic, partition_count=growth.partition_count)
+            return DONE
+
+        return await each_once(((one.topic, one) for one in wanted), add, noun="topic")
+
+    async def delete(
+        self, principal: Principal, wanted: Sequence[TopicName]
+    ) -> dict[TopicName, Topic | StratalogError]:
+        """Delete topics with all their records. The outcome of a success is the deleted topic."""
+
+        async def delete_one(name: TopicName) -> Topic:
+            topic = await self._deletable(principal, name)
+            await self._catalog.delete(topic)
+            return topic
+
+        return await each_once(((name, name) for name in wanted), delete_one, noun="topic")
+
+    async def _create(
+        self, principal: Principal, new: NewTopic, *, validate_only: bool
+    ) -> CreatedTopic:
+        self._authorize_creation(principal, new.name)
+        _check_replicas(new)
+        count = await self._checked_count(new)
+        topic = None if validate_only else await self._created(new, count)
+        configs = check_configs(new.configs)
+        return CreatedTopic(
+            name=new.name,
+            topic_id=None if topic is None else topic.id,
+            partition_count=count,
+            configs=describe_topic(self._default_configs, configs),
+        )
+
+    def _authorize_creation(self, principal: Principal, name: str) -> None:
+        """The right to create on the cluster stands for the right to create any topic."""
+        if not self._authorizer.allows(principal, CREATE_ON_CLUSTER, CLUSTER):
+            self._authorizer.authorize(principal, CREATE_TOPIC, name)
+
+    async def _checked_count(self, new: NewTopic) -> int:
+        """Raise if the topic cannot be created; return its number of partitions."""
+        check_topic_name(new.name)
+        count = new.partition_count
+        if count == DEFAULT_COUNT:
+            count = self._default_partitions
+        _check_partition_count(count)
+        check_configs(new.configs)
+        if new.name in await self._catalog.refreshed([new.name]):
+            raise TopicExistsError(f"topic {new.name!r} exists")
+        if may_collide(new.name):
+            existing = [topic.name for topic in await self._catalog.all()]
+            check_no_collision(new.name, existing)
+        return count
+
+    async def _created(self, new: NewTopic, partition_count: int) -> Topic:
+        return await self._catalog.create(
+            new.name, partition_count=partition_count, configs=check_configs(new.configs)
+        )
+
+    async def _growing(self, growth: PartitionGrowth) -> Topic:
+        """Return the topic if it can grow so much."""
+        count = growth.partition_count
+        if growth.assigns_replicas:
+            raise PartitionAssignmentError("replicas cannot be assigned: brokers keep no data")
+        _check_partition_count(count)
+        topic = await self._named(growth.topic)
+        if count <= topic.partition_count:
+            raise PartitionCountError(
+                f"topic {topic.name!r} has {topic.partition_count} partitions and can only grow:"
+                f" it cannot be given {count}"
+            )
+        return topic
+
+    async def _deletable(self, principal: Principal, wanted: TopicName) -> Topic:
+        name, topic_id = wanted
+        if (name is None) == (topic_id is None):
+            raise CallError("name a topic either by its name or by its id")
+        if name is not None:
+            self._authorizer.authorize(principal, DELETE_TOPIC, name)
+            return await self._named(name)
+        assert topic_id is not None
+        found = (await self._catalog.with_ids([TopicId(topic_id)])).get(TopicId(topic_id))
+        if found is None:
+            raise UnknownTopicIdError(f"no topic has the id {topic_id}")
+        self._authorizer.authorize(principal, DELETE_TOPIC, found.name)
+        return found
+
+    async def _named(self, name: str) -> Topic:
+        found = await self._catalog.refreshed([name])
+        if name not in found:
+            raise UnknownTopicError(f"there is no topic {name!r}")
+        return found[name]
+
+
+def _check_replicas(new: NewTopic) -> None:
+    if new.assigns_replicas:
+        raise PartitionAssignmentError("replicas cannot be assigned: brokers keep no data")
+    if new.replication_factor < 1 and new.replication_factor != DEFAULT_FACTOR:
+        raise ReplicationFactorError(
+            f"a replication factor of {new.replication_factor}: it must be positive, or -1"
+        )
+
+
+def _check_partition_count(count: int) -> None:
+    if not 1 <= count <= MAX_PARTITIONS:
+        raise PartitionCountError(f"{count} partitions: a topic has from 1 to {MAX_PARTITIONS}")
