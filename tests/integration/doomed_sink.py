@@ -19,8 +19,9 @@ from tests.support.sink_topics import SCHEMA, TOPIC, batches
 import stratalog.spark.sink as sink
 import stratalog.spark.sink_task as sink_task
 from stratalog.block.block import SealedBlock
-from stratalog.control.open import open_existing
 from stratalog.control.plane import ControlPlane
+from stratalog.opening.cluster import open_control
+from stratalog.settings import Settings
 from stratalog.spark.sink_rows import grouped
 from stratalog.spark.sink_uploads import Uploads
 
@@ -61,10 +62,10 @@ def main(config: Path, moment: str) -> None:
     with patch.multiple(sink_task, Uploads=uploads, grouped=small_groups):
         message = writer.write(iter(batches(0, 100)))
 
-    async def opened(url: str) -> Any:
-        return DoomedControl(await open_existing(url), moment)
+    async def opened(settings: Settings) -> Any:
+        return DoomedControl(await open_control(settings), moment)
 
-    with patch.object(sink, "open_existing", opened):
+    with patch.object(sink, "open_control", opened):
         writer.commit([message])
 
 

@@ -192,10 +192,15 @@ async def opened_cluster(
         await cluster.close()
 
 
+async def open_control(settings: Settings) -> ControlPlane:
+    """Open only the control plane, for programs that need no object. It must exist."""
+    return await open_existing(settings.storage.control)
+
+
 @asynccontextmanager
 async def opened_control(settings: Settings) -> AsyncIterator[ControlPlane]:
-    """Open only the control plane, for programs that need no object. It must exist."""
-    control = await open_existing(settings.storage.control)
+    """Open only the control plane for the duration of a block. It must exist."""
+    control = await open_control(settings)
     try:
         yield control
     finally:

@@ -53,9 +53,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from stratalog.clock import SYSTEM_CLOCK
-from stratalog.control.open import open_existing
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
+from stratalog.opening.cluster import open_control
 from stratalog.settings import Settings
 from stratalog.spark.error_hints import hint_at_settings
 from stratalog.spark.errors import OptionError, SinkError, SinkRowError
@@ -211,7 +211,7 @@ async def _opened(
     settings = options.location.settings()
     with hint_at_settings(options.location):
         control = await retry_for(
-            lambda: open_existing(settings.storage.control),
+            lambda: open_control(settings),
             retry_s,
             clock=SYSTEM_CLOCK,
             failures=OUTAGES,

@@ -7,8 +7,9 @@ from stratalog.control.log.model import WriteTier
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.objects.open import absolute_url, open_store
+from stratalog.objects.open import absolute_url
 from stratalog.opening.claim import check_store
+from stratalog.opening.stores import store_addresses
 from stratalog.settings import Settings
 from stratalog.spark.errors import SinkError, SinkTopicError
 from stratalog.spark.sink_model import SinkPlan, SinkTopic
@@ -50,7 +51,7 @@ async def _check_store(control: ControlPlane, settings: Settings, clock: Clock) 
             "storage.objects is in the memory of one process, where Spark's workers cannot reach"
             " it: use a folder or a bucket"
         )
-    store = open_store(storage.objects, storage.object_options, clock=clock)
+    store = store_addresses(settings).open(storage.objects, clock=clock)
     try:
         await check_store(control, store)
     finally:

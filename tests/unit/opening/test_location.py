@@ -9,7 +9,9 @@ import typer
 from typer.testing import CliRunner
 
 from stratalog.cli.options import Config, Control, Data, Objects, settings_from
+from stratalog.control.open import open_control_plane
 from stratalog.errors import StratalogError
+from stratalog.opening.cluster import Rights, open_cluster
 from stratalog.opening.location import LOCATION_NAMES, ClusterLocation
 from stratalog.scan import api
 from stratalog.settings import Settings
@@ -109,6 +111,26 @@ def test_every_face_finds_the_same_cluster(
 def test_every_face_refuses_alike(face: Face, given: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         face(given)
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"control": "mysql://host/db"}, "control plane 'mysql': use sqlite:"),
+        ({"control": "sqlite:/no/such.db"}, "there is no control plane at /no/such.db"),
+        ({"objects": "memory:"}, "storage.objects is in the memory of one process"),
+        ({"objects": "ftp://host/folder"}, "ftp"),
+    ],
+)
+async def test_a_wrong_address_is_refused_alike_when_the_cluster_is_opened(
+    face: Face, given: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    plane = await open_control_plane(f"sqlite:{tmp_path / 'control.db'}")
+    await plane.close()
+    settings = face({"data": str(tmp_path)} | given)
+    with pytest.raises(StratalogError, match=message):
+        await open_cluster(settings, Rights.READ)
 
 
 @pytest.mark.parametrize("face", FACES)

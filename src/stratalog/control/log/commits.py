@@ -14,9 +14,15 @@ from stratalog.control.log.errors import (
     CommitMismatchError,
     ObjectsKnownError,
 )
-from stratalog.control.log.model import BATCHES, HEADS, BlockToCommit, CommitAnswer, WriteTier
+from stratalog.control.log.model import (
+    BATCHES,
+    BLOCK_ROW,
+    HEADS,
+    BlockToCommit,
+    CommitAnswer,
+    WriteTier,
+)
 from stratalog.control.log.producers import read_producers, write_producers
-from stratalog.control.log.rows import BLOCK_ROW
 from stratalog.control.objects.errors import BarredObjectError
 from stratalog.control.objects.ledger import insert_tombstones
 from stratalog.control.objects.model import OBJECT_ID, OBJECTS, ObjectKind, ObjectState

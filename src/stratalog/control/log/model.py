@@ -291,6 +291,10 @@ BATCHES = Table(
     stamped="boolean",
     oldest_ms="bigint null",
 )
+BLOCK_ROW = BATCHES.shape_without("stamped", "oldest_ms")
+"""A new row of a block. All its batches were committed at the same time."""
+SPLIT_ROW = BATCHES.shape_without("stamped")
+"""A new row of a split file, whose bytes are stamped with their offsets and epochs."""
 
 STABLE_END = "COALESCE(partitions.last_stable, heads.high_watermark)"
 """`last_stable` is null while no transaction is open."""

@@ -21,7 +21,7 @@ from stratalog.control.log.boundaries import check_boundaries
 from stratalog.control.log.errors import PartitionMovedError
 from stratalog.control.log.model import HEADS, PARTITIONS, PartitionState
 from stratalog.control.log.partitions import lock_heads
-from stratalog.control.log.rows import lies_in_row
+from stratalog.control.log.row_edges import lies_in_row
 from stratalog.control.objects.ledger import mark_unreferenced
 from stratalog.control.segments.lifecycle import begin_deletion
 from stratalog.control.segments.model import SEGMENT_ID, SEGMENTS, SegmentState

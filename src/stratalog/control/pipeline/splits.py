@@ -20,9 +20,8 @@ from uuid import UUID
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.ledger import Ledger
 from stratalog.control.log.boundaries import check_in_blocks
-from stratalog.control.log.model import BATCHES, Coordinates
+from stratalog.control.log.model import BATCHES, SPLIT_ROW, Coordinates
 from stratalog.control.log.partitions import lock_heads, read_states
-from stratalog.control.log.rows import SPLIT_ROW
 from stratalog.control.objects.errors import BarredObjectError
 from stratalog.control.objects.ledger import lock_to_mark, mark_unreferenced
 from stratalog.control.objects.model import ObjectKind, ObjectState

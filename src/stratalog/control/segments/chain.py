@@ -21,7 +21,7 @@ from stratalog.control.log.errors import PartitionMovedError
 from stratalog.control.log.model import PartitionState
 from stratalog.control.log.partitions import lock_heads, read_states
 from stratalog.control.log.replaced_rows import ReplacedRows
-from stratalog.control.log.rows import lies_in_row
+from stratalog.control.log.row_edges import lies_in_row
 from stratalog.control.pipeline.claims import claim_lost, holds_claim, lock_claim
 from stratalog.control.pipeline.model import ClaimToken
 from stratalog.control.segments.errors import BoundaryMovedError, SegmentStateError

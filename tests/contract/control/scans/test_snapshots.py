@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import pytest
 from tests.contract.control.building import batch, change, commit, part
@@ -13,9 +13,11 @@ from tests.contract.control.tiers import end_of, only_segments, two_tiers
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.plane import ControlPlane
 from stratalog.control.scans.model import EARLIEST, LATEST, ScannedPartition, ScanSnapshot, ScanWish
-from stratalog.control.sql.database import Connection, Database, Work
+from stratalog.control.sql.database import Connection, Database, Row, Rows, Work
 from stratalog.control.topics.model import AdoptedSegment, PartitionToAdopt, Topic, TopicToAdopt
 from stratalog.ids import Offset, PartitionIndex, TopicId, TopicPartition, new_topic_id
+
+T = TypeVar("T")
 
 
 def wish(key: TopicPartition, start: int = EARLIEST, end: int = LATEST) -> ScanWish:
@@ -27,9 +29,10 @@ async def snapshot(plane: ControlPlane, *wishes: ScanWish) -> ScanSnapshot:
 
 
 async def scan(plane: ControlPlane, *wishes: ScanWish) -> list[ScannedPartition]:
-    found = (await snapshot(plane, *wishes)).partitions
-    assert None not in found
-    return cast(list[ScannedPartition], found)
+    partitions = (await snapshot(plane, *wishes)).partitions
+    found = [each for each in partitions if each is not None]
+    assert len(found) == len(partitions)
+    return found
 
 
 def pieces(found: ScannedPartition) -> tuple[list[int], list[int]]:
@@ -239,38 +242,55 @@ async def test_the_oldest_lease_is_one_that_lives(plane: ControlPlane, database:
 
 
 class Watched:
-    """A database that counts the calls of its readers, and may refuse to be read."""
+    """A database that notes the calls of its readers, and may refuse to be read."""
 
     def __init__(self, inner: Database) -> None:
         self._inner = inner
         self.calls: list[str] = []
         self.failure: BaseException | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    @property
+    def url(self) -> str:
+        return self._inner.url
 
-    async def read(self, work: Work[Any]) -> Any:
+    async def read(self, work: Work[T]) -> T:
         if self.failure is not None:
             raise self.failure
+        return await self._inner.read(lambda connection: work(Noted(connection, self.calls)))
 
-        async def counted(connection: Connection) -> Any:
-            return await work(cast(Connection, Counting(connection, self.calls)))
+    async def write(self, work: Work[T]) -> T:
+        return await self._inner.write(work)
 
-        return await self._inner.read(counted)
+    async def close(self) -> None:
+        await self._inner.close()
 
     @property
     def plane(self) -> ControlPlane:
-        return ControlPlane(cast(Database, self), os.urandom)
+        return ControlPlane(self, os.urandom)
 
 
-class Counting:
+class Noted:
+    """A transaction that notes its calls."""
+
     def __init__(self, inner: Connection, calls: list[str]) -> None:
         self._inner = inner
         self._calls = calls
 
-    def __getattr__(self, name: str) -> Any:
-        self._calls.append(name)
-        return getattr(self._inner, name)
+    async def fetch(self, sql: str, *args: Any, rows: Rows | None = None) -> list[Row]:
+        self._calls.append("fetch")
+        return await self._inner.fetch(sql, *args, rows=rows)
+
+    async def execute(self, sql: str, *args: Any, rows: Rows | None = None) -> int:
+        self._calls.append("execute")
+        return await self._inner.execute(sql, *args, rows=rows)
+
+    async def fetch_each(self, sql: str, rows: Rows) -> list[list[Row]]:
+        self._calls.append("fetch_each")
+        return await self._inner.fetch_each(sql, rows)
+
+    async def lock(self, name: str, *, shared: bool = False) -> None:
+        self._calls.append("lock")
+        await self._inner.lock(name, shared=shared)
 
 
 @pytest.mark.parametrize("failure", [ControlUnavailableError("away"), KeyboardInterrupt()])

@@ -1,4 +1,4 @@
-"""Rows of batches: their shapes, and where they end.
+"""The edges of rows.
 
 A split swaps rows for others with the same bytes and other edges, whenever the head is free. So a
 transaction that moves a boundary along rows looks for their edges again under the head's lock.
@@ -10,10 +10,6 @@ from stratalog.control.log.model import BATCHES
 from stratalog.control.sql.database import Connection, Rows
 from stratalog.ids import Offset, TopicPartition
 
-BLOCK_ROW = BATCHES.shape_without("stamped", "oldest_ms")
-"""A row of a block. All its batches were committed at the same time."""
-SPLIT_ROW = BATCHES.shape_without("stamped")
-"""A row of a split file, whose bytes are stamped with their offsets and epochs."""
 _BOUNDARY = BATCHES.shape("topic_id", "partition", boundary="bigint")
 _ROW_AT = """
     SELECT batches.base_offset FROM batches
