@@ -8,9 +8,11 @@ import pytest
 from pyspark.sql.types import BinaryType, StructType
 
 from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
-from stratalog.control.open import open_control_plane, open_existing
+from stratalog.control.open import open_control_plane
 from stratalog.control.scans.ledger import ScansLedger
 from stratalog.errors import CallError, StratalogError
+from stratalog.opening.cluster import open_control
+from stratalog.settings import Settings
 from stratalog.spark import sink
 from stratalog.spark.options import batch_options
 from stratalog.spark.outage_retry import retry_for
@@ -130,10 +132,10 @@ def test_a_commit_waits_for_a_control_plane_that_cannot_be_opened(
     )
     away = Failing(2, outage)
 
-    async def opened(url: str) -> object:
+    async def opened(settings: Settings) -> object:
         await away()
-        return await open_existing(url)
+        return await open_control(settings)
 
-    monkeypatch.setattr(sink, "open_existing", opened)
+    monkeypatch.setattr(sink, "open_control", opened)
     writer.commit([], 0)
     assert away.calls == 3
