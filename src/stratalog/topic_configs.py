@@ -41,6 +41,8 @@ class ConfigDefinition:
     documentation: str
     check: Callable[[str], None]
     """Raises ValueError with a description of the values that are allowed."""
+    has_effect: bool = True
+    """False if the config is accepted for compatibility and changes nothing here."""
 
 
 def _whole_number(first: int, last: int) -> Callable[[str], None]:
@@ -93,6 +95,7 @@ def _ignored(
         default=default,
         check=check,
         documentation=f"{why} {_IGNORED}".lstrip(),
+        has_effect=False,
     )
 
 

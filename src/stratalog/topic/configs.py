@@ -49,7 +49,8 @@ def _effective(
     defaults: tuple[tuple[str, str], ...], configs: tuple[tuple[str, str], ...]
 ) -> TopicConfig:
     given = dict(defaults) | dict(configs)
-    chosen = check_configs({name: value for name, value in given.items() if name in _MEANT})
+    # A config without effect must not keep a topic from being used, whatever its value is.
+    chosen = check_configs({name: value for name, value in given.items() if _has_effect(name)})
 
     def value(name: str) -> str:
         return chosen.get(name, DEFINITIONS[name].default)
@@ -79,32 +80,15 @@ def _effective(
     )
 
 
+def _has_effect(name: str) -> bool:
+    return name in DEFINITIONS and DEFINITIONS[name].has_effect
+
+
 def _level_of(codec: str, chosen: Mapping[str, str]) -> int | None:
     """Return the level that the topic asks for. The level -1 of gzip means its default."""
     level = chosen.get(f"compression.{codec}.level")
     return None if level is None or (codec == "gzip" and level == "-1") else int(level)
 
-
-_MEANT = frozenset(
-    {
-        "retention.ms",
-        "retention.bytes",
-        "max.message.bytes",
-        "message.timestamp.type",
-        "message.timestamp.before.max.ms",
-        "message.timestamp.after.max.ms",
-        "compression.type",
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.zstd.level",
-        "segment.bytes",
-        "segment.ms",
-        "index.interval.bytes",
-        "local.retention.ms",
-        "local.retention.bytes",
-    }
-)
-"""The configs that `TopicConfig` is made of. All others have no effect here."""
 
 _TIMESTAMP_TYPES = {
     "CreateTime": TimestampType.CREATE_TIME,
