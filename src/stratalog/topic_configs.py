@@ -180,6 +180,7 @@ _DEFINITIONS = [
         default="delete",
         check=_delete_only,
         documentation="The treatment of old records. Only `delete` is supported.",
+        has_effect=False,
     ),
     ConfigDefinition(
         name="segment.bytes",
