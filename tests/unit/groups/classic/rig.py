@@ -12,6 +12,7 @@ from stratalog.groups.classic.model import (
     SyncAnswer,
     SyncRequest,
 )
+from stratalog.groups.group import Committer
 
 LIMITS = ClassicLimits(
     initial_rebalance_delay_ms=0,
@@ -150,3 +151,6 @@ class Rig:
 
     def _instance(self, member_id: str) -> str | None:
         return self.group.members[member_id].instance_id
+
+    def commit(self, member_id: str, generation: int, instance: str | None = None) -> None:
+        self.group.validate_commit(Committer(member_id, instance, generation), self.now_s)

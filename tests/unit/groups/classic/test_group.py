@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 from tests.unit.groups.classic.rig import LIMITS, REBALANCE_MS, SESSION_MS, Rig
 
-from stratalog.groups.classic.group import ClassicGroup
 from stratalog.groups.errors import (
     FencedInstanceError,
     GroupFullError,
-    GroupStateDamagedError,
     IllegalGenerationError,
     InconsistentProtocolError,
     MemberIdRequiredError,
@@ -17,17 +15,6 @@ from stratalog.groups.errors import (
     SessionTimeoutError,
     UnknownMemberError,
 )
-from stratalog.groups.group import Committer
-
-
-@pytest.fixture
-def rig() -> Rig:
-    return Rig()
-
-
-def commit(rig: Rig, member_id: str, generation: int, instance: str | None = None) -> None:
-    rig.group.validate_commit(Committer(member_id, instance, generation), rig.now_s)
-
 
 # Joining.
 
@@ -311,7 +298,7 @@ def test_a_heartbeat_and_a_commit_prolong_the_session(rig: Rig) -> None:
         rig.advance(SESSION_MS / 1000 - 1)
         rig.beat(member, 1)
         rig.advance(SESSION_MS / 1000 - 1)
-        commit(rig, member, 1)
+        rig.commit(member, 1)
     assert rig.group.state_name == "Stable"
 
 
@@ -377,223 +364,42 @@ def test_a_group_that_all_have_left_is_empty_and_keeps_its_generation(rig: Rig) 
     assert rig.joined(rig.join()).generation > generation + 1
 
 
-# Static members.
-
-
-def test_a_static_member_that_comes_back_causes_no_rebalance(rig: Rig) -> None:
-    leader, old = rig.stable(2, statics=2)
-    generation = rig.group.generation
-    revision = rig.group.revision
-    answer = rig.joined(rig.join(instance="i1"))
-    assert answer.member_id != old
-    assert (answer.generation, answer.leader, answer.skip_assignment) == (
-        generation,
-        leader,
-        False,
-    )
-    assert rig.group.revision > revision, "the new member id has to be saved"
-    ticket = rig.sync(answer.member_id, generation, instance="i1")
-    assert rig.assigned(ticket) == old.encode()
-    with pytest.raises(FencedInstanceError):
-        rig.beat(old, generation, "i1")
-    rig.beat(answer.member_id, generation, "i1")
-
-
-def test_a_static_leader_that_comes_back_is_told_not_to_assign(rig: Rig) -> None:
-    old, _ = rig.stable(2, statics=1)
-    answer = rig.joined(rig.join(instance="i0", skips=True))
-    assert answer.leader == answer.member_id
-    assert answer.skip_assignment
-    assert len(answer.members) == 2
-    elder = rig.joined(rig.join(instance="i0", skips=False))
-    assert elder.leader == answer.member_id != elder.member_id
-    assert elder.members == ()
-    assert not elder.skip_assignment
-    assert old not in rig.group.members
-
-
-def test_a_static_member_that_prefers_another_protocol_causes_a_rebalance(rig: Rig) -> None:
-    rig.join(instance="i0", protocols={"a": b"", "b": b""})
-    rig.assign([each.member_id for each in rig.group.members])
-    answer = rig.joined(rig.join(instance="i0", protocols={"b": b"", "a": b""}))
-    assert (answer.generation, answer.protocol_name) == (2, "b")
-
-
-def test_a_static_member_that_comes_back_too_late_causes_a_rebalance(rig: Rig) -> None:
-    leader, _ = rig.stable(2, statics=2)
-    for _ in range(SESSION_MS // 1000):
-        rig.beat(leader, rig.group.generation, "i0")
-        rig.advance(1)
-    assert rig.group.state_name == "PreparingRebalance"
-
-
-def test_the_process_before_is_fenced_while_it_waits(rig: Rig) -> None:
-    leader, old = rig.stable(2, statics=2)
-    waiting = rig.join(old, instance="i1", protocols={"range": b"new"})
-    newer = rig.join(instance="i1")
-    assert rig.error(waiting) is FencedInstanceError
-    rig.join(leader, instance="i0")
-    rig.joined(newer)
-
-
-def test_a_static_member_that_comes_back_while_the_leader_assigns_starts_over(rig: Rig) -> None:
-    leader, old = rig.stable(2, statics=2)
-    rig.join(leader, instance="i0")
-    rig.join(old, instance="i1")
-    assert rig.group.state_name == "CompletingRebalance"
-    assert rig.waits(rig.join(instance="i1"))
-    assert rig.group.state_name == "PreparingRebalance"
-
-
-def test_a_static_member_stays_through_a_rebalance_that_it_missed(rig: Rig) -> None:
-    static, leader = rig.stable(2, statics=1)
-    ticket = rig.join(leader, protocols={"range": b"new"})
-    for _ in range(REBALANCE_MS // 1000):
-        with pytest.raises(RebalanceInProgressError):
-            rig.beat(static, rig.group.generation, "i0")
-        rig.advance(1)
-    answer = rig.joined(ticket)
-    assert answer.leader == leader
-    assert {each.member_id for each in answer.members} == {leader, static}
-
-
-def test_an_administrator_removes_static_members_by_their_names(rig: Rig) -> None:
-    rig.stable(2, statics=2)
-    assert rig.leave("", instance="i1") == [None]
-    assert rig.leave("", instance="i7") == [UnknownMemberError]
-    assert rig.leave("wrong", instance="i0") == [FencedInstanceError]
-    assert rig.leave("") == [UnknownMemberError]
-    assert len(rig.group.members) == 1
-
-
 # Committing.
 
 
 def test_who_is_no_member_commits_only_while_there_are_none(rig: Rig) -> None:
-    commit(rig, "", -1)
+    rig.commit("", -1)
     with pytest.raises(IllegalGenerationError):
-        commit(rig, "somebody", 0)
+        rig.commit("somebody", 0)
     [member] = rig.stable(1)
     with pytest.raises(UnknownMemberError):
-        commit(rig, "", -1)
-    commit(rig, member, 1)
+        rig.commit("", -1)
+    rig.commit(member, 1)
     with pytest.raises(IllegalGenerationError):
-        commit(rig, member, 2)
+        rig.commit(member, 2)
     with pytest.raises(UnknownMemberError):
-        commit(rig, "nobody", 1)
+        rig.commit("nobody", 1)
     rig.leave(member)
-    commit(rig, "", -1)
+    rig.commit("", -1)
     with pytest.raises(UnknownMemberError):
-        commit(rig, member, 1)
+        rig.commit(member, 1)
 
 
 def test_members_commit_before_they_join_again_and_not_before_they_are_assigned(rig: Rig) -> None:
     leader, _ = rig.stable(2)
     rig.join()
-    commit(rig, leader, rig.group.generation)
+    rig.commit(leader, rig.group.generation)
     rig = Rig()
     member = rig.joined(rig.join()).member_id
     with pytest.raises(RebalanceInProgressError):
-        commit(rig, member, 1)
+        rig.commit(member, 1)
 
 
 def test_a_fenced_static_member_cannot_commit(rig: Rig) -> None:
     old = rig.stable(1, statics=1)[0]
     rig.join(instance="i0")
     with pytest.raises(FencedInstanceError):
-        commit(rig, old, 1, "i0")
-
-
-# Saving, and going on elsewhere.
-
-
-def resumed(rig: Rig) -> Rig:
-    other = Rig(rig.limits)
-    other.group = ClassicGroup.resumed(rig.group.to_state(), rig.limits, other.now_s)
-    return other
-
-
-def test_another_broker_goes_on_with_the_same_generation(rig: Rig) -> None:
-    members = rig.stable(3, statics=1)
-    other = resumed(rig)
-    assert other.group.describe() == rig.group.describe()
-    for member in members:
-        instance = "i0" if member == members[0] else None
-        other.beat(member, rig.group.generation, instance)
-        ticket = other.sync(member, rig.group.generation, instance=instance)
-        assert other.assigned(ticket) == member.encode()
-    other.advance(SESSION_MS / 1000 - 0.001)
-    assert other.group.state_name == "Stable"
-    other.advance(0.001)
-    assert other.group.is_empty
-
-
-def test_another_broker_finishes_a_rebalance_that_had_begun(rig: Rig) -> None:
-    leader, follower = rig.stable(2)
-    ticket = rig.join(leader)
-    rig.join(follower)
-    generation = rig.joined(ticket).generation
-    other = resumed(rig)
-    assert other.group.state_name == "CompletingRebalance"
-    assert other.joined(other.join(leader)).generation == generation
-    other.sync(leader, generation, {follower: b"F"})
-    assert other.assigned(other.sync(follower, generation)) == b"F"
-
-
-def test_a_group_saved_in_the_midst_of_joining_lets_members_join(rig: Rig) -> None:
-    leader, follower = rig.stable(2)
-    rig.join()
-    other = resumed(rig)
-    with pytest.raises(RebalanceInProgressError):
-        other.beat(leader, rig.group.generation)
-    ticket = other.join(leader)
-    other.join(follower)
-    other.advance(REBALANCE_MS / 1000)
-    assert other.joined(ticket).generation > rig.group.generation
-
-
-def test_an_empty_group_keeps_its_generation_elsewhere(rig: Rig) -> None:
-    rig.leave(*rig.stable(1))
-    other = resumed(rig)
-    assert other.group.is_empty
-    assert other.group.generation == rig.group.generation
-
-
-@pytest.mark.parametrize("state", [b"{", b"{}", b"[]", b'{"state": "Odd"}'])
-def test_a_damaged_state_is_recognised(state: bytes) -> None:
-    with pytest.raises(GroupStateDamagedError):
-        ClassicGroup.resumed(state, LIMITS, 0)
-
-
-def test_every_generation_and_every_assignment_has_to_be_saved(rig: Rig) -> None:
-    revisions = [rig.group.revision]
-
-    def grew() -> bool:
-        revisions.append(rig.group.revision)
-        return revisions[-1] > revisions[-2]
-
-    member = rig.joined(rig.join()).member_id
-    assert grew()
-    rig.sync(member, 1, {member: b"all"})
-    assert grew()
-    rig.beat(member, 1)
-    commit(rig, member, 1)
-    rig.sync(member, 1)
-    assert not grew()
-    rig.leave(member)
-    assert grew()
-
-
-def test_what_could_not_be_saved_is_done_again_under_a_higher_generation(rig: Rig) -> None:
-    members = rig.stable(2)
-    generation = rig.group.generation
-    rig.group.unsaved(RuntimeError("no database"), rig.now_s)
-    with pytest.raises(RebalanceInProgressError):
-        rig.beat(members[0], generation)
-    tickets = [rig.join(member) for member in members]
-    assert rig.joined(tickets[0]).generation == generation + 1
-    assert rig.assigned(rig.sync(members[0], generation + 1, {members[0]: b"x"})) == b"x"
-    assert rig.group.describe().members[1].assignment == b""
+        rig.commit(old, 1, "i0")
 
 
 # Showing.
