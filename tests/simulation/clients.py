@@ -57,6 +57,8 @@ class Clients:
     gone_objects: int = 0
     """Reads that failed because their object was deleted."""
     is_over: bool = False
+    is_healed: bool = False
+    """No answer that was damaged on its way can arrive any more."""
 
     async def ask(self, broker: Broker, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
         try:
@@ -377,7 +379,7 @@ class Consumer:
             self._clients.gone_objects += 1
             return self._clients.gone_objects > 1
         if isinstance(error, DamagedError):
-            return self._clients.is_over or not self._clients.network.damaged_answers
+            return self._clients.is_healed or not self._clients.network.damaged_answers
         return not isinstance(error, StratalogError)
 
     def drained(self) -> None:

@@ -309,7 +309,7 @@ GUARDS = (
         "deletion of unchained segments",
         "A segment that is chained is never deleted as unfinished.",
         without_sql(" AND NOT segments.chained AND segments.state <> $1", " AND state <> $1"),
-        None,
+        29,
     ),
     Guard(
         "planned rows",
@@ -324,7 +324,7 @@ GUARDS = (
         "claim of a split",
         "A split is committed only under the claim of its run.",
         without(splits, "lock_claims", _all_claims),
-        None,
+        31,
     ),
     Guard(
         "claim of a merge",
@@ -371,7 +371,7 @@ GUARDS = (
         "one snapshot",
         "Boundaries and rows of a read come from the same snapshot.",
         without(reads.ReadOperations, "find_batches", _find_in_two_snapshots),
-        8,
+        12,
     ),
     Guard(
         "second look",
@@ -409,7 +409,7 @@ GUARDS = (
         "one broker per id",
         "A broker does not take the id of another that is alive.",
         without_sql("expires_ms > {now_ms} AS alive FROM brokers", "false AS alive FROM brokers"),
-        None,
+        0,
     ),
 )
 

@@ -261,6 +261,7 @@ class World:
         self.pipelines[0].machine.start()
         await asyncio.sleep(6)
         self.pipelines[0].machine.kill()
+        self.clients.is_healed = True
         reader = Consumer(self.clients, "last consumer", self.topics)
         while await reader.poll(max_wait_ms=0, broker=self.brokers[0]):
             pass
