@@ -113,21 +113,7 @@ class Broker:
         await retry(lambda: claim_store(control, store), clock=clock, failures=outages)
         await retry(lambda: claim_segments(control, store, store), clock=clock, failures=outages)
         stores = SegmentStores(store, _no_other)
-        incarnation = new_uuid(around.entropy())
-        membership = await retry(
-            lambda: Membership.join(
-                control=control,
-                clock=clock,
-                broker_id=None,
-                host=machine.name,
-                port=9092,
-                rack=None,
-                incarnation=incarnation,
-                lease_ms=settings.broker.lease_ms,
-            ),
-            clock=clock,
-            failures=outages,
-        )
+        membership = await self._join(machine, control)
         self.membership = membership
         watermarks = Watermarks(control=control, clock=clock, poll_ms=settings.fetch.poll_ms)
         cache = FreshBlocks(settings.block.cache_bytes)
@@ -163,14 +149,38 @@ class Broker:
             clock=clock,
             topic_defaults=settings.topic,
         )
+        self._start_janitor(process, control, store, metrics)
+
+    async def _join(self, machine: Machine, control: ControlPlane) -> Membership:
+        around, clock = self._around, machine.process.clock
+        incarnation = new_uuid(around.entropy())
+        return await retry(
+            lambda: Membership.join(
+                control=control,
+                clock=clock,
+                broker_id=None,
+                host=machine.name,
+                port=9092,
+                rack=None,
+                incarnation=incarnation,
+                lease_ms=around.settings.broker.lease_ms,
+            ),
+            clock=clock,
+            failures=(RetriableError, OutcomeUnknownError),
+        )
+
+    def _start_janitor(
+        self, process: Process, control: ControlPlane, store: ObjectStore, metrics: Metrics
+    ) -> None:
+        around, settings = self._around, self._around.settings
         janitor = Janitor(
             control=control,
             store=store,
             retention_of=retention_by(settings.topic),
             settings=settings.janitor,
             offsets_retention_ms=settings.groups.offsets_retention_ms,
-            clock=clock,
-            segments=stores,
+            clock=process.clock,
+            segments=SegmentStores(store, _no_other),
             metrics=metrics,
             entropy=around.entropy(),
         )
