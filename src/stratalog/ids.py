@@ -26,7 +26,9 @@ NO_BROKER = BrokerId(-1)
 Entropy = Callable[[int], bytes]
 """Returns as many random bytes as it is asked for."""
 
-system_entropy: Entropy = os.urandom
+
+def system_entropy(size: int) -> bytes:
+    return os.urandom(size)
 
 
 class TopicPartition(NamedTuple):

@@ -1,4 +1,4 @@
-"""Clients of a simulated cluster. What they do and what they are told goes into a history."""
+"""Clients of a simulated cluster. Their requests and the answers go into a history."""
 
 import asyncio
 from collections import defaultdict, deque
@@ -16,12 +16,14 @@ from stratalog.block.errors import BlockFailedError, BrokerStoppingError
 from stratalog.control.log.errors import OffsetOutOfRangeError
 from stratalog.control.log.model import Span
 from stratalog.control.topics.model import Topic
-from stratalog.errors import RetriableError, StratalogError
+from stratalog.errors import DamagedError, RetriableError, StratalogError
 from stratalog.ids import Offset, PartitionIndex, ProducerId
+from stratalog.objects.store import ObjectNotFoundError
 from stratalog.testing.checker import history
 from stratalog.testing.checker.history import Event, Promise, Send, Stage
 from stratalog.testing.simulation import Network, Process
-from stratalog.topic.errors import OutOfOrderSequenceError
+from stratalog.topic.append import PendingAppend
+from stratalog.topic.errors import OutOfOrderSequenceError, RowMissingError
 from stratalog.topic.model import PartitionWrite, PartitionWritten
 
 T = TypeVar("T")
@@ -32,7 +34,7 @@ _SURE_FAILURES = (BlockFailedError, BrokerStoppingError, RetriableError)
 
 
 class UnansweredError(Exception):
-    """The client does not know what became of its request."""
+    """The client got no answer: its request may or may not have taken effect."""
 
 
 @dataclass
@@ -49,7 +51,11 @@ class Clients:
     deleted: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
     """The highest offset below which a client asked for the deletion of a partition's records."""
     batch_bytes: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    gone_objects: int = 0
+    """Reads that failed because their object was deleted."""
     is_over: bool = False
+    is_healed: bool = False
+    """No answer that was damaged on its way can arrive any more."""
 
     async def ask(self, broker: Broker, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
         try:
@@ -107,8 +113,16 @@ class Producer:
             if self._producer_id is None:
                 await self._send_once()
             else:
+                self._restart_sometimes()
                 burst = [self._batch() for _ in range(self._clients.random.randint(1, 4))]
                 await self._send_all(deque(burst))
+
+    def _restart_sometimes(self) -> None:
+        """Go on under a new id, as a producer does that was started again."""
+        assert self._producer_id is not None
+        if self._clients.random.random() < 0.25:
+            self._producer_id += 1000
+            self._sequence = 0
 
     async def _send_once(self) -> None:
         batch = self._batch()
@@ -157,6 +171,7 @@ class Producer:
                         f"sequence-lost: {self._name} was refused sequence"
                         f" {waiting[0].sequence}, although all before it was acknowledged"
                     )
+                    waiting.clear()
                 return
             batch = waiting.popleft()
             offset = answer.base_offset if answer.base_offset >= 0 else None
@@ -169,13 +184,12 @@ class Producer:
 
         async def append(broker: Broker) -> list[PartitionWritten]:
             """Requests of one connection: they come one after the other, in order."""
-            assert broker.appender is not None
-            answers = []
+            accepted = []
             for number, write in enumerate(writes):
                 if number:
                     await broker.machine.process.clock.sleep(gap_s)
-                answers.append(await broker.appender.append([write]))
-            return [written for answer in answers for written in await answer.answers()]
+                accepted.append(await _accept(broker, write))
+            return [await _answer(one) for one in accepted]
 
         return await self._clients.ask(self._broker, append)
 
@@ -236,6 +250,22 @@ class Producer:
             unit=batch.unit,
             error=error,
         )
+
+
+async def _accept(broker: Broker, write: PartitionWrite) -> PendingAppend | StratalogError:
+    """Take one produce request, as the handler of Kafka's API does: a failure is an answer."""
+    assert broker.appender is not None
+    try:
+        return await broker.appender.append([write])
+    except StratalogError as error:
+        return error
+
+
+async def _answer(accepted: PendingAppend | StratalogError) -> PartitionWritten:
+    if isinstance(accepted, StratalogError):
+        return PartitionWritten(error=accepted)
+    [written] = await accepted.answers()
+    return written
 
 
 class Consumer:
@@ -331,11 +361,23 @@ class Consumer:
             else:
                 event = history.OutOfRange(client=self._name, position=position)
                 self._clients.history.append(event)
-        elif not isinstance(answer.error, StratalogError):
-            self._clients.violations.append(f"mistake: {answer.error!r}")
+        elif self._is_violation(answer.error):
+            self._clients.violations.append(f"unreadable: {answer.error!r}")
         else:
             self._clients.history.append(history.Note(what=f"{self._name}: {answer.error!r}"))
         return True
+
+    def _is_violation(self, error: Exception) -> bool:
+        if isinstance(error, RowMissingError):
+            return True
+        if isinstance(error, ObjectNotFoundError):
+            # A read looks twice. To find an object gone both times takes two slow reads in a row
+            # and two deletions, and hardly happens twice in a run.
+            self._clients.gone_objects += 1
+            return self._clients.gone_objects > 1
+        if isinstance(error, DamagedError):
+            return self._clients.is_healed or not self._clients.network.damaged_answers
+        return not isinstance(error, StratalogError)
 
     def drained(self) -> None:
         ends = tuple(
@@ -371,7 +413,7 @@ class Deleter:
             for state in await control.log.topic_partitions(self._topic.id)
             if state.partition == partition
         ]
-        kept = self._clients.random.randint(0, 40)
+        kept = self._clients.random.randint(0, 120)
         offset = max(0, state.high_watermark - kept)
         key = (self._topic.name, partition)
         self._clients.deleted[key] = max(self._clients.deleted[key], offset)

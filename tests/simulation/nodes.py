@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from random import Random
 from typing import Any, TypeVar
+
+from tests.simulation.surroundings import Surroundings
 
 from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.reader import BlockReader
@@ -13,12 +14,10 @@ from stratalog.block.writer import Advanced, BlockWriter
 from stratalog.cluster.membership import Membership
 from stratalog.control.log.model import WriteTier
 from stratalog.control.plane import ControlPlane
-from stratalog.control.sql.database import Database
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
 from stratalog.ids import new_uuid
 from stratalog.janitor.service import Janitor
 from stratalog.metrics import Metrics
-from stratalog.objects.retrying import RetryingStore, RetryPolicy
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import check_store, claim_segments, claim_store
 from stratalog.pipeline.driver import Driver
@@ -33,15 +32,7 @@ from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
-from stratalog.settings import Settings
-from stratalog.testing.simulation import (
-    MemoryStore,
-    Network,
-    NodeClock,
-    Process,
-    SimulatedDatabase,
-    SimulatedStore,
-)
+from stratalog.testing.simulation import NodeClock, Process
 from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
@@ -57,30 +48,6 @@ class ConnectionLostError(Exception):
     """The broker ended before it answered, or does not run."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """The far side of every door."""
-
-    database: Database
-    store: MemoryStore
-    network: Network
-    settings: Settings
-    random: Random
-
-    def control_for(self, process: Process) -> ControlPlane:
-        entropy = Random(self.random.random()).randbytes
-        database = SimulatedDatabase(self.database, process, self.network)
-        return ControlPlane(database, entropy, process.clock)
-
-    def store_for(self, process: Process) -> ObjectStore:
-        door = SimulatedStore(self.store, process, self.network)
-        entropy = Random(self.random.random()).randbytes
-        return RetryingStore(door, clock=process.clock, entropy=entropy, policy=RetryPolicy())
-
-    def entropy(self) -> Callable[[int], bytes]:
-        return Random(self.random.random()).randbytes
-
-
 class Machine:
     """Runs one process, and another one in its place after it was killed."""
 
@@ -92,11 +59,17 @@ class Machine:
         self._run = run
         self.process = Process(name, clock)
         self.process.is_dead = True
+        self.failures: list[str] = []
+        """Processes that ended without being killed."""
 
     def start(self) -> None:
         if self.process.is_dead:
             self.process = Process(self.name, self.clock)
-            self.process.start(self._run(self))
+            self.process.start(self._run(self)).add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failures.append(f"mistake: {self.name} ended: {error!r}")
 
     def kill(self) -> None:
         self.process.kill()
@@ -111,6 +84,7 @@ class Broker:
         self.appender: TopicAppender | None = None
         self.reader: TopicReader | None = None
         self.control: ControlPlane | None = None
+        self.membership: Membership | None = None
 
     async def serve(self, work: Callable[["Broker"], Coroutine[Any, Any, T]]) -> T:
         """Do a client's request in the broker's process."""
@@ -129,7 +103,7 @@ class Broker:
         return task.result()
 
     async def _run(self, machine: Machine) -> None:
-        self.appender = self.reader = self.control = None
+        self.appender = self.reader = self.control = self.membership = None
         around, process, settings = self._around, machine.process, self._around.settings
         clock, metrics = process.clock, Metrics()
         control, store = around.control_for(process), around.store_for(process)
@@ -137,21 +111,8 @@ class Broker:
         await retry(lambda: claim_store(control, store), clock=clock, failures=outages)
         await retry(lambda: claim_segments(control, store, store), clock=clock, failures=outages)
         stores = SegmentStores(store, _no_other)
-        incarnation = new_uuid(around.entropy())
-        membership = await retry(
-            lambda: Membership.join(
-                control=control,
-                clock=clock,
-                broker_id=None,
-                host=machine.name,
-                port=9092,
-                rack=None,
-                incarnation=incarnation,
-                lease_ms=settings.broker.lease_ms,
-            ),
-            clock=clock,
-            failures=outages,
-        )
+        membership = await self._join(machine, control)
+        self.membership = membership
         watermarks = Watermarks(control=control, clock=clock, poll_ms=settings.fetch.poll_ms)
         cache = FreshBlocks(settings.block.cache_bytes)
         segments = SegmentReader(stores=stores, keys=KeyRing(), settings=settings.remote)
@@ -185,14 +146,38 @@ class Broker:
             clock=clock,
             topic_defaults=settings.topic,
         )
+        self._start_janitor(process, control, store, metrics)
+
+    async def _join(self, machine: Machine, control: ControlPlane) -> Membership:
+        around, clock = self._around, machine.process.clock
+        incarnation = new_uuid(around.entropy())
+        return await retry(
+            lambda: Membership.join(
+                control=control,
+                clock=clock,
+                broker_id=None,
+                host=machine.name,
+                port=9092,
+                rack=None,
+                incarnation=incarnation,
+                lease_ms=around.settings.broker.lease_ms,
+            ),
+            clock=clock,
+            failures=(RetriableError, OutcomeUnknownError),
+        )
+
+    def _start_janitor(
+        self, process: Process, control: ControlPlane, store: ObjectStore, metrics: Metrics
+    ) -> None:
+        around, settings = self._around, self._around.settings
         janitor = Janitor(
             control=control,
             store=store,
             retention_of=retention_by(settings.topic),
             settings=settings.janitor,
             offsets_retention_ms=settings.groups.offsets_retention_ms,
-            clock=clock,
-            segments=stores,
+            clock=process.clock,
+            segments=SegmentStores(store, _no_other),
             metrics=metrics,
             entropy=around.entropy(),
         )

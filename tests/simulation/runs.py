@@ -1,14 +1,15 @@
 """Many simulated runs, in a few processes."""
 
-import logging
+import gc
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import nullcontext
 from itertools import islice
 from multiprocessing import get_context
 from typing import NamedTuple
 
-from tests.simulation.world import Outcome, simulate
+from tests.simulation.guards import guard_named
+from tests.simulation.world import simulate
 
 
 class Verdict(NamedTuple):
@@ -17,30 +18,24 @@ class Verdict(NamedTuple):
     seed: int
     digest: str
     violations: list[str]
+    counts: dict[str, int]
+    virtual_s: float
 
 
-def verdict(seed: int) -> Verdict:
+def verdict(seed: int, guard: str | None = None) -> Verdict:
+    """Simulate a seed, without one of the guards if its name is given."""
     try:
-        outcome = quiet(seed)
+        with guard_named(guard).remove() if guard is not None else nullcontext():
+            outcome = simulate(seed)
     except Exception as error:
-        return Verdict(seed, "", [f"crash: {error!r}"])
-    return Verdict(seed, outcome.digest, outcome.violations)
+        return Verdict(seed, "", [f"crash: {error!r}"], {}, 0.0)
+    return Verdict(seed, outcome.digest, outcome.violations, outcome.counts, outcome.virtual_s)
 
 
-def quiet(seed: int) -> Outcome:
-    """Simulate without the log lines of the nodes, which expect all these faults."""
-    with silence():
-        return simulate(seed)
-
-
-@contextmanager
-def silence() -> Iterator[None]:
-    previous = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(previous)
+def first_noticed(guard: str, seeds: Iterable[int]) -> Verdict | None:
+    """The first seed that has a violation without this guard."""
+    found = (one for seed in seeds if (one := verdict(seed, guard)).violations)
+    return next(found, None)
 
 
 def run_seeds(seeds: Iterable[int], jobs: int) -> Iterator[Verdict]:
@@ -50,7 +45,8 @@ def run_seeds(seeds: Iterable[int], jobs: int) -> Iterator[Verdict]:
         yield from map(verdict, waiting)
         return
     # Not forked: a child must not share its parent's loop, nor its locks.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    # Imported code lives as long as its process: no garbage collection need look at it.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=gc.freeze) as pool:
         while some := list(islice(waiting, 50 * jobs)):
             yield from pool.map(verdict, some)
 

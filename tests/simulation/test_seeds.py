@@ -3,9 +3,12 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
-from tests.simulation.runs import command, quiet
+from tests.simulation.faults import FAULTS
+from tests.simulation.runs import command
+from tests.simulation.world import simulate
 
 _SEEDS = 100
 _TOGETHER = 5
@@ -14,22 +17,31 @@ _TOGETHER = 5
 @pytest.mark.parametrize("first", range(0, _SEEDS, _TOGETHER))
 def test_a_simulated_cluster_keeps_its_promises(first: int) -> None:
     for seed in range(first, first + _TOGETHER):
-        outcome = quiet(seed)
+        outcome = simulate(seed)
         assert not outcome.violations, command(seed)
 
 
-def test_the_same_seed_gives_the_same_digest_in_another_process() -> None:
-    digests = {_digest_elsewhere(seed=3, hash_seed=hash_seed) for hash_seed in ("1", "2")}
+@pytest.mark.parametrize("seed", [3, 5], ids=["in memory", "in a folder"])
+def test_the_same_seed_gives_the_same_digest_in_another_process(seed: int) -> None:
+    digests = {_digest_elsewhere(seed=seed, hash_seed=hash_seed) for hash_seed in ("1", "2")}
 
-    assert digests == {quiet(3).digest}
+    assert digests == {simulate(seed).digest}
+
+
+def test_every_kind_of_fault_happens() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(10):
+        counts.update(simulate(seed).counts)
+
+    assert [kind for kind in FAULTS if not counts[kind]] == []
 
 
 def test_another_seed_gives_another_digest() -> None:
-    assert quiet(1).digest != quiet(2).digest
+    assert simulate(1).digest != simulate(2).digest
 
 
 def _digest_elsewhere(*, seed: int, hash_seed: str) -> str:
-    code = f"from tests.simulation.runs import quiet; print(quiet({seed}).digest)"
+    code = f"from tests.simulation.world import simulate; print(simulate({seed}).digest)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},

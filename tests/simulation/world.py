@@ -2,23 +2,30 @@
 drains, and is judged."""
 
 import asyncio
-import hashlib
-import json
 import shutil
 import tempfile
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 
+from tests.simulation.audits import Audit, AuditedStore
 from tests.simulation.clients import Clients, Consumer, Deleter, Producer
+from tests.simulation.doors import alarmed_doors
 from tests.simulation.faults import Faults
 from tests.simulation.judge import judge
-from tests.simulation.nodes import Broker, Machine, Pipeline, Surroundings
+from tests.simulation.leases import Scanner, SlowWriter
+from tests.simulation.mistakes import logged_mistakes
+from tests.simulation.nodes import Broker, Machine, Pipeline
+from tests.simulation.replacing import replaced
+from tests.simulation.surroundings import Surroundings
+from tests.simulation.trace import Trace
 
 from stratalog.control.plane import ControlPlane
 from stratalog.control.sql.migrate import migrate
 from stratalog.control.sql.sqlite import SqliteDatabase
 from stratalog.control.topics.model import Topic
+from stratalog.janitor import segment_sweeper
 from stratalog.settings import (
     BlockSettings,
     BrokerSettings,
@@ -28,21 +35,26 @@ from stratalog.settings import (
     Settings,
     TieringSettings,
 )
-from stratalog.testing.checker.history import to_json
+from stratalog.testing.checker.history import Event
 from stratalog.testing.simulation import (
-    Call,
     MemoryStore,
     Network,
     NodeClock,
     Process,
+    SimulatedFolder,
     run_simulated,
 )
 
 BROKERS = 3
 PIPELINES = 2
-LOAD_S = 12.0
-GRACE_MS = 1500
-ORPHAN_AGE_MS = 4000
+LOAD_S = 9.0
+SEGMENT_SWEEP_EVERY = 2
+"""Runs of a janitor. In earnest it is one in sixty, too rare for a few seconds."""
+PATIENCE_S = 90.0
+"""Virtual seconds after which a run is stuck. It takes about 20."""
+FOLDER_SEEDS = 0.2
+LEASED_SEEDS = 0.3
+"""The part of the seeds with leases, which keep the sweeper from its work."""
 
 
 @dataclass
@@ -51,16 +63,25 @@ class Outcome:
     digest: str
     violations: list[str]
     counts: dict[str, int]
-    history: list[str] = field(default_factory=list)
-    """Each event of a client as JSON."""
+    virtual_s: float
+    """The virtual time that the run took."""
+    history: list[Event] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     """Each call over the network: time, process, target, operation, fate."""
 
 
 def simulate(seed: int) -> Outcome:
+    _empty_control_plane()
     folder = Path(tempfile.mkdtemp(prefix="stratalog-simulation-", dir=_memory_folder()))
     try:
-        return run_simulated(_simulate(seed, folder))
+        with (
+            alarmed_doors() as leaks,
+            logged_mistakes() as mistakes,
+            replaced(segment_sweeper, "_EVERY", SEGMENT_SWEEP_EVERY),
+        ):
+            outcome = run_simulated(_simulate(seed, folder))
+        outcome.violations += [*dict.fromkeys([*leaks, *mistakes])]
+        return outcome
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -68,6 +89,21 @@ def simulate(seed: int) -> Outcome:
 def _memory_folder() -> str | None:
     """A disk in memory, on which a sync costs nothing: a simulated crash is never the machine's."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+@cache
+def _empty_control_plane() -> bytes:
+    """The file of a control plane with its tables and nothing in them: made once a process."""
+
+    async def make(path: Path) -> None:
+        database = await SqliteDatabase.open(f"sqlite:{path}", NodeClock())
+        await migrate(database)
+        await database.close()
+
+    with tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
+        path = Path(folder) / "control.db"
+        run_simulated(make(path))
+        return path.read_bytes()
 
 
 async def _simulate(seed: int, folder: Path) -> Outcome:
@@ -90,48 +126,37 @@ class World:
     database: SqliteDatabase
     clock: NodeClock
     random: Random
-    digest: hashlib.blake2b
-    trace: list[str]
+    trace: Trace
+    audit: Audit
+    store: MemoryStore | SimulatedFolder
+    faults: Faults
+    has_leases: bool
     violations: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     async def build(cls, seed: int, folder: Path) -> "World":
-        random = Random(seed)
-        digest = hashlib.blake2b(digest_size=16)
-        trace: list[str] = []
-
-        def note(call: Call) -> None:
-            line = f"{call.at_s:.6f} {call.process} {call.target} {call.operation} {call.fate}"
-            digest.update(line.encode())
-            trace.append(line)
-
+        random, trace = Random(seed), Trace()
         clock = NodeClock()
-        database = await SqliteDatabase.open(f"sqlite:{folder / 'control.db'}", clock)
-        await migrate(database)
+        path = folder / "control.db"
+        database = await _open_database(path, clock)
         control = ControlPlane(database, Random(random.random()).randbytes)
         await control.identity.found()
-        network = Network(Random(random.random()), on_call=note)
+        network = Network(Random(random.random()), on_call=trace.note)
+        settings = _settings(random)
+        audit = Audit(path, clock, settings.janitor.grace_ms)
+        store = _store(folder / "store", clock, Random(random.random()))
         around = Surroundings(
             database=database,
-            store=MemoryStore(clock),
+            store=AuditedStore(store, store.holds, audit),
+            holds=store.holds,
             network=network,
-            settings=_settings(random),
+            settings=settings,
             random=Random(random.random()),
         )
-        topics = [
-            await control.topics.create("kept", partition_count=2, configs=_configs(random)),
-            await control.topics.create(
-                "trimmed",
-                partition_count=2,
-                configs={**_configs(random), "retention.bytes": str(random.choice([600, 4000]))},
-            ),
-        ]
+        topics = await _make_topics(control, random)
         brokers = [Broker(f"broker {n}", NodeClock(), around) for n in range(BROKERS)]
-        pipelines = [
-            Pipeline(f"pipeline {n}", NodeClock(), around, pause_s=random.uniform(0.5, 2.0))
-            for n in range(PIPELINES)
-        ]
+        pipelines = [_pipeline(n, around, random) for n in range(PIPELINES)]
         clients = Clients(
             process=Process("clients", clock),
             network=network,
@@ -139,9 +164,14 @@ class World:
             random=Random(random.random()),
             clock_ms=clock.now_ms,
         )
+        machines = [one.machine for one in brokers] + [one.machine for one in pipelines]
         return cls(
             seed=seed,
             around=around,
+            audit=audit,
+            store=store,
+            faults=Faults(network, machines, Random(random.random())),
+            has_leases=random.random() < LEASED_SEEDS,
             brokers=brokers,
             pipelines=pipelines,
             clients=clients,
@@ -149,37 +179,54 @@ class World:
             database=database,
             clock=clock,
             random=random,
-            digest=digest,
             trace=trace,
         )
 
     @property
     def machines(self) -> list[Machine]:
-        return [broker.machine for broker in self.brokers] + [
-            pipeline.machine for pipeline in self.pipelines
-        ]
+        brokers = [broker.machine for broker in self.brokers]
+        return brokers + [pipeline.machine for pipeline in self.pipelines]
 
     async def run(self) -> None:
+        with self.audit.of_holders():
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await self._run()
+            except TimeoutError:
+                self.violations.append(f"stuck: not over after {PATIENCE_S} s")
+        self.violations += [*dict.fromkeys(self.clients.violations)]
+        self.violations += self.audit.finish()
+        self.counts.update(self.faults.counts)
+        self.counts.update(self.trace.fates)
+        if isinstance(self.store, SimulatedFolder):
+            self.counts["torn file"] = self.store.torn_files
+            self.violations += await self.store.leftovers_after(days=30)
+        self.counts["damaged answer"] = self.around.network.damaged_answers
+
+    async def _run(self) -> None:
         for machine in self.machines:
             machine.start()
         producers = await self._producers()
         consumers = [Consumer(self.clients, f"consumer {n}", self.topics) for n in range(2)]
-        deleter = Deleter(self.clients, self.topics[1], pause_s=2.0)
-        faults = Faults(self.around.network, self.machines, Random(self.random.random()))
-        runs = [client.run for client in producers] + [client.run for client in consumers]
-        loads = [asyncio.create_task(run()) for run in (*runs, deleter.run)]
-        breaking = asyncio.create_task(faults.run())
+        deleter = Deleter(self.clients, self.topics[1], pause_s=self.random.choice([0.1, 0.7]))
+        runs = [client.run for client in producers]
+        runs += [client.run for client in consumers]
+        runs.append(deleter.run)
+        if self.has_leases:
+            runs.append(Scanner(self.clients, self.around, self.topics).run)
+            runs.append(SlowWriter(self.clients, self.around, self.clock).run)
+        loads = [asyncio.create_task(run()) for run in runs]
+        breaking = asyncio.create_task(self.faults.run())
         await asyncio.sleep(LOAD_S)
         breaking.cancel()
         await asyncio.gather(breaking, return_exceptions=True)
-        faults.heal()
+        self.faults.heal()
         self.clients.is_over = True
         for result in await asyncio.gather(*loads, return_exceptions=True):
             if isinstance(result, BaseException):
                 self.violations.append(f"mistake: a client failed: {result!r}")
         await asyncio.sleep(2)
         await self._drain()
-        self.violations += self.clients.violations
         self.violations += await judge(self)
 
     async def _producers(self) -> list[Producer]:
@@ -190,7 +237,7 @@ class World:
                 topic,
                 partition,
                 producer_id=100 + 10 * number + partition if idempotent else None,
-                pause_s=0.35,
+                pause_s=0.25,
             )
             for number, topic in enumerate(self.topics)
             for partition in range(topic.partition_count)
@@ -199,45 +246,87 @@ class World:
 
     async def _drain(self) -> None:
         """Let pipelines and janitors finish, and read everything once more."""
-        await asyncio.sleep(5)
+        await asyncio.sleep(3)
+        self._check_broker_ids()
         for machine in self.machines:
+            self.violations += machine.failures
             machine.kill()
-        await asyncio.sleep(5)
+        # Requests that are late arrive before the clocks jump.
+        await asyncio.sleep(4)
         # Two quiet hours: claims end, and everything that was left behind grows old, also by the
         # clocks that were wrong.
         for clock in (self.clock, *(machine.clock for machine in self.machines)):
             clock.jump(7_200_000)
         self.brokers[0].machine.start()
         self.pipelines[0].machine.start()
-        await asyncio.sleep(8)
+        await asyncio.sleep(6)
         self.pipelines[0].machine.kill()
+        self.clients.is_healed = True
         reader = Consumer(self.clients, "last consumer", self.topics)
         while await reader.poll(max_wait_ms=0, broker=self.brokers[0]):
             pass
         reader.drained()
 
+    def _check_broker_ids(self) -> None:
+        ids = [one.membership.broker_id for one in self.brokers if one.membership is not None]
+        if len(set(ids)) < len(ids):
+            self.violations.append(f"promise 6: brokers share an id: {ids}")
+
     async def close(self) -> None:
+        self.audit.close()
         for machine in self.machines:
             machine.kill()
         await asyncio.sleep(0)
         await self.database.close()
 
     def outcome(self) -> Outcome:
-        history = [json.dumps(to_json(event)) for event in self.clients.history]
-        for line in history:
-            self.digest.update(line.encode())
+        for event in self.clients.history:
+            self.trace.digest.update(repr(event).encode())
         return Outcome(
             seed=self.seed,
-            digest=self.digest.hexdigest(),
+            digest=self.trace.digest.hexdigest(),
             violations=self.violations,
             counts=self.counts,
-            history=history,
-            calls=self.trace,
+            virtual_s=asyncio.get_running_loop().time(),
+            history=self.clients.history,
+            calls=self.trace.lines,
         )
 
 
+def _pipeline(number: int, around: Surroundings, random: Random) -> Pipeline:
+    pause_s = random.uniform(0.1, 1.0)
+    return Pipeline(f"pipeline {number}", NodeClock(), around, pause_s=pause_s)
+
+
+async def _open_database(path: Path, clock: NodeClock) -> SqliteDatabase:
+    path.write_bytes(_empty_control_plane())
+    return await SqliteDatabase.open(f"sqlite:{path}", clock)
+
+
+async def _make_topics(control: ControlPlane, random: Random) -> list[Topic]:
+    return [
+        await control.topics.create("kept", partition_count=2, configs=_configs(random)),
+        await control.topics.create(
+            "trimmed",
+            partition_count=2,
+            configs={**_configs(random), "retention.bytes": str(random.choice([600, 4000]))},
+        ),
+    ]
+
+
 def _configs(random: Random) -> dict[str, str]:
-    return {"segment.bytes": str(random.choice([700, 2000, 1 << 20])), "segment.ms": "3000"}
+    return {
+        "segment.bytes": str(random.choice([700, 2000, 1 << 20])),
+        # Rows of a topic with the longer time stay in blocks, where splits go on joining them.
+        "segment.ms": str(random.choice([1500, 60_000])),
+    }
+
+
+def _store(root: Path, clock: NodeClock, random: Random) -> MemoryStore | SimulatedFolder:
+    """A store in memory, which is fast, or the real folder store with torn files."""
+    if random.random() < FOLDER_SEEDS:
+        return SimulatedFolder(root, clock, random, torn=0.05)
+    return MemoryStore(clock)
 
 
 def _settings(random: Random) -> Settings:
@@ -252,17 +341,17 @@ def _settings(random: Random) -> Settings:
         fetch=FetchSettings(poll_ms=500),
         remote=RemoteSettings(chunk_bytes=random.choice([512, 1 << 20])),
         tiering=TieringSettings(
-            age_ms=300,
+            age_ms=random.choice([50, 300]),
             min_segment_bytes=random.choice([1, 1500, 1 << 20]),
-            max_rows=random.choice([2, 6]),
+            max_rows=random.choice([1, 2, 6]),
             task_bytes=2000,
-            splitter_claim_duration_ms=2500,
+            splitter_claim_duration_ms=random.choice([300, 6000]),
         ),
         janitor=JanitorSettings(
-            interval_ms=2500,
-            grace_ms=GRACE_MS,
-            orphan_age_ms=ORPHAN_AGE_MS,
-            unfinished_age_ms=4000,
+            interval_ms=random.choice([400, 1500]),
+            grace_ms=random.choice([100, 1500]),
+            orphan_age_ms=random.choice([400, 4000]),
+            unfinished_age_ms=random.choice([200, 4000]),
             answers_ms=60_000,
         ),
     )

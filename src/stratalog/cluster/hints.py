@@ -2,7 +2,7 @@
 
 They make long polls on another broker wake at once. They are best effort: a lost one costs a
 reader the time until the next poll of watermarks, and a forged one costs a look into the control
-plane. Nothing is ever believed because a hint said so.
+plane. No answer to a client rests on a hint alone.
 
 A datagram is the magic, the cluster's id, and then per partition the topic's id, the partition
 and the new high watermark, big-endian. It travels to the UDP port with the number of the Kafka
@@ -46,7 +46,7 @@ def encode_hints(cluster_id: UUID, advanced: Advanced) -> Iterator[bytes]:
 
 
 def decode_hints(cluster_id: UUID, datagram: bytes) -> dict[TopicPartition, Offset]:
-    """What a datagram says; nothing, if it is not a hint of this cluster."""
+    """Read a datagram. One that is not a hint of this cluster gives an empty answer."""
     body = datagram[_PREFIX_BYTES:]
     if not datagram.startswith(_MAGIC + cluster_id.bytes) or len(body) % _ENTRY.size:
         return {}

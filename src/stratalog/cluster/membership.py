@@ -1,7 +1,8 @@
-"""Which brokers there are: this one's registration and lease, and the others' as last seen.
+"""Membership of the cluster: this broker's registration and lease, and the other brokers as last
+seen.
 
-Losing the lease does no harm to data: commits are fenced by the control plane, not by this. It
-costs the broker its number, so it registers anew, under another one if its own was taken.
+Losing the lease does no harm to data: the control plane fences commits, the lease does not. It may
+cost the broker its id: the broker then registers again, under another id if its own was taken.
 """
 
 import asyncio
@@ -43,7 +44,8 @@ class Membership:
         self._sure_until_s = clock.monotonic() + lease_ms / 1000
         self._left = False
         self.lease_number = 1
-        """Another one after every time in which others may have taken this broker for dead."""
+        """Grows whenever the lease may have ended, so that others may have taken this broker for
+        dead meanwhile."""
 
     @classmethod
     async def join(
@@ -87,25 +89,26 @@ class Membership:
 
     @property
     def is_surely_alive(self) -> bool:
-        """Whether nobody can take this broker for dead yet.
+        """Tell whether the lease certainly lasts, so that no broker takes this one for dead.
 
-        Counted from when a renewal was sent, so that the database's lease ends later than this.
+        The lease is counted from the moment when its renewal was sent. The database counts from a
+        later one.
         """
         return not self._left and self._clock.monotonic() < self._sure_until_s
 
     def live(self) -> list[BrokerInfo]:
-        """The brokers that were alive when last asked, by id; this one always."""
+        """The brokers that were alive at the last look, by id. This broker is always among them."""
         return self._live
 
     def others(self) -> list[BrokerInfo]:
         return [broker for broker in self._live if broker.broker_id != self.broker_id]
 
     def leader_of(self, partition: TopicPartition, zone: str | None = None) -> BrokerInfo:
-        """The one broker that clients are told to write this partition to.
+        """Choose the one broker that Metadata names as the leader of a partition.
 
-        Clients of a zone are told of the zone's brokers alone, if it has any. Rendezvous hashing:
-        every broker computes the same, and a broker that comes or goes moves only the partitions
-        that it gains or had.
+        Clients of a zone get a broker of their zone, if it has any. The choice is rendezvous
+        hashing: every broker computes the same leader, and a broker that comes or goes moves only
+        the partitions that it gains or had.
         """
         key = (partition, self.known_zone(zone))
         leader = self._leaders.get(key)
@@ -116,16 +119,16 @@ class Membership:
         return leader
 
     def coordinator_of(self, group_id: str) -> BrokerInfo:
-        """The broker that should coordinate a group which has no coordinator."""
+        """Choose the broker that should coordinate a group without a coordinator."""
         candidates = (self.others() if self._left else self._live) or self._live
         return max(candidates, key=lambda broker: _group_weight(group_id, broker.broker_id))
 
     def nearer_broker(self, partition: TopicPartition, zone: str | None) -> BrokerInfo | None:
-        """Where a reader of the zone should rather read, so that a partition's readers in a zone
-        meet at one broker. None if it is right here, or the zone has no broker.
+        """Choose a nearer broker for a reader in a zone, so that a partition's readers in a zone
+        meet at one broker. None if this broker is the right one, or the zone has no broker.
 
         The partition's leader alone sends readers on, as in Kafka, and always to a broker of less
-        weight: brokers who disagree about who is alive cannot send a reader round in circles.
+        weight. So brokers that disagree about the live brokers cannot send a reader in circles.
         """
         if self.known_zone(zone) is None or self.leader_of(partition).broker_id != self.broker_id:
             return None
@@ -166,7 +169,7 @@ class Membership:
             except StratalogError as error:
                 log.warning("The broker's lease was not renewed, trying again: %s", error)
             except Exception:
-                # Without renewals this broker would serve on and be listed nowhere.
+                # A mistake must not end the renewals: the broker would serve on, listed nowhere.
                 log.exception("The broker's lease was not renewed, trying again")
 
     async def _renew(self) -> None:
@@ -177,13 +180,13 @@ class Membership:
         if not renewed:
             self._sure_until_s = asked_s
             asked_s = self._clock.monotonic()
-            await self._register_anew()
+            await self._register_again()
         if self._clock.monotonic() >= self._sure_until_s:
             self.lease_number += 1
         self._sure_until_s = asked_s + self._lease_ms / 1000
 
-    async def _register_anew(self) -> None:
-        log.error("Broker id %d was taken by another process; registering anew", self.broker_id)
+    async def _register_again(self) -> None:
+        log.error("Broker id %d was taken by another process; registering again", self.broker_id)
         self._own = await self._control.brokers.register(
             None,
             host=self._own.host,

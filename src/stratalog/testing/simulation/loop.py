@@ -8,13 +8,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from stratalog.testing.simulation.errors import DeadlockError
 from stratalog.testing.simulation.process import task_of_process
 
 T = TypeVar("T")
-
-
-class DeadlockError(Exception):
-    """Every task waits for another one, and no timer is left."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):

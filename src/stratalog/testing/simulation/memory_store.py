@@ -42,6 +42,9 @@ class MemoryStore:
     def url(self) -> str:
         return self._url
 
+    def holds(self, key: str) -> bool:
+        return key in self._versions
+
     async def put(
         self,
         key: str,

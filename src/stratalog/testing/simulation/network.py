@@ -1,4 +1,4 @@
-"""What becomes of a call from a process to a database, a store or a broker.
+"""Calls over a faulty network, from a process to a database, a store or a broker.
 
 The request travels for a while and takes effect; the reply travels back. Each may be lost, and a
 request may arrive long after its caller gave up, or after the caller has died.
@@ -20,9 +20,11 @@ T = TypeVar("T")
 class Fate(StrEnum):
     FINE = "fine"
     REFUSED = "refused"
-    """The other side says that it does nothing now."""
+    """The other side answers that it is not available."""
     LOST_REQUEST = "lost request"
     LOST_REPLY = "lost reply"
+    SLOW = "slow"
+    """The request travels long, and the caller is patient enough."""
     LATE = "late"
     """The caller gives up, and the request arrives afterwards."""
 
@@ -49,10 +51,20 @@ class Network:
     """After this a caller without a reply gives up."""
     lateness_s: float = 3.0
     """A late request arrives up to so long after its caller gave up."""
+    damage: float = 0.0
+    """How often the bytes of an answer arrive with a bit turned over."""
+    damaged_answers: int = 0
     on_call: Callable[[Call], None] = lambda _: None
 
     def heal(self) -> None:
         self.chances = {}
+        self.damage = 0.0
+
+    def is_damaged(self) -> bool:
+        """Decide whether the bytes of the answer at hand are damaged."""
+        damaged = self.damage > 0 and self.random.random() < self.damage
+        self.damaged_answers += damaged
+        return damaged
 
     def _fate(self) -> Fate:
         drawn = self.random.random()
@@ -84,7 +96,7 @@ class Network:
         # Outside of the caller's process: a request on its way outlives its caller.
         arriving = loop.create_task(self._arrive(fate, effect), context=Context())
         try:
-            if fate is Fate.FINE:
+            if fate in (Fate.FINE, Fate.SLOW):
                 answer = await asyncio.shield(arriving)
                 await self._travel()
                 return answer
@@ -98,7 +110,9 @@ class Network:
         if fate is Fate.LOST_REQUEST:
             raise asyncio.CancelledError
         await self._travel()
-        if fate is Fate.LATE:
+        if fate is Fate.SLOW:
+            await asyncio.sleep(self.random.random() * self.patience_s)
+        elif fate is Fate.LATE:
             await asyncio.sleep(self.patience_s + self.random.random() * self.lateness_s)
         return await effect()
 
@@ -107,6 +121,6 @@ class Network:
 
 
 def _retrieve(task: "asyncio.Task[object]") -> None:
-    """An error that no caller hears of is no mistake."""
+    """Take note of an error that reaches no caller, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()

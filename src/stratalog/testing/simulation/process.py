@@ -55,7 +55,7 @@ class Process:
             task.cancel()
 
     def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        """Run `work` in a task of this process, as will be all tasks that it makes."""
+        """Run `work` in a task of this process. Tasks that it makes belong to the process, too."""
         context = copy_context()
         context.run(_current.set, self)
         return asyncio.get_running_loop().create_task(work, context=context)
@@ -71,7 +71,7 @@ class Process:
 
 
 class ProcessClock:
-    """The machine's clock as a process sees it: it wakes no one who is paused."""
+    """The machine's clock as a process sees it. A process that is paused sleeps on."""
 
     def __init__(self, process: Process, machine: NodeClock) -> None:
         self._process = process

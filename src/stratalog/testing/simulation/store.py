@@ -9,6 +9,7 @@ from stratalog.objects.store import (
     ObjectStore,
     Overwrite,
     PutMode,
+    Range,
     StoreUnavailableError,
 )
 from stratalog.objects.wrapped import WrappedStore
@@ -41,6 +42,22 @@ class SimulatedStore(WrappedStore):
         data = [bytes(part) async for part in parts]
         await self._around("put_stream", key, lambda: self._inner.put(key, data))
         return sum(map(len, data))
+
+    async def get_ranges(
+        self,
+        key: str,
+        ranges: Sequence[Range],
+        *,
+        into: Sequence[memoryview] | None = None,
+        mapped: bool = False,
+    ) -> list[Buffer]:
+        buffers = await super().get_ranges(key, ranges, into=into, mapped=mapped)
+        if not self._network.is_damaged():
+            return buffers
+        place = self._network.random.randrange(len(buffers))
+        data = memoryview(buffers[place] if into is not None else bytearray(buffers[place]))
+        data[self._network.random.randrange(len(data))] ^= 1 << self._network.random.randrange(8)
+        return [*buffers[:place], data, *buffers[place + 1 :]]
 
     async def list(
         self, prefix: str, *, start_after: str | None = None

@@ -1,0 +1,32 @@
+"""An alarm at the real doors: simulated code must not ask the machine for time or randomness."""
+
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from tests.simulation.replacing import replaced
+
+_DOORS = ((time, "time_ns"), (time, "monotonic"), (time, "sleep"), (os, "urandom"))
+
+
+@contextmanager
+def alarmed_doors() -> Iterator[list[str]]:
+    """Collect the uses of real time and real randomness as violations."""
+    leaks: list[str] = []
+
+    def alarmed(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def door(*args: Any) -> Any:
+            caller = traceback.extract_stack(limit=3)[0]
+            leaks.append(f"leak: {name} was used by {caller.filename}:{caller.lineno}")
+            return real(*args)
+
+        return door
+
+    with ExitStack() as stack:
+        for module, name in _DOORS:
+            real = getattr(module, name)
+            stack.enter_context(replaced(module, name, alarmed(name, real)))
+        yield leaks
