@@ -11,6 +11,7 @@ from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.cluster.membership import Membership
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import BrokerId
+from stratalog.kafka.registry import served
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.metrics import RequestMetrics
 from stratalog.kafka.server.read_failures import ReadFailures
@@ -110,7 +111,7 @@ async def _start_serving(parts: Parts, ground: Ground, cluster: OpenCluster) -> 
     groups = await start_groups(parts, ground, control, membership, catalog)
     components = Components(
         settings=ground.settings,
-        metrics=RequestMetrics(ground.metrics),
+        metrics=RequestMetrics(ground.metrics, served()),
         failures=ReadFailures(ground.clock),
         admin=BrokerAdmin(
             control=control,

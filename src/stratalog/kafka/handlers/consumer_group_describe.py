@@ -39,8 +39,8 @@ class ConsumerGroupDescribeHandler(Handler[ConsumerGroupDescribeBody]):
         groups = [await self._described(request, each) for each in body.group_ids]
         return _response(request, groups)
 
-    def error_code(self, error: Exception) -> ErrorCode:
-        return group_code_of(error)
+    def refuse(self, request: Request, body: ConsumerGroupDescribeBody, error: Exception) -> Body:
+        return _response(request, [_failed(each, error) for each in body.group_ids])
 
     async def _described(self, request: Request, group_id: str) -> Values:
         try:

@@ -5,7 +5,7 @@ of the partitions it leads, so that the sum over all brokers counts every partit
 directory is the object store, whose free space is not known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -42,10 +42,7 @@ class DescribeLogDirsHandler(Handler[DescribeLogDirsBody]):
         self._partitions = components.admin.partitions
 
     async def handle(self, request: Request, body: DescribeLogDirsBody) -> Body:
-        wanted = None
-        if body.topics is not None:
-            wanted = {asked.topic: asked.partitions for asked in body.topics}
-        sizes = await self._partitions.led_sizes(request.principal, wanted)
+        sizes = await self._partitions.led_sizes(request.principal, _wanted(body))
         topics = [
             {"name": name, "partitions": [_partition(one) for one in found]}
             for name, found in sizes.items()
@@ -54,6 +51,16 @@ class DescribeLogDirsHandler(Handler[DescribeLogDirsBody]):
 
     def refuse(self, request: Request, body: DescribeLogDirsBody, error: Exception) -> Body:  # noqa: ARG002
         return _response(request, code_of(error), [])
+
+
+def _wanted(body: DescribeLogDirsBody) -> Mapping[str, Sequence[int]] | None:
+    """A request may name a topic several times, with other partitions."""
+    if body.topics is None:
+        return None
+    wanted: dict[str, list[int]] = {}
+    for asked in body.topics:
+        wanted.setdefault(asked.topic, []).extend(asked.partitions)
+    return wanted
 
 
 def _partition(size: PartitionSize) -> Values:

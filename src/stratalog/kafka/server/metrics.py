@@ -1,13 +1,16 @@
 """Metrics of requests."""
 
+from collections.abc import Iterable
+
 from stratalog.kafka.wire.api import ApiKey
 from stratalog.metrics import PARTITION_ERRORS, REQUEST_SECONDS, Metrics
 
 
 class RequestMetrics:
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, served: Iterable[ApiKey]) -> None:
+        """Every served API is exported from the start, also before its first request."""
         seconds = metrics.histogram(REQUEST_SECONDS)
-        self._seconds = {key: seconds.labels(key.name.lower()) for key in ApiKey}
+        self._seconds = {key: seconds.labels(key.name.lower()) for key in served}
         self._partition_errors = metrics.counter(PARTITION_ERRORS)
 
     def answered(self, key: ApiKey, seconds: float) -> None:

@@ -29,6 +29,7 @@ def _entity(
 ) -> dict[str, Any]:
     """`named_by` is the element of the request that this element of the response answers."""
     own = {field.name for field in fields(schema)}
+    bare_name = _field_of_bare_name(schema, named_by)
     values: dict[str, Any] = {}
     for field in fields(schema):
         nested = _nested(field)
@@ -37,9 +38,24 @@ def _entity(
         elif nested is not None and _is_array(field):
             says_error = "error_code" not in own and _can_say_error(nested)
             values[field.name] = _elements(nested, field.name, asked, error) if says_error else ()
+        elif field.name == bare_name:
+            values[field.name] = named_by
         elif field.default is MISSING:
             values[field.name] = _name_or_blank(field, named_by)
     return values
+
+
+def _field_of_bare_name(schema: Any, named_by: object) -> str | None:
+    """The field for an element of the request that is a name or a number without fields: the
+    first one of its type. Other fields of this type, such as a group's state, stay blank."""
+    if not isinstance(named_by, str | int):
+        return None
+    fitting = (
+        field.name
+        for field in fields(schema)
+        if field.default is MISSING and type(_blank(field)) is type(named_by)
+    )
+    return next(fitting, None)
 
 
 def _elements(
@@ -66,11 +82,7 @@ def _names(field: Field[Any], named_by: object) -> bool:
 
 
 def _name_or_blank(field: Field[Any], named_by: object) -> Any:
-    if _names(field, named_by):
-        return getattr(named_by, field.name)
-    blank = _blank(field)
-    is_name = isinstance(named_by, str | int) and type(blank) is type(named_by)
-    return named_by if is_name else blank
+    return getattr(named_by, field.name) if _names(field, named_by) else _blank(field)
 
 
 def _blank(field: Field[Any]) -> Any:

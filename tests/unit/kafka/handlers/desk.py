@@ -328,7 +328,7 @@ class Desk:
         groups = GroupCoordinator(control=control, membership=self.membership, clock=clock)
         catalog = TopicCatalog(control=control, clock=clock)
         consumer_groups = ConsumerGroups(groups, catalog, self.settings.groups, clock=clock)
-        requests = RequestMetrics(Metrics())
+        requests = RequestMetrics(Metrics(), served())
         components = Components(
             metrics=requests,
             failures=ReadFailures(clock),

@@ -66,7 +66,7 @@ class GroupDesk:
         self.groups = GroupCoordinator(control=control, membership=membership, clock=clock)
         catalog = TopicCatalog(control=control, clock=clock)
         consumer_groups = ConsumerGroups(self.groups, catalog, SETTINGS.groups, clock=clock)
-        requests = RequestMetrics(Metrics())
+        requests = RequestMetrics(Metrics(), served())
         components = Components(
             metrics=requests,
             failures=ReadFailures(clock),

@@ -242,6 +242,18 @@ async def test_a_broker_tells_the_bytes_of_the_partitions_it_leads(
     assert await sizes(desk, version, []) == {}
 
 
+@pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_LOG_DIRS))
+async def test_a_topic_that_is_named_twice_is_described_with_all_its_partitions(
+    desk: Desk, version: int
+) -> None:
+    first, second = led_by(desk, 3)[:2]
+    topics = [
+        {"topic": "orders", "partitions": (first,)},
+        {"topic": "orders", "partitions": (second,)},
+    ]
+    assert set((await sizes(desk, version, topics))["orders"]) == {first, second}
+
+
 # DescribeProducers.
 
 
