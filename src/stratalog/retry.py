@@ -19,6 +19,10 @@ Failures: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 OnRetry: TypeAlias = Callable[[Exception, float], None]
 """Called before each pause, with the failure and the seconds of the pause."""
 
+_MOST_DOUBLINGS = 64
+"""No pause is so long. A broker may wait for hours for its database, and after 1,024 doublings a
+float overflows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
@@ -31,7 +35,8 @@ class Backoff:
 
     def pause_s(self, failures: int, entropy: Entropy = system_entropy) -> float:
         """Return the pause after so many failures in a row."""
-        full_s = min(self.longest_s, self.first_s * 2.0 ** (failures - 1))
+        doublings = min(failures - 1, _MOST_DOUBLINGS)
+        full_s = min(self.longest_s, self.first_s * 2.0**doublings)
         return full_s * (1 - self.spread * (1 - entropy(1)[0] / 255)) if self.spread else full_s
 
 

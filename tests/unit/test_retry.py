@@ -61,3 +61,8 @@ def test_pauses_double_up_to_the_longest_and_chance_shortens_them() -> None:
     backoff = Backoff(first_s=1, longest_s=3, spread=0.5)
     assert [backoff.pause_s(n, lambda _: b"\xff") for n in (1, 2, 3, 9)] == [1, 2, 3, 3]
     assert [backoff.pause_s(n, lambda _: b"\x00") for n in (1, 2, 3)] == [0.5, 1, 1.5]
+
+
+async def test_a_call_may_fail_for_hours() -> None:
+    backoff = Backoff(first_s=0.5, longest_s=5.0)
+    assert await retry(Failing(2000), clock=HastyClock(), backoff=backoff) == 2001
