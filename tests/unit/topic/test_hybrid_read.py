@@ -223,7 +223,7 @@ async def test_rows_that_were_converted_after_the_look_are_found_again_as_segmen
 async def test_indexes_that_do_not_fit_their_row_are_resolved_once_more(
     rig: TopicRig, error: type[StratalogError]
 ) -> None:
-    """A repair puts new indexes before it replaces what the row says of them."""
+    """A repair puts new indexes before it replaces the row's description of them."""
     await fill(rig, 0, b"a")
     await rig.convert(0)
     rig.segments.failure = error("not what the manifest says")
@@ -368,7 +368,7 @@ async def test_without_the_aborted_transactions_nothing_is_served(
 async def test_records_whose_markers_were_deleted_after_the_look_are_not_served(
     rig: TopicRig, start: int
 ) -> None:
-    """The bytes are still there, but nobody could say any more that they were aborted."""
+    """The bytes are still there, but nothing would say any more that they were aborted."""
     await fill(rig, 0, b"a", b"b", b"c", b"d")
     await rig.convert(0, up_to=1)
     await rig.convert(0, up_to=2, aborted=[FIRST])
