@@ -1,4 +1,4 @@
-"""A database in which something happens between an operation's look and what it does then."""
+"""A database in which something happens between an operation's look and its write."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""Short ways to say what a test commits."""
+"""Short ways to name the batches that a test commits."""
 
 import asyncio
 import os
@@ -120,7 +120,7 @@ async def state_of(plane: ControlPlane, partition: TopicPartition) -> PartitionS
 
 
 async def change(database: Database, sql: str, *args: object) -> None:
-    """Do behind the control plane's back what no operation offers."""
+    """Change the database directly, where no operation offers the change."""
     await database.write(lambda connection: connection.execute(sql, *args))
 
 

@@ -56,7 +56,7 @@ async def other(control_url: str, plane: ControlPlane) -> AsyncIterator[ControlP
 
 @pytest.fixture
 async def database(control_url: str, plane: ControlPlane) -> AsyncIterator[Database]:
-    """The same database, for what no operation offers: looking under the hood, moving time."""
+    """The same database, to look under the hood and to move time, which no operation offers."""
     opened = await open_database(control_url)
     yield opened
     await opened.close()

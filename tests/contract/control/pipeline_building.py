@@ -1,4 +1,4 @@
-"""Short ways to say what the pipeline claims and swaps."""
+"""Short ways to name the ranges that the pipeline claims and swaps."""
 
 import os
 from collections.abc import Sequence

@@ -22,7 +22,7 @@ from stratalog.control.topics.model import Topic
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def control_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database that nobody has opened before."""
+    """A database that was never opened before."""
     if request.param == "sqlite":
         return f"sqlite:{tmp_path / 'below' / 'control.db'}"
     dsn: str = request.getfixturevalue("postgres_dsn")

@@ -14,7 +14,7 @@ from stratalog.ids import LeaderEpoch, Offset, SegmentId, TopicPartition, new_to
 
 UPLOADED = SegmentUploaded(manifest="{}", stored_bytes=200, has_aborted=False)
 SEGMENT_BYTES = 250
-"""Not what the rows of a segment add up to, so that a test notices which of the two was taken."""
+"""Not the sum of the rows of a segment, so that a test notices which of the two was taken."""
 
 
 async def finished(
@@ -57,7 +57,7 @@ async def two_tiers(
 
 
 async def only_segments(plane: ControlPlane, database: Database, key: TopicPartition) -> None:
-    """Offsets 0 to 59 in three segments that belong to somebody else, and no writes, as of an
+    """Offsets 0 to 59 in three segments that belong to another cluster, and no writes, as of an
     adopted topic."""
     for _ in range(6):
         await commit(plane, batch(key, 10))

@@ -18,7 +18,7 @@ from stratalog.control.plane import ControlPlane
 from stratalog.ids import BrokerId, PartitionIndex, TopicId, TopicPartition
 
 LEASE_MS = 600_000
-"""Longer than any test: leases run by the database's clock, which nobody here moves."""
+"""Longer than any test: leases run by the database's clock, which no test here moves."""
 
 
 class FailingControl(ControlWrapper):

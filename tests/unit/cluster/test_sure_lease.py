@@ -1,4 +1,4 @@
-"""How long a broker can be sure that nobody takes it for dead."""
+"""How long a broker can be sure that no other takes it for dead."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

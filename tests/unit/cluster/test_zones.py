@@ -1,4 +1,4 @@
-"""Which broker serves a zone, by a membership that is told who lives."""
+"""Which broker serves a zone, by a membership whose live brokers the test sets."""
 
 from collections.abc import Sequence
 from uuid import UUID

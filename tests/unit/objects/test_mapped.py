@@ -132,7 +132,7 @@ async def test_the_loop_does_not_wait_for_the_disk(
 def test_some_bytes_of_each_range_are_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: int | None
 ) -> None:
-    """What the kernel says of them depends on the file system."""
+    """The kernel's answer about them depends on the file system."""
 
     def read(_: int, views: Sequence[memoryview], position: int) -> bool:
         assert [len(view) for view in views] == [1]

@@ -21,7 +21,7 @@ def runs_of(data: bytes) -> list[tuple[int, list[memoryview]]]:
 
 
 def finished(file: StreamedFile, size_bytes: int) -> bytes:
-    """What is in the file, in which nothing may be left of the room that was reserved for it."""
+    """Return the bytes of the file. None of the room that was reserved for it may be left."""
     status = os.fstat(file.finish())
     file.close()
     assert file.size_bytes == status.st_size == size_bytes

@@ -1,6 +1,6 @@
 """A process that dies at one of its calls, of the control plane or of the store.
 
-From then on all of its calls die, as those of a dead process have no effect.
+From then on all of its calls die, as calls of a dead process have no effect.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
@@ -24,7 +24,7 @@ class When(StrEnum):
     MIDWAY = "midway"
     """In the middle of an upload; elsewhere like before."""
     AFTER = "after"
-    """The call has taken effect, and nobody hears of it."""
+    """The call has taken effect, and its answer is lost."""
 
 
 class DyingProcess:

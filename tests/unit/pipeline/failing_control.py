@@ -14,10 +14,10 @@ class Crash(BaseException):
 
 
 class FailingControl(ControlWrapper):
-    """A control plane that can be made to fail at one of its calls, and tells what was called.
+    """A control plane that can be made to fail at one of its calls, and notes its calls.
 
     `crash_at` is a method and whether it has taken effect. After a crash every call crashes, as
-    those of a dead process have no effect.
+    calls of a dead process have no effect.
     """
 
     def __init__(self, inner: ControlPlane) -> None:

@@ -1,5 +1,5 @@
 """A cluster without brokers: a real control plane, a real store, drivers whose jobs run in the
-test's own process, and a dictionary of what was written."""
+test's own process, and a dictionary of the records that were written."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -245,7 +245,7 @@ class Lab:
             segment_prefix=self.settings.remote.prefix,
         )
         outcomes = []
-        for _ in range(2):  # What the first round marks or bars, the second takes.
+        for _ in range(2):  # The second round takes the objects that the first marks or bars.
             outcomes += await janitor.run_once()
         assert [outcome.error for outcome in outcomes if outcome.error] == []
         return outcomes
@@ -314,7 +314,7 @@ class Lab:
         return found
 
     async def check_clean(self) -> None:
-        """After the janitor: objects in the store are those that rows and segments name."""
+        """After the janitor, the store holds exactly the objects that rows and segments name."""
         await self.clean()
         named: set[str] = set()
         for topic in await self.control.topics.all():

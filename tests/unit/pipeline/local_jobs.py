@@ -14,7 +14,7 @@ Hook = Callable[[Task], Awaitable[None]]
 
 
 async def nothing(_: Task) -> None:
-    """What happens before and after a task, if nobody says otherwise."""
+    """The default hook before and after a task."""
 
 
 @dataclass

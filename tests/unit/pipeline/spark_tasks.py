@@ -1,4 +1,4 @@
-"""Tasks for tests of the execution alone: what they hold means something to the test only."""
+"""Tasks for tests of the execution alone: their contents mean something to the test only."""
 
 from typing import Any, cast
 

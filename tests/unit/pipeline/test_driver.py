@@ -25,7 +25,7 @@ from stratalog.settings import DAY_MS, HOUR_MS, RemoteSettings, TieringSettings
 GOLDEN = Path(__file__).parents[2] / "golden"
 
 
-# What a run does.
+# The work of a run.
 
 
 async def test_aged_rows_become_segments_that_read_as_before(any_lab: Lab) -> None:
@@ -335,7 +335,9 @@ async def test_a_run_without_brokers_takes_deleted_topics_and_expired_records(la
     await lab.control.topics.delete(deleted.id)
     lab.settings = replace(lab.settings, tiering=replace(PATIENT, age_ms=HOUR_MS))
     async with lab.driver(clean=True) as driver:
-        reports = [await driver.run() for _ in range(2)]  # What the first marks, the second takes.
+        reports = [
+            await driver.run() for _ in range(2)
+        ]  # The second takes the objects that the first marks.
     assert sum(report.objects_deleted for report in reports) == 2
     assert len(await lab.keys("blocks/")) == 1
     state = await lab.state(expiring, 0)
@@ -486,4 +488,4 @@ async def test_a_partition_that_is_too_large_for_a_run_is_converted_in_several(l
     await lab.check(topic)
 
 
-# What goes wrong with one unit.
+# Failures of one unit.

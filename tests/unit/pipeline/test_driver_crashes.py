@@ -1,4 +1,4 @@
-"""The driver when its process dies, and what the next run makes of it. Spark is the test's own
+"""The driver when its process dies, and the run after that. Spark is the test's own
 process."""
 
 import pytest

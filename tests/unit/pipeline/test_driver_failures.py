@@ -203,7 +203,7 @@ async def test_a_store_that_does_not_answer_parks_nobody(
 
 
 class Refusing:
-    """A store that gives one object to nobody, as if it were in an archive."""
+    """A store that gives one object to no reader, as if it were in an archive."""
 
     def __init__(self, inner: ObjectStore, key: str) -> None:
         self._inner = inner

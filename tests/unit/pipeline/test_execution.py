@@ -24,7 +24,7 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
 async def test_segments_of_a_partition_are_finished_one_after_the_other(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever brings them: here each has a task of its own, and all come at once."""
+    """Here each part has a task of its own, and all come at once."""
     topic = await lab.topic(2)
     await lab.fill(topic)
     under_way: set[int] = set()

@@ -35,7 +35,7 @@ def partitions(task: Task) -> list[int]:
 def parted(
     tasks: Sequence[Task], failed: Mapping[int, int]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """What is done as always, and what alone, by partitions."""
+    """The partitions that run together as always, and the ones that run alone."""
     attempts = {token(partition): count for partition, count in failed.items()}
     others, alone = set_apart(tasks, lambda each: attempts.get(each, 0))
     return [partitions(task) for task in others], [_only(work) for work in alone]

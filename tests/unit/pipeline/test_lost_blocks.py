@@ -132,7 +132,7 @@ async def test_indexes_of_a_segment_that_was_deleted_meanwhile_are_not_missed(
 
 
 def jobs_on_a_copy(lab: Lab, folder: Path) -> LocalJobs:
-    """Executors that have all blocks, and whose writes nobody else sees."""
+    """Executors that have all blocks, and whose writes no other machine sees."""
     shutil.copytree(folder / "objects", folder / "copy")
     copy = f"file:{folder / 'copy'}"
     return LocalJobs(replace(lab.jobs().workplace, objects_url=copy))

@@ -124,7 +124,7 @@ async def test_a_damaged_batch_costs_its_own_partition_only(at: int, complaint: 
     plans = world.segments()
     done = await run_merge(merge_of(plans), world.place())
     if complaint is None:
-        # What a producer wrote as the base offset is stamped over.
+        # The base offset that a producer wrote is stamped over.
         assert not done.failed
         return
     assert [partition_of(log) for log in done.made] == [0, 2]
@@ -314,7 +314,7 @@ class _Tracked(bytearray):
 
 
 class HoldingStore(WatchedStore):
-    """Hands out tracked memory, and takes nothing of any stream before it is told to."""
+    """Hands out tracked memory, and takes nothing of any stream before the test lets it."""
 
     def __init__(self, inner: WatchedStore) -> None:
         super().__init__(inner)

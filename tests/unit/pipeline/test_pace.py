@@ -10,7 +10,7 @@ from stratalog.testing.clock import ManualClock
 
 
 class CountingClock(ManualClock):
-    """Nobody waits here. It counts what they would have waited."""
+    """No task waits here. The clock counts the time that they would have waited."""
 
     async def sleep(self, seconds: float) -> None:
         await self.advance(seconds)

@@ -1,4 +1,4 @@
-"""Objects that are mostly dead: whoever keeps their last rows, they go."""
+"""Objects that are mostly dead go, whichever partition keeps their last rows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -249,7 +249,7 @@ async def test_rewrites_stay_within_the_bytes_of_a_run(lab: Lab, kept: Topic, go
     assert await moved_bytes(lab, EAGER) == 3 * row
 
 
-# Small files of partitions that nobody converts.
+# Small files of partitions that no run converts.
 
 
 async def pieces_of(lab: Lab, topic: Topic) -> tuple[int, int]:

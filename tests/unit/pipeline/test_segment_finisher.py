@@ -1,4 +1,4 @@
-"""What the driver adds to a log: the producers that a segment knows of at its end."""
+"""The driver's part of a segment: the producers that the segment knows at its end."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ async def test_a_producer_that_wrote_long_ago_is_not_carried_on(lab: Lab) -> Non
 async def test_transactions_that_were_open_when_a_topic_was_adopted_are_open_no_more(
     lab: Lab, tmp_path: Path
 ) -> None:
-    """They were taken as committed. Nobody will ever end them, and none of them expires."""
+    """They were taken as committed. No transaction will ever end them, and none of them expires."""
     still_open = batch(3, producer_id=7, transactional=True)
     await adopt_log(tmp_path, TOPIC, [[still_open]])
     [topic] = await lab.control.topics.named([TOPIC])

@@ -1,4 +1,4 @@
-"""Whoever makes or reads the cluster's own segments does so in the same store."""
+"""All programs make and read the cluster's own segments in the same store."""
 
 import asyncio
 import shutil

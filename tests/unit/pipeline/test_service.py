@@ -38,7 +38,7 @@ for line in sys.stdin:
 
 
 class Looks:
-    """Finds what it is told to, and tells how often it was asked."""
+    """Finds the work that the test sets, and counts the questions."""
 
     def __init__(self, *found: Sequence[UnitKind] | Exception) -> None:
         self._found = [*found]

@@ -1,4 +1,4 @@
-"""Programs of the pipeline that are told to end while they work."""
+"""Programs of the pipeline that get a signal while they work."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ def where(lab: Lab) -> list[str]:
 async def ended_at_work(
     arguments: Sequence[str], told: bytes, number: signal.Signals
 ) -> tuple[int, bytes]:
-    """The exit code of a program that gets a signal as soon as it works, and what it printed."""
+    """Return the exit code of a program that gets a signal as soon as it works, and its output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -223,6 +223,6 @@ def test_passes_come_to_an_end_with_few_rows(partitions: list[list[Coordinates]]
 
 
 def apply(rows: list[Coordinates], moved: Sequence[Coordinates], block: int) -> None:
-    """Put what is moved together into rows of a new object."""
+    """Put the rows that move together into rows of a new object."""
     at = next(n for n, each in enumerate(rows) if each.base_offset == moved[0].base_offset)
     rows[at : at + len(moved)] = joined(moved, block)

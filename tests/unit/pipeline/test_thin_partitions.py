@@ -1,15 +1,15 @@
-"""Many partitions that each get one small batch a minute: what the pipeline makes of them.
+"""The pipeline with many partitions that each get one small batch a minute.
 
 The model is a small part of 10,000 partitions with one batch of 1 KB a minute each, for two days:
 80 partitions, two blocks a minute with 40 batches each, split files of the same part of their size.
-What is counted per partition, per block and per byte is the same as at full size. The planner is
+The counts per partition, per block and per byte are the same as at full size. The planner is
 the real one; only the moving of bytes is left out.
 
-What holds at any time, and is asserted here, with the defaults and an age of one hour:
+These bounds hold at any time with the defaults and an age of one hour, and are asserted here:
 
-- A partition has no more rows than `max_rows`, and those that are young, and those that come
-  between two runs: 64 + 60 + 5.
-- The objects are the blocks of the last two hours (those that are young, and those that wait until
+- A partition has no more rows than `max_rows`, plus the young ones and the ones that come between
+  two runs: 64 + 60 + 5.
+- The objects are the blocks of the last two hours (the young ones, and the ones that wait until
   a partition has too many rows), and split files of an average above an eighth of their size.
 - There are no more than two requests to read for every block that was ever written, and a byte is
   copied no more than four times, the copy into its segment included.

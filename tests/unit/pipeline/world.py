@@ -1,6 +1,6 @@
 """Blocks in a store and the rows that a control plane would have of them, without one.
 
-`World.log_of` is the reference: what any segment or split file must come to, made the plain way.
+`World.log_of` is the reference: the bytes of any segment or split file, made the plain way.
 """
 
 import os
@@ -74,7 +74,7 @@ def sent(partition: int, records: int = 1, size: int = 10, **rest: bool | Timest
 
 
 class WatchedStore(WrappedStore):
-    """Tells who read and wrote what, and can be told to fail."""
+    """Notes every read and write, and can be made to fail."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
@@ -226,7 +226,7 @@ class World:
         return [info.key async for info in self.store.list(prefix)]
 
     async def damage(self, row: Coordinates, at: int) -> None:
-        """Change one byte of what a row points at."""
+        """Change one byte that a row points at."""
         data = bytearray((await self.store.get(row.object_key)).data)
         data[row.byte_offset + at] ^= 0xFF
         await self.store.put(row.object_key, [bytes(data)])
@@ -262,7 +262,7 @@ def merge_of(plans: Sequence[SegmentPlan]) -> MergeTask:
 
 
 def swapped(world: World, done: TaskDone) -> Iterator[int]:
-    """Put the rows of split files in the place of those that they replace."""
+    """Put the rows of split files in the place of the rows that they replace."""
     for made in done.made:
         for part in made.parts:
             partition = int(part.old_rows[0].partition)

@@ -2,6 +2,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from tests.unit.segment.remote_log_records import PARTITION, added
 
 from stratalog.control.segments.model import EpochStart, SegmentState
 from stratalog.ids import (
@@ -10,12 +11,10 @@ from stratalog.ids import (
     Offset,
     PartitionIndex,
     SegmentId,
-    TopicId,
 )
 from stratalog.segment.errors import RemoteLogRecordError
 from stratalog.segment.metadata_fold import FoldedPartition, FoldedTopics, fold_records
 from stratalog.segment.remote_log_metadata import (
-    NamedPartition,
     PartitionDeleted,
     PartitionDeleteState,
     RemoteLogRecord,
@@ -25,24 +24,7 @@ from stratalog.segment.remote_log_metadata import (
     encode_record,
 )
 
-PARTITION = NamedPartition("t", TopicId(UUID(int=5)), PartitionIndex(0))
 STARTED, FINISHED, DELETING, DELETED = SegmentState
-
-
-def added(number: int, base: int, last: int, *epochs: tuple[int, int]) -> SegmentAdded:
-    return SegmentAdded(
-        partition=PARTITION,
-        segment_id=SegmentId(UUID(int=number)),
-        base_offset=Offset(base),
-        last_offset=Offset(last),
-        broker_id=BrokerId(1),
-        max_timestamp=0,
-        event_ms=0,
-        leader_epochs=tuple(
-            EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in epochs or [(0, base)]
-        ),
-        size_bytes=10,
-    )
 
 
 def updated(number: int, state: SegmentState, custom: bytes | None = None) -> SegmentUpdated:

@@ -1,5 +1,5 @@
 import pytest
-from tests.unit.segment.test_layout_fold import added
+from tests.unit.segment.remote_log_records import added
 
 from stratalog.control.segments.model import EpochStart
 from stratalog.ids import LeaderEpoch, Offset

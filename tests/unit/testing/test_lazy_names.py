@@ -7,7 +7,7 @@ import stratalog.testing
 
 
 def test_the_plugin_loads_no_broker_before_one_is_asked_for() -> None:
-    """Every pytest run on a machine with Stratalog pays for what the plugin imports."""
+    """Every pytest run on a machine with Stratalog pays for the plugin's imports."""
     script = (
         "import sys, stratalog.testing.pytest_plugin\n"
         "print([name for name in sys.modules if name.startswith(('stratalog.kafka', 'uvloop'))])"

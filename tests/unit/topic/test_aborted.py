@@ -136,6 +136,6 @@ async def test_nothing_is_remembered_of_segments_that_were_deleted() -> None:
     assert source.asked == source.known[3:]
     [noted] = transactions._noted.values()
     assert noted.segments == source.known[3:]
-    # Who looked before the deletion is not told less than there was.
+    # A reader that looked before the deletion gets all that there was.
     await source.read(transactions, 0)
     assert source.asked == source.known

@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.unit.topic.hybrid_topic import FIRST, FOR_EVER_MS, fill, read_from
 from tests.unit.topic.rig import TopicRig, batch, records
-from tests.unit.topic.test_hybrid_read import FIRST, FOR_EVER_MS, fill, read_from
 
 from stratalog.control.log.model import FoundBatches
 from stratalog.control.segments.model import Segment

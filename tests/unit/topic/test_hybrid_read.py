@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 from tests.unit.block.rig import soon
+from tests.unit.topic.hybrid_topic import FIRST, FOR_EVER_MS, fill, read_from
 from tests.unit.topic.rig import TopicRig, batch, records
 
 from stratalog.control.log.errors import OffsetOutOfRangeError
@@ -18,21 +19,6 @@ from stratalog.objects.store import ObjectNotFoundError, StoreUnavailableError
 from stratalog.segment.errors import IndexDamagedError, IndexObjectDamagedError
 from stratalog.segment.model import AbortedTransaction
 from stratalog.topic.errors import RemoteReadsOffError, RowMissingError
-from stratalog.topic.model import PartitionRead
-
-FOR_EVER_MS = 600_000
-
-
-async def fill(rig: TopicRig, partition: int, *values: bytes) -> None:
-    """One row, of one batch, per value."""
-    for value in values:
-        await rig.append(partition, batch(value))
-
-
-async def read_from(rig: TopicRig, offset: int, *, max_bytes: int = 1 << 20) -> PartitionRead:
-    [answer] = await rig.read(rig.span(0, offset), max_bytes=max_bytes)
-    return answer
-
 
 # Across the boundary.
 
@@ -223,7 +209,7 @@ async def test_rows_that_were_converted_after_the_look_are_found_again_as_segmen
 async def test_indexes_that_do_not_fit_their_row_are_resolved_once_more(
     rig: TopicRig, error: type[StratalogError]
 ) -> None:
-    """A repair puts new indexes before it replaces what the row says of them."""
+    """A repair puts new indexes before it replaces the row's description of them."""
     await fill(rig, 0, b"a")
     await rig.convert(0)
     rig.segments.failure = error("not what the manifest says")
@@ -316,7 +302,6 @@ async def test_a_refused_reader_is_answered_when_its_wait_is_over(rig: TopicRig)
 
 # Committed records only.
 
-FIRST = AbortedTransaction(ProducerId(7), Offset(0), Offset(1), Offset(2))
 LONG = AbortedTransaction(ProducerId(8), Offset(1), Offset(4), Offset(5))
 
 
@@ -368,7 +353,7 @@ async def test_without_the_aborted_transactions_nothing_is_served(
 async def test_records_whose_markers_were_deleted_after_the_look_are_not_served(
     rig: TopicRig, start: int
 ) -> None:
-    """The bytes are still there, but nobody could say any more that they were aborted."""
+    """The bytes are still there, but nothing would say any more that they were aborted."""
     await fill(rig, 0, b"a", b"b", b"c", b"d")
     await rig.convert(0, up_to=1)
     await rig.convert(0, up_to=2, aborted=[FIRST])

@@ -24,7 +24,7 @@ class FileGoneError(StratalogError):
 
 
 class FileDamagedError(DamagedError):
-    """A local file does not hold what it should."""
+    """A local file lacks records that it should hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

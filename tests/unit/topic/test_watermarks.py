@@ -103,7 +103,7 @@ async def test_a_lost_hint_is_made_good_by_the_poll(
 
 
 async def test_a_hint_wakes_and_is_believed_no_further(watermarks: Watermarks) -> None:
-    """Anybody can send one: what it says must not hide what is true."""
+    """Anybody can send a hint: a wrong one must not hide the truth."""
     with watermarks.watch([P0]) as watch:
         watermarks.hinted({P0: high(1 << 62)})
         assert await watch.grown(PATIENCE_S)

@@ -18,7 +18,7 @@ async def ends(
 
 
 async def begin_epochs(database: Database, key: TopicPartition, *starts: tuple[int, int]) -> None:
-    """What a migration does: no operation begins epochs yet."""
+    """Begin an epoch as a migration does: no operation begins epochs yet."""
     await change(database, "DELETE FROM epochs WHERE partition = $1", key.partition)
     for epoch, start in starts:
         await change(

@@ -1,4 +1,4 @@
-"""Idempotence: what a producer may write next, as the database remembers it."""
+"""Idempotence: the sequences that a producer may write next, as the database remembers them."""
 
 from dataclasses import replace
 

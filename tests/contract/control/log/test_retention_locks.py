@@ -76,7 +76,7 @@ async def test_a_retention_that_waits_for_a_commit_lets_other_partitions_commit(
 async def test_a_retention_of_segments_that_waits_for_a_lease_holds_no_head(
     server: ControlPlane, control_dsn: str
 ) -> None:
-    """A lease waits for removals of many rows, and whoever marks something waits for the lease.
+    """A lease waits for removals of many rows, and a marking transaction waits for the lease.
     Commits do not."""
     topic = await server.topics.create("orders", partition_count=1, configs={})
     key = part(topic)

@@ -1,4 +1,4 @@
-"""Finding what is in segments and in rows, as one partition."""
+"""Finding the records of segments and rows, as one partition."""
 
 import asyncio
 from typing import Any
@@ -132,7 +132,7 @@ async def test_a_hole_at_the_end_of_the_segments_is_never_skipped(
 async def test_rows_do_not_follow_segments_that_end_before_them(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
-    """As while local files still hold what lies between the two."""
+    """As while local files still hold the records between the two."""
     await two_tiers(plane, part(topic))
     await change(database, "DELETE FROM segments WHERE base_offset = 40")
     await change(database, "UPDATE partitions SET remote_end = 40 WHERE partition = 0")
@@ -193,7 +193,7 @@ async def test_readers_see_every_offset_while_segments_replace_rows(
 
 
 class CountingConnection:
-    """A connection that notes what is asked of `segments`."""
+    """A connection that notes the questions to `segments`."""
 
     def __init__(self, inner: Connection, about_segments: list[str]) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""Removing what is in segments and in rows: DeleteRecords, retention, deleted topics."""
+"""Removing the records of segments and rows: DeleteRecords, retention, deleted topics."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What the pipeline plans from and what people see of it: aged rows, orders, status, history."""
+"""Facts for planning and for people: aged rows, orders, status, history."""
 
 import pytest
 from tests.contract.control.building import batch, block, change, commit, part
@@ -41,7 +41,7 @@ async def status(plane: ControlPlane, topic: Topic, age_ms: int = HOUR_MS) -> Ti
     return answer
 
 
-# What has aged.
+# Aged rows.
 
 
 async def test_the_aged_rows_of_a_partition_are_those_before_the_first_young_one(

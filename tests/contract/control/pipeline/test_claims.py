@@ -32,7 +32,7 @@ async def attempts_of(database: Database, key: TopicPartition) -> tuple[int, str
     return rows[0][0], rows[0][1], rows[0][2] is not None
 
 
-# Who gets one.
+# Getting a claim.
 
 
 async def test_a_claim_says_what_was_claimed_and_until_when(
@@ -162,7 +162,7 @@ async def test_a_claim_that_expired_before_its_work_began_counts_as_nothing(
 async def test_what_one_holder_began_is_not_held_against_the_next(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:
-    """Whether it gave its claim back, or is known to have died at work."""
+    """True if the run gave its claim back, or is known to have died at work."""
     key = part(topic)
     token = await claim(plane, key)
     await plane.pipeline.begin_claims([token])

@@ -37,7 +37,7 @@ def ids_of(found: DeadObjects) -> list[ObjectId]:
 
 
 async def walk(plane: ControlPlane, *, limit: int, live_part: float = 1.0) -> list[list[ObjectId]]:
-    """What each step of a whole walk finds."""
+    """Return the objects that each step of a whole pass finds."""
     step = await look(plane, limit=limit, live_part=live_part)
     steps = [ids_of(step)]
     while step.after is not None:
@@ -72,7 +72,7 @@ async def set_times(database: Database, times_ms: dict[ObjectId, int]) -> None:
 
 
 async def kill(plane: ControlPlane, topic: Topic, count: int) -> None:
-    """Delete what partition 1 has in the first blocks."""
+    """Delete the rows of partition 1 in the first blocks."""
     await plane.log.delete_records({part(topic, 1): Offset(5 * count)})
 
 

@@ -61,7 +61,7 @@ async def marked(plane: ControlPlane) -> set[ObjectId]:
     return {each.object_id for each in await plane.objects.marked(grace_ms=0, limit=1_000)}
 
 
-# What a swap does.
+# The effect of a swap.
 
 
 async def test_swapped_rows_are_read_from_the_split_file(plane: ControlPlane, topic: Topic) -> None:
@@ -148,7 +148,7 @@ class Counted:
 async def test_files_with_the_same_partitions_are_committed_at_once(
     plane: ControlPlane, other: ControlPlane
 ) -> None:
-    """Whatever the order of their parts, nobody waits for ever, and one of each pair fits."""
+    """In any order of their parts, no transaction waits for ever, and one of each pair fits."""
     topic = await plane.topics.create("busy", partition_count=12, configs={})
     keys = [part(topic, index) for index in range(12)]
     for _ in range(5):
@@ -168,7 +168,7 @@ async def test_files_with_the_same_partitions_are_committed_at_once(
 
 
 class Ticking:
-    """A clock that moves when it is told to."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -290,7 +290,7 @@ async def test_a_lease_keeps_the_objects_that_its_holder_may_be_reading(
     assert await marked(plane) == {row.object_id for row in rows}
 
 
-# What is not as planned.
+# Rows that are not as planned.
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ async def test_a_batch_that_comes_again_is_not_committed_again(
     key = part(topic)
     blocks = [block(batch(key, 3))]
     assert await plane.scans.commit_sink("s", 5, blocks) is COMMITTED
-    # With the same objects after a lost reply, with others when its tasks ran anew.
+    # With the same objects after a lost reply, with others when its tasks ran again.
     assert await plane.scans.commit_sink("s", 5, blocks) is REPEATED
     assert await plane.scans.commit_sink("s", 5, [block(batch(key, 3))]) is REPEATED
     assert await plane.scans.commit_sink("s", 5, [block(batch(key, 1), batch(key, 2))]) is REPEATED

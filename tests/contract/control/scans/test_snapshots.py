@@ -192,7 +192,7 @@ async def test_segments_that_overlap_come_in_the_order_of_the_chain(plane: Contr
         plane, wish(key), wish(key, 10, 20), wish(key, 35, 40), wish(key, 39, 41)
     )
     assert pieces(whole)[0] == [10, 5, 30, 34]
-    # Whoever ends first serves an offset that two of them have.
+    # Of two segments that hold an offset, the one that ends first serves it.
     assert pieces(one)[0] == [10]
     assert pieces(inside)[0] == [30]
     assert pieces(both)[0] == [30, 34]
@@ -319,7 +319,7 @@ async def test_many_partitions_take_as_many_statements_as_one(
 async def test_a_snapshot_is_taken_after_its_lease_has_begun(
     plane: ControlPlane, database: Database, topic: Topic
 ) -> None:
-    """What is seen and deleted at once is marked late enough to outlive the lease."""
+    """An object that is seen and deleted at once is marked late enough to outlive the lease."""
     key = part(topic)
     await two_tiers(plane, key)
 

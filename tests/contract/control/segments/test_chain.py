@@ -217,7 +217,7 @@ async def test_the_local_remainder_is_chained_up_to_where_blocks_begin(
     beyond = await finished(plane, key, 0, 14)
     with pytest.raises(BoundaryMovedError, match="begins at 10"):
         await plane.segments.chain(beyond)
-    # Edges of rows do not matter there, and the size of what was local was never counted.
+    # Edges of rows do not matter there, and the size of local records was never counted.
     await plane.segments.chain(await finished(plane, key, 0, 6))
     assert await boundaries(plane, key) == (0, 7, 10, 15)
     await plane.segments.chain(await finished(plane, key, 7, 9))

@@ -1,4 +1,4 @@
-"""A segment that nobody holds a claim for is chained while the pipeline swaps its rows."""
+"""A segment without a claim is chained while the pipeline swaps its rows."""
 
 import os
 

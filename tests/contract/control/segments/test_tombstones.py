@@ -1,4 +1,4 @@
-"""Tombstones of segments: what the sweeper found without a row never becomes a segment."""
+"""Tombstones of segments: an orphan that the sweeper found never becomes a segment."""
 
 import asyncio
 from uuid import uuid4
@@ -93,7 +93,7 @@ async def test_an_export_is_remembered_longer_than_its_topic(
     assert await plane.segments.shared_topics(asked) == set()
     for _ in range(2):
         await plane.segments.mark_exported(topic.id)
-    # A Kafka cluster has one prefix for all its topics, also for those that are unknown here.
+    # A Kafka cluster has one prefix for all its topics, also for topics that are unknown here.
     assert await plane.segments.shared_topics(asked) == {topic.id, strange}
     await plane.topics.delete(topic.id)
     await plane.topics.purge_deleted(max_rows=10)

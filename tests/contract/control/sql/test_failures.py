@@ -1,4 +1,4 @@
-"""What a caller is told when the database fails: certain, or in doubt."""
+"""The errors that a caller gets when the database fails: certain, or in doubt."""
 
 import asyncio
 import sqlite3
@@ -248,7 +248,7 @@ async def test_work_that_is_cancelled_while_it_waits_for_the_lock_leaves_the_nex
     tmp_path: Path,
 ) -> None:
     """The one that comes after it begins a transaction of its own, however the threads take
-    turns: what it did before it failed must not stay."""
+    turns: the changes before its failure must not stay."""
     database = await open_database(f"sqlite:{tmp_path}/control.db")
     await database.write(lambda c: c.execute("CREATE TABLE t (x integer)"))
     stranger = sqlite3.connect(tmp_path / "control.db", isolation_level=None)

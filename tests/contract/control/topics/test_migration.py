@@ -1,4 +1,4 @@
-"""The switch from local files to blocks, and what says where a partition is on its way."""
+"""The switch from local files to blocks, and the state that says how far a partition is."""
 
 from dataclasses import replace
 from uuid import uuid4

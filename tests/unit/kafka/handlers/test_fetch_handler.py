@@ -1,11 +1,10 @@
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.kafka.handlers.desk import Desk
+from tests.unit.kafka.handlers.read_requests import ORDERS, fetch, wanted
 
 from stratalog.batch.errors import BatchDamagedError
 from stratalog.control.errors import ControlUnavailableError
@@ -18,7 +17,6 @@ from stratalog.segment.model import AbortedTransaction
 from stratalog.topic.errors import RemoteReadsOffError
 
 VERSIONS = range(4, 19)
-ORDERS = UUID(int=1)
 
 
 @pytest.fixture
@@ -26,37 +24,6 @@ async def desk() -> Desk:
     desk = Desk()
     await desk.control.topics.create("orders", partition_count=3, configs={})
     return desk
-
-
-def fetch(
-    *topics: dict[str, Any], session_id: int = 0, session_epoch: int = -1, isolation: int = 0
-) -> dict[str, Any]:
-    return {
-        "max_wait": timedelta(milliseconds=500),
-        "min_bytes": 5,
-        "max_bytes": 1000,
-        "isolation_level": isolation,
-        "session_id": session_id,
-        "session_epoch": session_epoch,
-        "topics": topics,
-        "forgotten_topics_data": (),
-    }
-
-
-def wanted(topic: str, topic_id: UUID, *offsets: int, epoch: int = -1) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "topic_id": topic_id,
-        "partitions": [
-            {
-                "partition": index,
-                "fetch_offset": offset,
-                "partition_max_bytes": 100,
-                "current_leader_epoch": epoch,
-            }
-            for index, offset in enumerate(offsets)
-        ],
-    }
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -1,10 +1,9 @@
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.kafka.handlers.desk import Desk
+from tests.unit.kafka.handlers.read_requests import offsets
 
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.ids import LeaderEpoch, PartitionIndex
@@ -19,34 +18,6 @@ async def desk() -> Desk:
     desk = Desk()
     await desk.control.topics.create("orders", partition_count=3, configs={})
     return desk
-
-
-async def offsets(
-    desk: Desk,
-    *timestamps: int,
-    version: int = 11,
-    topic: str = "orders",
-    partition: int = 0,
-    isolation: int = 0,
-    epoch: int = -1,
-) -> list[Any]:
-    partitions = [
-        {
-            "partition_index": partition + place,
-            "timestamp": timestamp,
-            "current_leader_epoch": epoch,
-        }
-        for place, timestamp in enumerate(timestamps)
-    ]
-    response = await desk.ask(
-        ApiKey.LIST_OFFSETS,
-        version,
-        replica_id=-1,
-        isolation_level=isolation,
-        topics=[{"name": topic, "partitions": partitions}],
-        timeout=timedelta(seconds=1),
-    )
-    return list(response.topics[0].partitions)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -2,8 +2,8 @@ import logging
 from typing import Any
 
 import pytest
-from tests.unit.kafka.handlers import test_fetch_handler, test_list_offsets_handler
 from tests.unit.kafka.handlers.desk import Desk
+from tests.unit.kafka.handlers.read_requests import ORDERS, fetch, offsets, wanted
 
 from stratalog.control.log.errors import OffsetOutOfRangeError
 from stratalog.control.topics.errors import UnknownTopicError
@@ -58,16 +58,16 @@ async def test_what_is_remembered_is_bounded(caplog: pytest.LogCaptureFixture) -
     assert lines(caplog)[1001:] == ["orders-0 cannot be read: rotten"]
 
 
-async def fetch(desk: Desk) -> Any:
-    asked = test_fetch_handler.wanted("orders", test_fetch_handler.ORDERS, 5)
-    return await desk.ask(ApiKey.FETCH, 12, **test_fetch_handler.fetch(asked))
+async def fetched(desk: Desk) -> Any:
+    asked = wanted("orders", ORDERS, 5)
+    return await desk.ask(ApiKey.FETCH, 12, **fetch(asked))
 
 
 async def test_the_log_says_why_a_fetch_fails(caplog: pytest.LogCaptureFixture) -> None:
     desk = Desk()
     await desk.control.topics.create("orders", partition_count=3, configs={})
     desk.reads.error = remote_reads_off()
-    await fetch(desk)
+    await fetched(desk)
     [line] = lines(caplog)
     assert line.startswith("orders-0 cannot be read:")
     assert "remote.reads" in line
@@ -77,5 +77,5 @@ async def test_the_log_says_why_a_look_up_by_time_fails(caplog: pytest.LogCaptur
     desk = Desk()
     await desk.control.topics.create("orders", partition_count=3, configs={})
     desk.offsets.time_failure = ManifestDamagedError("object a.rsm-manifest is no JSON")
-    await test_list_offsets_handler.offsets(desk, 900, partition=2)
+    await offsets(desk, 900, partition=2)
     assert lines(caplog) == ["orders-2 cannot be read: object a.rsm-manifest is no JSON"]

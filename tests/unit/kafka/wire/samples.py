@@ -26,8 +26,8 @@ def encoded(entity: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """An entity as nested dictionaries, durations in milliseconds: what readers can be
-    compared by."""
+    """An entity as nested dictionaries, durations in milliseconds: a form in which readers can be
+    compared."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if hasattr(value, "_asdict"):

@@ -1,4 +1,4 @@
-"""Responses that are written by hand equal those of kio, byte for byte, in every version."""
+"""Responses that are written by hand equal kio's, byte for byte, in every version."""
 
 from datetime import UTC, datetime, timedelta
 from random import Random
