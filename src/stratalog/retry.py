@@ -41,6 +41,8 @@ class Backoff:
 
 
 BACKOFF = Backoff()
+AT_ONCE = Backoff(first_s=0.0)
+"""For a few attempts without pauses."""
 
 
 async def retry(

@@ -1,28 +1,8 @@
 import pytest
+from tests.support.failing_calls import Failing, HastyClock
 
 from stratalog.errors import CallError, RetriableError
 from stratalog.retry import Backoff, retry
-from stratalog.testing import ManualClock
-
-
-class HastyClock(ManualClock):
-    """Ends every sleep at once."""
-
-    async def sleep(self, seconds: float) -> None:
-        await self.advance(seconds)
-
-
-class Failing:
-    def __init__(self, times: int, error: Exception | None = None) -> None:
-        self.calls = 0
-        self._times = times
-        self._error = error or RetriableError("away")
-
-    async def __call__(self) -> int:
-        self.calls += 1
-        if self.calls <= self._times:
-            raise self._error
-        return self.calls
 
 
 async def test_a_call_is_repeated_until_it_succeeds() -> None:

@@ -59,6 +59,7 @@ class Execution:
             control=services.control,
             objects=services.objects,
             finisher=services.finisher,
+            clock=services.clock,
             units=self._units,
             report=report,
             stuck=self.stuck,

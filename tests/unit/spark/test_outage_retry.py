@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.types import BinaryType, StructType
+from tests.support.failing_calls import Failing, HastyClock
 
 from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
 from stratalog.control.open import open_control_plane
@@ -18,27 +19,6 @@ from stratalog.spark.options import batch_options
 from stratalog.spark.outage_retry import retry_for
 from stratalog.spark.scan_calls import plan, scan_request
 from stratalog.spark.sink import open_stream_writer, open_writer
-from stratalog.testing import ManualClock
-
-
-class HastyClock(ManualClock):
-    """On which every sleep is over at once."""
-
-    async def sleep(self, seconds: float) -> None:
-        await self.advance(seconds)
-
-
-class Failing:
-    def __init__(self, times: int, error: Exception | None = None) -> None:
-        self.calls = 0
-        self._times = times
-        self._error = error or ControlUnavailableError("away")
-
-    async def __call__(self) -> int:
-        self.calls += 1
-        if self.calls <= self._times:
-            raise self._error
-        return self.calls
 
 
 async def test_a_call_is_repeated_until_it_succeeds() -> None:

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import ObjectId
 from stratalog.objects.store import ObjectStore
@@ -22,6 +23,7 @@ class CommitContext:
     control: ControlPlane
     objects: ObjectStore
     finisher: SegmentFinisher
+    clock: Clock
     units: Units
     report: Report
     stuck: set[ObjectId]

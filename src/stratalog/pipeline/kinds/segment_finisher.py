@@ -31,7 +31,7 @@ from stratalog.objects.store import ObjectNotFoundError
 from stratalog.pipeline.errors import IndexesLostError
 from stratalog.pipeline.kinds.merge_model import LogMade, SegmentPlan
 from stratalog.pipeline.kinds.upload_check import check_uploaded
-from stratalog.retry import Backoff, retry
+from stratalog.retry import AT_ONCE, retry
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import INDEXES_SUFFIX, LOG_SUFFIX
@@ -45,7 +45,6 @@ from stratalog.segment.txn_index import encode_aborted
 from stratalog.segment.upload import upload_indexes
 
 _ATTEMPTS = 5
-_AT_ONCE = Backoff(first_s=0.0)
 
 
 class SegmentFinisher:
@@ -159,7 +158,7 @@ class SegmentFinisher:
             lambda: self._control.segments.chain(segment_id, claim=claim),
             clock=self._clock,
             failures=(OutcomeUnknownError, ControlUnavailableError),
-            backoff=_AT_ONCE,
+            backoff=AT_ONCE,
             attempts=_ATTEMPTS,
         )
 

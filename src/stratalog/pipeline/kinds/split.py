@@ -31,6 +31,7 @@ from stratalog.pipeline.plan.tasks import TaskDone
 from stratalog.pipeline.report import counted
 from stratalog.pipeline.units import Unit
 from stratalog.pipeline.workplace import OpenWorkplace
+from stratalog.retry import AT_ONCE, retry
 
 log = logging.getLogger(__name__)
 
@@ -138,9 +139,11 @@ class SplitCommitter(Committer[TaskT]):
                 for part in file.parts
             ],
         )
-        for _ in range(_COMMIT_ATTEMPTS - 1):
-            try:
-                return await self.context.control.pipeline.commit_split(commit)
-            except (RetriableError, OutcomeUnknownError) as error:
-                log.info("A split file is committed again: %s", error)
-        return await self.context.control.pipeline.commit_split(commit)
+        return await retry(
+            lambda: self.context.control.pipeline.commit_split(commit),
+            clock=self.context.clock,
+            failures=(RetriableError, OutcomeUnknownError),
+            backoff=AT_ONCE,
+            attempts=_COMMIT_ATTEMPTS,
+            on_retry=lambda error, _: log.info("A split file is committed again: %s", error),
+        )
