@@ -135,3 +135,15 @@ async def test_a_request_without_the_right_is_refused(
     assert desk.control.by_id == {orders.id: orders}, "nothing was changed"
     assert {right for _, right, _ in doorkeeper.asked} <= set(handler_classes()[key].rights)
     assert {principal for principal, _, _ in doorkeeper.asked} == {SESSION.principal}
+
+
+async def test_a_refused_election_has_the_error_at_the_top_and_at_each_partition() -> None:
+    desk = Desk(authorizer=Doorkeeper(refused=lambda right, name: True))
+    asked = [{"topic": "orders", "partitions": (0, 2)}]
+    response = await desk.ask(
+        ApiKey.ELECT_LEADERS, 2, topic_partitions=asked, election_type=0, timeout=TIMEOUT
+    )
+    assert response.error_code is CLUSTER_DENIED
+    (topic,) = response.replica_election_results
+    partitions = [(one.partition_id, one.error_code) for one in topic.partition_result]
+    assert partitions == [(0, CLUSTER_DENIED), (2, CLUSTER_DENIED)]
