@@ -6,15 +6,15 @@ from the element of the request; every other field is blank.
 """
 
 import datetime
-import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
 from stratalog.kafka.wire.api import ApiKey
+from stratalog.kafka.wire.schema_fields import is_array, is_nullable, nested_schema
 
 
 def refusal(
@@ -32,10 +32,10 @@ def _entity(
     bare_name = _field_of_bare_name(schema, named_by)
     values: dict[str, Any] = {}
     for field in fields(schema):
-        nested = _nested(field)
+        nested = nested_schema(field.type)
         if field.name in error:
             values[field.name] = error[field.name]
-        elif nested is not None and _is_array(field):
+        elif nested is not None and is_array(field):
             says_error = "error_code" not in own and _can_say_error(nested)
             values[field.name] = _elements(nested, field.name, asked, error) if says_error else ()
         elif field.name == bare_name:
@@ -86,9 +86,9 @@ def _name_or_blank(field: Field[Any], named_by: object) -> Any:
 
 
 def _blank(field: Field[Any]) -> Any:
-    if _is_array(field):
+    if is_array(field):
         return ()
-    if type(None) in typing.get_args(field.type):
+    if is_nullable(field):
         return None
     kafka_type = field.metadata["kafka_type"]
     if kafka_type.startswith("timedelta"):
@@ -98,23 +98,7 @@ def _blank(field: Field[Any]) -> Any:
 
 def _can_say_error(schema: Any) -> bool:
     return any(
-        field.name == "error_code" or ((inner := _nested(field)) and _can_say_error(inner))
+        field.name == "error_code"
+        or ((inner := nested_schema(field.type)) and _can_say_error(inner))
         for field in fields(schema)
     )
-
-
-def _is_array(field: Field[Any]) -> bool:
-    kinds = (field.type, *typing.get_args(field.type))
-    return any(typing.get_origin(kind) is tuple for kind in kinds)
-
-
-def _nested(field: Field[Any]) -> Any:
-    """The schema of a field's elements, if they are entities."""
-    return _entity_in(field.type)
-
-
-def _entity_in(annotation: Any) -> Any:
-    if is_dataclass(annotation):
-        return annotation
-    found = (_entity_in(inner) for inner in typing.get_args(annotation))
-    return next((entity for entity in found if entity is not None), None)

@@ -17,7 +17,6 @@ thousand partitions makes a thousand of them.
 """
 
 import struct
-import types
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -29,6 +28,7 @@ from kio.index import load_request_schema
 
 from stratalog.kafka.wire.errors import MalformedRequestError, SchemaMismatchError
 from stratalog.kafka.wire.primitives import INT16, INT32, ZERO_UUID, read_length, read_uvarint
+from stratalog.kafka.wire.schema_fields import alternatives, is_array, is_nullable, without_none
 
 _Body = TypeVar("_Body")
 Reader: TypeAlias = Callable[[memoryview, int], _Body]
@@ -133,7 +133,7 @@ class _Source:
         """Neighbouring fields of fixed size are unpacked together."""
         run: list[Field[Any]] = []
         for field in plain:
-            if not _is_array(field) and field.metadata.get("kafka_type") in _FIXED:
+            if not is_array(field) and field.metadata.get("kafka_type") in _FIXED:
                 run.append(field)
                 continue
             self._write_fixed(run)
@@ -164,7 +164,7 @@ class _Source:
         name = declared_name(field)
         read = self._bound(f"read_{name}", self._field_reader(field))
         self._lines.append(f"v_{name}, position = {read}(frame, position)")
-        if not _is_nullable(field):
+        if not is_nullable(field):
             self._lines.append(f"if v_{name} is None: refuse_null({name!r}, position)")
 
     def _write_tags(self, tagged: Sequence[Field[Any]]) -> None:
@@ -186,14 +186,14 @@ class _Source:
         kind = _element_type(field)
         if isinstance(kind, type) and is_dataclass(kind):
             element = _compiled(self._element_body(field, declared), kind)
-            if not _is_array(field) and "tag" not in field.metadata and _is_nullable(field):
+            if not is_array(field) and "tag" not in field.metadata and is_nullable(field):
                 element = _nullable_entity_reader(element)
         else:
             if declared is not None:
                 self._check_type(field, declared)
             element = _primitive_reader(field.metadata["kafka_type"], flexible=self._flexible)
         return (
-            _array_reader(element, field, flexible=self._flexible) if _is_array(field) else element
+            _array_reader(element, field, flexible=self._flexible) if is_array(field) else element
         )
 
     def _element_body(self, field: Field[Any], declared: _Declared | None) -> Any:
@@ -202,24 +202,24 @@ class _Source:
             return None
         self._check_shape(field, declared)
         (kind,) = declared.alternatives
-        return typing.get_args(kind)[0] if _is_array(field) else kind
+        return typing.get_args(kind)[0] if is_array(field) else kind
 
     def _check_type(self, field: Field[Any], declared: _Declared) -> None:
         self._check_shape(field, declared)
         kafka_type = field.metadata["kafka_type"]
         expected = _FIXED[kafka_type][1] if kafka_type in _FIXED else _VARIABLE[kafka_type]
         (kind,) = declared.alternatives
-        kind = typing.get_args(kind)[0] if _is_array(field) else kind
+        kind = typing.get_args(kind)[0] if is_array(field) else kind
         if kind is not expected:
             raise SchemaMismatchError(f"{self._where(field)} is {kafka_type}, not {kind}")
 
     def _check_shape(self, field: Field[Any], declared: _Declared) -> None:
         if len(declared.alternatives) != 1:
             raise SchemaMismatchError(f"{self._where(field)} can only be one type or null")
-        if _is_array(field) != (typing.get_origin(declared.alternatives[0]) is Sequence_):
+        if is_array(field) != (typing.get_origin(declared.alternatives[0]) is Sequence_):
             raise SchemaMismatchError(f"{self._where(field)}: arrays are declared as Sequence")
-        can_be_null = _is_nullable(field) or (
-            field.metadata.get("kafka_type") == "uuid" and not _is_array(field)
+        can_be_null = is_nullable(field) or (
+            field.metadata.get("kafka_type") == "uuid" and not is_array(field)
         )
         if can_be_null and not declared.nullable:
             raise SchemaMismatchError(f"{self._where(field)} can be null")
@@ -245,8 +245,8 @@ def _declared_fields(body: Any) -> dict[str, _Declared]:
     hints = typing.get_type_hints(body)
     return {
         name: _Declared(
-            tuple(_without_none(hints[name])),
-            type(None) in _alternatives(hints[name]),
+            tuple(without_none(hints[name])),
+            type(None) in alternatives(hints[name]),
             body._field_defaults.get(name, MISSING),
         )
         for name in body._fields
@@ -362,24 +362,6 @@ def _read_uuid(frame: memoryview, position: int) -> tuple[UUID | None, int]:
 _UUID = struct.Struct("16s")
 
 
-def _is_array(field: Field[Any]) -> bool:
-    return any(typing.get_origin(kind) is tuple for kind in _without_none(field.type))
-
-
 def _element_type(field: Field[Any]) -> Any:
-    (kind,) = _without_none(field.type)
+    (kind,) = without_none(field.type)
     return typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else kind
-
-
-def _is_nullable(field: Field[Any]) -> bool:
-    return type(None) in _alternatives(field.type)
-
-
-def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return typing.get_args(annotation)
-    return (annotation,)
-
-
-def _without_none(annotation: Any) -> list[Any]:
-    return [kind for kind in _alternatives(annotation) if kind is not type(None)]

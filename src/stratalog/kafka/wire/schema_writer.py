@@ -5,9 +5,8 @@ fields that the values lack take the schema's default.
 """
 
 import io
-import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields
 from datetime import timedelta
 from functools import cache
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ from kio.index import load_response_schema
 from kio.serial import entity_writer
 
 from stratalog.kafka.wire.api import ApiKey
+from stratalog.kafka.wire.schema_fields import nested_schema
 
 Values: TypeAlias = Mapping[str, Any]
 
@@ -53,13 +53,4 @@ def _value(nested: Any, value: Any) -> Any:
 @cache
 def _layout(schema: Any) -> list[tuple[Field[Any], Any]]:
     """The fields of a schema, each with the schema of its elements if it has one."""
-    return [(field, _nested(field.type)) for field in fields(schema)]
-
-
-def _nested(annotation: Any) -> Any:
-    if is_dataclass(annotation):
-        return annotation
-    for inner in typing.get_args(annotation):
-        if (found := _nested(inner)) is not None:
-            return found
-    return None
+    return [(field, nested_schema(field.type)) for field in fields(schema)]
