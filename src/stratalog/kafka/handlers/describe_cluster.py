@@ -7,7 +7,6 @@ from kio.schema.errors import ErrorCode
 from stratalog.admin.rights import DESCRIBE_CLUSTER
 from stratalog.ids import kafka_base64
 from stratalog.kafka.server.components import Components
-from stratalog.kafka.server.error_codes import code_of, message_of
 from stratalog.kafka.server.handler import Body, Handler, Request
 from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.schema_writer import write_response
@@ -28,9 +27,6 @@ class DescribeClusterHandler(Handler[DescribeClusterBody]):
         self._membership = components.membership
 
     async def handle(self, request: Request, body: DescribeClusterBody) -> Body:  # noqa: ARG002
-        return self._response(request, None)
-
-    def _response(self, request: Request, error: Exception | None) -> Body:
         live = self._membership.live()
         brokers = [
             {
@@ -43,8 +39,8 @@ class DescribeClusterHandler(Handler[DescribeClusterBody]):
             for broker in live
         ]
         values = {
-            "error_code": ErrorCode.none if error is None else code_of(error),
-            "error_message": None if error is None else message_of(error),
+            "error_code": ErrorCode.none,
+            "error_message": None,
             "cluster_id": kafka_base64(self._membership.cluster_id),
             "controller_id": min(broker.broker_id for broker in live),
             "brokers": brokers,
