@@ -19,6 +19,7 @@ from stratalog.kafka.server.error_codes import code_of, message_of
 from stratalog.kafka.server.handler import Answer, Body, Request, TwoStageHandler
 from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError
+from stratalog.kafka.wire.primitives import ZERO_UUID
 from stratalog.kafka.wire.produce_response import PartitionProduced, TopicProduced, produce_response
 from stratalog.topic.append import PendingAppend
 from stratalog.topic.errors import TransactionsUnsupportedError
@@ -214,8 +215,9 @@ def _collect(
 def _problem(
     records: TopicRecords, topic: Topic | None, partition: PartitionRecords
 ) -> StratalogError | None:
-    if topic is None and records.topic_id is not None:
-        return UnknownTopicIdError(f"no topic has the id {records.topic_id}")
+    if topic is None and records.name is None:
+        # An id of zeros is read as None.
+        return UnknownTopicIdError(f"no topic has the id {records.topic_id or ZERO_UUID}")
     if topic is None or partition.index_ < 0:
         return UnknownTopicError(f"there is no partition {records.name}-{partition.index_}")
     if not partition.records:

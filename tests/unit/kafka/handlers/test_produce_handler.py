@@ -79,6 +79,12 @@ async def test_an_unknown_topic_fails_its_partitions_and_writes_nothing(
     assert desk.appends.writes == []
 
 
+async def test_no_topic_has_an_id_of_zeros(desk: Desk) -> None:
+    found = await codes(desk, 13, topic="nope", topic_id=UUID(int=0), partitions=(0,))
+    assert found == [ErrorCode.unknown_topic_id]
+    assert desk.appends.writes == []
+
+
 async def test_a_topic_is_taken_as_last_seen_while_the_control_plane_is_away(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
