@@ -32,8 +32,13 @@ RetentionOf = Callable[[Topic], Retention]
 async def enforce_retention(
     control: ControlPlane, retention_of: RetentionOf, *, chunk_rows: int
 ) -> int:
-    """Remove the rows beyond the retention of their topics; return how many."""
+    """Remove the rows beyond the retention of their topics; return how many.
+
+    A partition whose boundaries are broken keeps its rows and does not delay other partitions. The
+    first breach is raised at the end.
+    """
     removed = 0
+    breaches: list[AssertionError] = []
     for topic in await control.topics.all():
         try:
             retention = retention_of(topic)
@@ -41,20 +46,31 @@ async def enforce_retention(
             # A topic whose config cannot be read keeps its data, and does not delay other topics.
             log.warning("Topic %s keeps everything until it is fixed: %s", topic.name, error)
             continue
-        removed += await _enforce_topic(control, topic, retention, chunk_rows)
+        removed += await _enforce_topic(control, topic, retention, chunk_rows, breaches)
+    if breaches:
+        raise breaches[0]
     return removed
 
 
 async def _enforce_topic(
-    control: ControlPlane, topic: Topic, retention: Retention, chunk_rows: int
+    control: ControlPlane,
+    topic: Topic,
+    retention: Retention,
+    chunk_rows: int,
+    breaches: list[AssertionError],
 ) -> int:
     removed = 0
     try:
         for state in await control.log.topic_partitions(topic.id):
-            if _may_hold_rows(state, retention):
+            if not _may_hold_rows(state, retention):
+                continue
+            try:
                 removed += await _enforce_partition(
                     control, state.topic_partition, retention, chunk_rows
                 )
+            except AssertionError as breach:
+                log.error("Topic %s: %s", topic.name, breach)
+                breaches.append(breach)
     except UnknownTopicError:
         # The topic was deleted meanwhile, and the purge of topics removes its rows.
         log.debug("Topic %s was deleted while its retention was enforced.", topic.name)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from stratalog.batch.build import recompress
 from stratalog.batch.entry import EntryBatch
@@ -22,6 +22,7 @@ from stratalog.block.errors import BlockFailedError
 from stratalog.clock import Clock
 from stratalog.control.log.model import CommitAnswer, CommitOutcome, WriteTier
 from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.control.topics.model import Topic
 from stratalog.errors import RetriableError, StratalogError
 from stratalog.ids import NO_OFFSET, TopicId
 from stratalog.topic.catalog import TopicCatalog
@@ -57,6 +58,10 @@ _REJECTIONS: Mapping[CommitOutcome, tuple[type[StratalogError], str]] = {
 
 _CONTRADICTIONS = (CommitOutcome.UNKNOWN_PARTITION, CommitOutcome.WRONG_TIER)
 """Answers of a commit that show that the cached topic is out of date."""
+
+
+_Refreshed: TypeAlias = dict[str, Topic | RetriableError | None]
+"""The topics that a request had to ask the control plane for, by name. None: it does not exist."""
 
 
 class Appender(Protocol):
@@ -144,7 +149,8 @@ class TopicAppender:
 
         Returns when they have their place in the order of appends.
         """
-        checked = [await self._check(write) for write in writes]
+        refreshed: _Refreshed = {}
+        checked = [await self._check(write, refreshed) for write in writes]
         places: dict[WriteTier, list[int]] = {}
         for place, one in enumerate(checked):
             if one.batches:
@@ -164,13 +170,13 @@ class TopicAppender:
         if any(answer.outcome in _CONTRADICTIONS for answer in answers):
             self._catalog.forget(topic_id)
 
-    async def _check(self, write: PartitionWrite) -> _Checked:
+    async def _check(self, write: PartitionWrite, refreshed: _Refreshed) -> _Checked:
         try:
             config = effective(self._defaults, write.topic.configs)
         except TopicConfigError as error:
             return _Checked(write, effective({}, {}), error=error)
         try:
-            write = await self._writable(write)
+            write = await self._writable(write, refreshed)
             batches = self._entries(write, config)
             if any(_needs_rework(batch, config) for batch in batches):
                 batches = await asyncio.to_thread(_reworked, batches, config)
@@ -191,7 +197,7 @@ class TopicAppender:
             for appender in self._appenders.values():
                 appender.refused(batches)
 
-    async def _writable(self, write: PartitionWrite) -> PartitionWrite:
+    async def _writable(self, write: PartitionWrite, refreshed: _Refreshed) -> PartitionWrite:
         """Decide whether the partition exists and is written to a tier of this broker.
 
         The topic's entry in the catalog decides. An entry that says no may be old: the topic may
@@ -199,7 +205,7 @@ class TopicAppender:
         """
         if self._refusal(write) is None:
             return write
-        found = (await self._catalog.refreshed([write.topic.name])).get(write.topic.name)
+        found = await self._refresh(write.topic.name, refreshed)
         if found is None or found.id != write.topic.id:
             raise _no_partition(write)
         write = replace(write, topic=found)
@@ -207,6 +213,22 @@ class TopicAppender:
         if refusal is not None:
             raise refusal
         return write
+
+    async def _refresh(self, name: str, refreshed: _Refreshed) -> Topic | None:
+        """Ask the control plane for a topic, once for all the partitions of a request.
+
+        A failure counts for all of them, too. Otherwise a request with many partitions would wait
+        for a control plane that is away as many times, and so would the requests behind it.
+        """
+        if name not in refreshed:
+            try:
+                refreshed[name] = (await self._catalog.refreshed([name])).get(name)
+            except RetriableError as error:
+                refreshed[name] = error
+        found = refreshed[name]
+        if isinstance(found, RetriableError):
+            raise found
+        return found
 
     def _refusal(self, write: PartitionWrite) -> StratalogError | None:
         if not 0 <= write.partition < write.topic.partition_count:

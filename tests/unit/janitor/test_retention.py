@@ -74,6 +74,15 @@ async def test_a_topic_with_unreadable_configs_is_kept_and_named(
     assert "soon" in caplog.text
 
 
+async def test_a_partition_with_broken_boundaries_does_not_delay_the_others() -> None:
+    breach = AssertionError("remote_end 11 is after block_start 10")
+    expired = {at(ONE, 0): 1, at(TWO, 0): 1, at(TWO, 1): 1}
+    control = FakeControl([ONE, TWO], expired=expired, failing={"retain 2-0 7 None": breach})
+    with pytest.raises(AssertionError, match="remote_end 11"):
+        await enforce_retention(control, week, chunk_rows=3)
+    assert control.expired == {at(ONE, 0): 0, at(TWO, 0): 1, at(TWO, 1): 0}
+
+
 async def test_an_unavailable_control_plane_ends_the_run() -> None:
     control = FakeControl([ONE], failing={"topics.all": ControlUnavailableError("down")})
     with pytest.raises(ControlUnavailableError):

@@ -250,6 +250,26 @@ async def test_writes_to_a_known_topic_ask_the_control_plane_nothing_before_the_
     assert rig.control.calls.count("topics.named") == 1
 
 
+async def test_a_request_asks_once_for_a_topic_that_refuses_several_of_its_partitions(
+    rig: TopicRig,
+) -> None:
+    rig.damage("UPDATE partitions SET write_tier = 'local'")
+    await rig.catalog.refreshed([rig.topic.name])
+    rig.control.calls.clear()
+    written = await rig.append_all({0: batch(b"a"), 1: batch(b"b"), 2: batch(b"c")})
+    assert all(isinstance(one.error, ReadOnlyTopicError) for one in written)
+    assert rig.control.calls == ["topics.named"]
+
+
+async def test_a_request_waits_once_for_a_control_plane_that_is_away(rig: TopicRig) -> None:
+    await rig.catalog.named([rig.topic.name])
+    rig.control.is_away = True
+    rig.control.calls.clear()
+    written = await rig.append_all({7: batch(b"a"), 8: batch(b"b"), 9: batch(b"c")})
+    assert all(isinstance(one.error, ControlUnavailableError) for one in written)
+    assert rig.control.calls == ["topics.named"]
+
+
 async def test_a_tier_that_has_changed_since_it_was_remembered_is_asked_for_again(
     rig: TopicRig,
 ) -> None:

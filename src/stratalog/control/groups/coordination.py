@@ -13,13 +13,12 @@ from stratalog.control.groups.errors import NotCoordinatorError
 from stratalog.control.groups.model import (
     GROUP_RECORD,
     GROUP_SUMMARY,
-    GROUPS,
     GroupKind,
     GroupRecord,
     GroupSummary,
 )
 from stratalog.control.ledger import Ledger
-from stratalog.control.sql.database import Connection, Rows
+from stratalog.control.sql.database import Connection
 from stratalog.ids import BrokerId
 
 EMPTY = "Empty"
@@ -51,10 +50,13 @@ _SAVE = f"""
         empty_since_ms = CASE WHEN $2 = '{EMPTY}' THEN COALESCE(empty_since_ms, {{now_ms}}) END
     WHERE group_id = $5 AND term = $6
 """
-_NEW = GROUPS.shape(
-    "group_id", "kind", "state_name", "state", "coordinator_id", "coordinator_incarnation"
-)
-_INSERT = GROUPS.insert(_NEW, protocol_type="''", term="{now_ms}", changed_ms="{now_ms}")
+# Not with {rows}: there, SQLite cuts a text at its first NUL, and another group would be made.
+_INSERT = """
+    INSERT INTO groups (group_id, kind, state_name, protocol_type, state, term, coordinator_id,
+        coordinator_incarnation, changed_ms)
+    VALUES ($1, $2, $3, '', $4, {now_ms}, $5, $6, {now_ms})
+    ON CONFLICT (group_id) DO NOTHING
+"""
 _HAND_OVER = """
     UPDATE groups
     SET coordinator_id = $2, coordinator_incarnation = $3, term = term + 1, changed_ms = {now_ms}
@@ -160,8 +162,7 @@ async def _live_coordinator(connection: Connection, group_id: str) -> BrokerInfo
 
 async def _claim(connection: Connection, group_id: str, candidate: _Candidate) -> None:
     """Give the group to the candidate, unless a live broker has it."""
-    new = (group_id, GroupKind.CLASSIC.value, EMPTY, b"", *candidate)
-    await connection.execute(f"{_INSERT} ON CONFLICT (group_id) DO NOTHING", rows=Rows(_NEW, [new]))
+    await connection.execute(_INSERT, group_id, GroupKind.CLASSIC.value, EMPTY, b"", *candidate)
     await connection.fetch("SELECT 1 FROM groups WHERE group_id = $1 {for_update}", group_id)
     if await _live_coordinator(connection, group_id) is not None:
         return

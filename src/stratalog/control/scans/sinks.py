@@ -35,10 +35,10 @@ _REASONS = {
     CommitOutcome.WRONG_TIER: "it is not written to in blocks: migrate the topic first",
 }
 
-_BATCH = SINKS.shape("sink_id", "batch_id", "records")
-_INSERT = SINKS.insert(_BATCH, committed_ms="{now_ms}", counted_batch_id="r.batch_id")
+# Not with {rows}: there, SQLite cuts a text at its first NUL, and one sink would move another.
 _ADVANCE = f"""
-    {_INSERT}
+    INSERT INTO sinks (sink_id, batch_id, committed_ms, records, counted_batch_id)
+    VALUES ($1, $2, {{now_ms}}, $3, $2)
     ON CONFLICT (sink_id)
     DO UPDATE SET {SINKS.overwrite("batch_id", "committed_ms", "records", "counted_batch_id")}
     WHERE sinks.batch_id < excluded.batch_id
@@ -113,7 +113,7 @@ def _count_records(blocks: Sequence[BlockToCommit]) -> int:
 
 async def _advance(connection: Connection, batch: _SinkBatch) -> bool:
     """Lock the sink's row, and move it to this batch unless it is there or beyond."""
-    moved = await connection.execute(_ADVANCE, rows=Rows(_BATCH, [batch]))
+    moved = await connection.execute(_ADVANCE, *batch)
     return moved > 0
 
 

@@ -210,6 +210,14 @@ async def test_concurrent_commits_stay_dense_and_do_not_deadlock(
         assert (state.high_watermark, state.size_bytes) == (192, 6400)
 
 
+async def test_a_partition_with_damaged_boundaries_does_not_refuse_the_batches_of_others(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    await change(database, "UPDATE partitions SET log_start = 99 WHERE partition = 1")
+    answers = await commit(plane, batch(part(topic), 3), batch(part(topic, 1)))
+    assert outcomes(answers) == [ACCEPTED] * 2
+
+
 async def test_readers_never_see_a_head_without_its_rows(
     plane: ControlPlane, other: ControlPlane, topic: Topic
 ) -> None:
