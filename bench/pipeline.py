@@ -66,9 +66,10 @@ from stratalog.pipeline.hosting.run_task import run_task
 from stratalog.pipeline.hosting.session import OpenSpark, open_session
 from stratalog.pipeline.hosting.spark_conf import SparkOptions
 from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome
-from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.open import opened_driver
 from stratalog.pipeline.plan.tasks import Effort
 from stratalog.pipeline.report import Report
+from stratalog.pipeline.workplace import workplace_of
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores

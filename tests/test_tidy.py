@@ -127,6 +127,35 @@ def test_metrics_are_declared_in_the_catalogue_alone() -> None:
     ]
 
 
+def test_only_the_opening_of_a_cluster_opens_stores_and_control_planes() -> None:
+    importers = {
+        name: {str(path.relative_to("src/stratalog")) for path in code.importers_of(name)}
+        for name in (
+            "stratalog.control.open",
+            "stratalog.objects.open.open_store",
+            "stratalog.objects.open_store",
+        )
+    }
+    assert importers == {
+        "stratalog.control.open": {"opening/cluster.py"},
+        "stratalog.objects.open.open_store": {
+            "objects/__init__.py",  # for tests and tools, which import it from there
+            "opening/stores.py",
+            "cli/inspect.py",  # reads any object by its address, also without a cluster
+        },
+        "stratalog.objects.open_store": set(),
+    }
+
+
+def test_only_the_opening_of_a_cluster_reads_files_of_keys() -> None:
+    readers = {
+        str(path)
+        for path in python_files("src")
+        if "KeyRing.load(" in (ROOT / path).read_text(encoding="utf-8")
+    }
+    assert readers == {"src/stratalog/opening/keys.py"}
+
+
 def test_files_folders_and_tests_that_pages_mention_exist() -> None:
     assert mentions.missing_paths() == []
     assert mentions.missing_tests() == []

@@ -30,8 +30,8 @@ from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import claim_store
 from stratalog.pipeline.hosting.run_task import run_in_loop
 from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, nothing_to_do
-from stratalog.pipeline.open import opened_driver, workplace_of
-from stratalog.pipeline.workplace import Workplace
+from stratalog.pipeline.open import opened_driver
+from stratalog.pipeline.workplace import Workplace, workplace_of
 from stratalog.settings import Settings, StorageSettings, TieringSettings
 
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "strata.svg"

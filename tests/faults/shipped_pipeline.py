@@ -9,7 +9,8 @@ from tests.unit.pipeline.lab import EAGER
 from tests.unit.pipeline.local_jobs import LocalJobs
 
 from stratalog.pipeline.driver import Driver
-from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.open import opened_driver
+from stratalog.pipeline.workplace import workplace_of
 from stratalog.settings import Settings, StorageSettings
 
 CLAIM_MS = 300

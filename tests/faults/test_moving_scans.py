@@ -38,7 +38,8 @@ from stratalog.janitor.retention import Retention, enforce_retention
 from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.opening.workers import WorkerKeys, worker_access
 from stratalog.pipeline.kinds import split_plan
-from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.open import opened_driver
+from stratalog.pipeline.workplace import workplace_of
 from stratalog.scan.errors import SnapshotGoneError
 from stratalog.scan.extents import RowExtent
 from stratalog.scan.model import ScanPlan, ScanRequest

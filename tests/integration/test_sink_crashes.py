@@ -26,7 +26,12 @@ from stratalog.control.plane import ControlPlane
 from stratalog.control.scans.errors import SinkBehindError, SinkRefusedError
 from stratalog.control.topics.model import Topic
 from stratalog.objects.store import ObjectStore
-from stratalog.opening.errors import MarkerMissingError, WrongStoreError
+from stratalog.opening.errors import (
+    MarkerMissingError,
+    PrivateStoreError,
+    WorkerStoreError,
+    WrongStoreError,
+)
 from stratalog.settings import HOUR_MS, MINUTE_MS, Settings
 from stratalog.spark.errors import OptionError, SinkError, SinkRowError
 from stratalog.spark.sink import open_stream_writer, open_writer
@@ -202,8 +207,18 @@ def test_a_store_without_a_marker_is_refused(lake: SinkLake, tmp_path: Path) -> 
 
 def test_a_store_in_memory_is_refused(lake: SinkLake, tmp_path: Path) -> None:
     private = replace(lake.settings.storage, objects="memory:")
-    with pytest.raises(SinkError, match="Spark's workers cannot reach it"):
+    with pytest.raises(PrivateStoreError, match="no other process can reach it"):
         open_at(replace(lake.settings, storage=private), tmp_path)
+
+
+def test_a_task_on_a_machine_without_the_store_is_refused(lake: SinkLake) -> None:
+    """A folder that is not mounted there would take the uploads, and no reader would see them."""
+    writer = pickle.loads(pickle.dumps(lake.writer()))
+    objects = Path(lake.settings.storage.objects.removeprefix("file:"))
+    objects.rename(objects.with_name("mounted elsewhere"))
+    with pytest.raises(WorkerStoreError, match="is not this cluster's store on"):
+        writer.write(iter(batches(0, 10)))
+    assert not objects.exists()
 
 
 def test_a_task_whose_answer_is_lost_fails_the_commit(lake: SinkLake) -> None:

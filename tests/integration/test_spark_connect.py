@@ -23,9 +23,8 @@ from stratalog.pipeline.hosting import session
 from stratalog.pipeline.hosting.session import OpenSpark, open_session
 from stratalog.pipeline.hosting.spark_conf import SparkOptions
 from stratalog.pipeline.jobs import Bin, BinDone
-from stratalog.pipeline.open import workplace_of
 from stratalog.pipeline.plan.tasks import Effort, Task, TaskDone
-from stratalog.pipeline.workplace import Workplace
+from stratalog.pipeline.workplace import Workplace, workplace_of
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -68,14 +68,14 @@ async def _inspect(
     from stratalog.checks.inspect import inspect_object
     from stratalog.checks.inspect_segment import inspect_segment_object, is_segment_object
     from stratalog.objects.open import open_store
-    from stratalog.segment.key_ring import KeyRing
+    from stratalog.opening.keys import load_private_keys
 
     store_url, key = split_place(place)
     store = open_store(store_url, settings.storage.object_options, clock=SYSTEM_CLOCK)
     try:
         if not is_segment_object(key):
             return await inspect_object(store, key, records=records)
-        keys = KeyRing.load({}, settings.remote.private_keys, None)
+        keys = load_private_keys(settings.remote)
         return await inspect_segment_object(store, key, keys, records=records)
     finally:
         await store.close()

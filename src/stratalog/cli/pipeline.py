@@ -214,7 +214,8 @@ async def run_pipeline(
     # Imported late: --help should not wait for databases and object stores.
     from stratalog.cli.pipeline_bars import Bars
     from stratalog.pipeline.hosting.spark_jobs import SparkJobs
-    from stratalog.pipeline.open import opened_driver, workplace_of
+    from stratalog.pipeline.open import opened_driver
+    from stratalog.pipeline.workplace import workplace_of
 
     collect_garbage_rarely()
     bars = Bars()
@@ -241,8 +242,9 @@ async def _show_plan(
 ) -> None:
     from stratalog.pipeline.hosting.spark_conf import SparkOptions
     from stratalog.pipeline.hosting.spark_jobs import SparkJobs
-    from stratalog.pipeline.open import opened_driver, workplace_of
+    from stratalog.pipeline.open import opened_driver
     from stratalog.pipeline.plan.cost import cost_of
+    from stratalog.pipeline.workplace import workplace_of
 
     spark = SparkJobs(
         SparkOptions(master=None),

@@ -246,11 +246,10 @@ async def _import(
     consent: "AdoptionConsent",
     progress: Callable[[str, int, int], None],
 ) -> "AdoptionPlan":
-    from stratalog.segment.key_ring import KeyRing
+    from stratalog.opening.keys import load_keys
     from stratalog.topic.adopted_objects import AdoptedObjects, own_realms
 
-    remote = settings.remote
-    keys = KeyRing.load(remote.public_keys, remote.private_keys, remote.encryption_key)
+    keys = load_keys(settings.remote)
     async with opened_admin(settings) as admin:
         found = await asyncio.to_thread(source.find)
         for remark in found.notes:
@@ -268,12 +267,12 @@ async def _import(
 
 def open_foreign(settings: Settings, url: str) -> "ObjectStore":
     """Open the store as brokers will, except that a missing folder is not created."""
-    from stratalog.segment.stores import open_other_store
+    from stratalog.opening.stores import store_addresses
 
     scheme, _, rest = url.partition(":")
     if scheme == "file" and not Path(rest.removeprefix("//")).is_dir():
         raise BadOptionError(f"--kafka-objects {url}: there is no such folder")
-    return open_other_store(url, settings.storage, SYSTEM_CLOCK)
+    return store_addresses(settings).open(url, clock=SYSTEM_CLOCK)
 
 
 def _report(plan: "AdoptionPlan", consent: "AdoptionConsent", *, json: bool) -> None:

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import Enum, auto
 from functools import cached_property
+from uuid import UUID
 
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.open import open_control_plane, open_existing
@@ -25,6 +26,7 @@ from stratalog.ids import Entropy, system_entropy
 from stratalog.metrics import Metrics
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import check_segments, check_store, claim_segments, claim_store
+from stratalog.opening.keys import load_keys, load_private_keys
 from stratalog.opening.segment_store import check_segments_noted
 from stratalog.opening.stores import ClusterStores, Wrap, check_shared, store_addresses, unwrapped
 from stratalog.opening.workers import WorkerAccess, WorkerKeys, worker_access
@@ -76,9 +78,7 @@ class OpenCluster:
     def keys(self) -> KeyRing:
         """The keys of encrypted segments. Their files are read when they are first needed."""
         remote = self.settings.remote
-        if self.rights is Rights.READ:
-            return KeyRing.load({}, remote.private_keys, None)
-        return KeyRing.load(remote.public_keys, remote.private_keys, remote.encryption_key)
+        return load_private_keys(remote) if self.rights is Rights.READ else load_keys(remote)
 
     def segment_reader(self, metrics: Metrics | None = None) -> SegmentReader:
         """Make a reader of this cluster's segments. The caller closes it."""
@@ -104,9 +104,13 @@ class OpenCluster:
         """Return all that executors need to reach the stores, and to know them for the right ones.
 
         The value is pickled; its repr shows no secret."""
+        return worker_access(self.settings, keys, cluster_id=await self.claimed_by())
+
+    async def claimed_by(self) -> UUID | None:
+        """Return the id that the markers of the stores hold. None before the first broker's claim,
+        when there are no markers yet."""
         cluster = await self.control.identity.cluster()
-        claimed_by = cluster.cluster_id if cluster.generation else None
-        return worker_access(self.settings, keys, cluster_id=claimed_by)
+        return cluster.cluster_id if cluster.generation else None
 
     async def close(self) -> None:
         try:

@@ -32,6 +32,16 @@ class KeyTexts:
         )
 
 
+def load_keys(remote: RemoteSettings) -> KeyRing:
+    """Read the files of all keys, for programs that encrypt segments and read them."""
+    return KeyRing.load(remote.public_keys, remote.private_keys, remote.encryption_key)
+
+
+def load_private_keys(remote: RemoteSettings) -> KeyRing:
+    """Read the files of the private keys, for programs that only read segments."""
+    return KeyRing.load({}, remote.private_keys, None)
+
+
 def opening_keys(remote: RemoteSettings) -> KeyTexts:
     """Read the private keys, for workers that read encrypted segments."""
     return KeyTexts(

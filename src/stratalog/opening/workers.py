@@ -78,14 +78,22 @@ class WorkerAccess:
 
     async def check_stores(self, clock: Clock) -> None:
         """Raise if a store is not the cluster's, before anything in it is opened or created."""
+        await self.check_block_store(clock)
+        if self.stores.segments_url:
+            await self._check(self.stores.segments_url, clock)
+
+    async def check_block_store(self, clock: Clock) -> None:
+        """Raise as `check_stores` does, for workers that use only the store of the blocks."""
+        await self._check(self.stores.objects_url, clock)
+
+    async def _check(self, url: str, clock: Clock) -> None:
         if self.cluster_id is None:
             return
-        for url in filter(None, (self.stores.objects_url, self.stores.segments_url)):
-            # Each time, because opening a folder that is no longer mounted would create it.
-            _check_folder(url)
-            if (url, self.cluster_id) not in _checked:
-                await _check_marker(self.stores, url, self.cluster_id, clock)
-                _checked.add((url, self.cluster_id))
+        # Each time, because opening a folder that is no longer mounted would create it.
+        _check_folder(url)
+        if (url, self.cluster_id) not in _checked:
+            await _check_marker(self.stores, url, self.cluster_id, clock)
+            _checked.add((url, self.cluster_id))
 
 
 def worker_access(

@@ -1,7 +1,5 @@
 """The errors of the pipeline."""
 
-import socket
-
 from stratalog.control.log.model import Coordinates
 from stratalog.errors import CallError, DamagedError, RetriableError, StaleError, StratalogError
 from stratalog.units import format_duration
@@ -37,20 +35,6 @@ class UploadGoneError(DamagedError):
 
 class IndexesLostError(DamagedError):
     """The indexes of a segment are gone, and the next segment needs its producer snapshot."""
-
-
-class StrangeStoreError(RetriableError):
-    """The store's address does not lead to the cluster's store here. It may be mounted later."""
-
-    def __init__(self, url: str, why: str) -> None:
-        super().__init__(
-            f"{url} is not this cluster's store on {socket.gethostname()}: {why}; mount the store"
-            " there, or let the address lead to it"
-        )
-
-
-class PrivateStoreError(CallError):
-    """The object store cannot be shared with other processes."""
 
 
 class JobFailedError(RetriableError):

@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any
 
 from stratalog.clock import SYSTEM_CLOCK, Clock
-from stratalog.control.open import open_control_plane
 from stratalog.control.pipeline.model import UnitKind
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 from stratalog.extras import INSTALL_SPARK, has_spark
 from stratalog.ids import Entropy, system_entropy
+from stratalog.opening.cluster import open_control
 from stratalog.pipeline.hosting.child_process import WORKER, Child
 from stratalog.pipeline.kinds.kind import SearchKind, SearchScope, Watch
 from stratalog.pipeline.kinds.registry import AGED_KINDS, SEARCH_KINDS, kind_named
@@ -157,7 +157,7 @@ class PipelineService:
                 kinds = due.kinds(self._clock.monotonic())
                 try:
                     if control is None:
-                        control = await open_control_plane(self._settings.storage.control)
+                        control = await open_control(self._settings)
                     await self._serve(control, kinds)
                 except Exception as error:
                     await self._note_failure(error)

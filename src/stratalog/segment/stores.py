@@ -2,10 +2,7 @@
 
 from collections.abc import Callable
 
-from stratalog.clock import Clock
-from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
-from stratalog.settings import StorageSettings
 
 
 class SegmentStores:
@@ -34,9 +31,3 @@ class SegmentStores:
         others, self._others = self._others, {}
         for store in others.values():
             await store.close()
-
-
-def open_other_store(url: str, storage: StorageSettings, clock: Clock) -> ObjectStore:
-    """Open a store of segments, with the options of the main store if it is of the same kind."""
-    same_kind = url.partition(":")[0] == storage.objects.partition(":")[0]
-    return open_store(url, storage.object_options if same_kind else {}, clock=clock)

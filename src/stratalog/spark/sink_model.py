@@ -1,7 +1,7 @@
 """The nouns of a sink: its plan, which tasks get, and the messages that tasks answer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from uuid import UUID
 
 from pyspark.sql.datasource import WriterCommitMessage
@@ -9,6 +9,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from stratalog.batch.header import Codec
 from stratalog.control.log.model import BlockToCommit
 from stratalog.ids import TopicId
+from stratalog.opening.workers import WorkerAccess
 from stratalog.topic.configs import TopicConfig
 
 
@@ -22,10 +23,9 @@ class SinkTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkPlan:
-    """All that a task needs. Holds secrets: it goes to executors inside the writer, unprinted."""
+    """All that a task needs. Holds secrets, which its repr does not show."""
 
-    objects_url: str
-    object_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    access: WorkerAccess
     topics: Mapping[str, SinkTopic]
     """The topics that rows may go to, as they were when the write began."""
     topic: str | None

@@ -7,9 +7,7 @@ from stratalog.control.log.model import WriteTier
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.objects.open import absolute_url
-from stratalog.opening.claim import check_store
-from stratalog.opening.stores import store_addresses
+from stratalog.opening.cluster import Rights, opened_cluster
 from stratalog.settings import Settings
 from stratalog.spark.errors import SinkError, SinkTopicError
 from stratalog.spark.sink_model import SinkPlan, SinkTopic
@@ -27,35 +25,23 @@ async def plan_sink(
     clock: Clock,
     lease_ms: int | None,
 ) -> SinkPlan:
-    """Plan a write. The lease is taken last, so that a write that is refused leaves none behind."""
-    await _check_store(control, settings, clock)
+    """Plan a write. The lease is taken last, so that a write that is refused leaves none behind.
+
+    Raises if the store is not this cluster's: its readers would never find the blocks.
+    """
+    async with opened_cluster(settings, Rights.APPEND, clock=clock, control=control) as cluster:
+        access = await cluster.for_workers()
     topics = await _topics(control, settings, options.topic)
     lease = None
     if lease_ms is not None:
         lease = await control.scans.take_lease(LEASE_HOLDER, duration_ms=lease_ms)
     return SinkPlan(
-        objects_url=absolute_url(settings.storage.objects),
-        object_options=dict(settings.storage.object_options),
+        access=access,
         topics=topics,
         topic=options.topic,
         codec=options.codec,
         lease_id=lease.lease_id if lease is not None else None,
     )
-
-
-async def _check_store(control: ControlPlane, settings: Settings, clock: Clock) -> None:
-    """Raise if the store is not this cluster's: its readers would never find the blocks."""
-    storage = settings.storage
-    if storage.objects.startswith("memory:"):
-        raise SinkError(
-            "storage.objects is in the memory of one process, where Spark's workers cannot reach"
-            " it: use a folder or a bucket"
-        )
-    store = store_addresses(settings).open(storage.objects, clock=clock)
-    try:
-        await check_store(control, store)
-    finally:
-        await store.close()
 
 
 async def _topics(

@@ -4,6 +4,7 @@ A task does not know the control plane. An attempt that dies, or runs beside ano
 task, leaves objects that no commit will name.
 """
 
+import asyncio
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -14,7 +15,6 @@ from stratalog.batch.from_columns import RowError
 from stratalog.block.block import OpenBlock, SealedBlock, seal
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.ids import NO_BROKER, Entropy, ObjectId, system_entropy, uuid7
-from stratalog.objects.open import open_store
 from stratalog.spark.errors import SinkRowError
 from stratalog.spark.sink_model import SinkMessage, SinkPlan
 from stratalog.spark.sink_rows import RowEncoder, grouped
@@ -31,15 +31,20 @@ def write_rows(
 ) -> SinkMessage:
     """Encode and upload all rows. Returns when every block is durable.
 
+    Raises before the first upload if this machine does not see the cluster's store: no reader would
+    find the blocks.
+
     Rows that are too old for their topic are refused here. But if the write `may_be_repeat` of a
     write that came in time, the commit decides.
     """
     clock = clock or SYSTEM_CLOCK
     refusal: str | None = None
     encoder = RowEncoder(plan, clock=clock, entropy=entropy)
-    store = open_store(plan.objects_url, plan.object_options, clock=clock, entropy=entropy)
+    # Before the store is opened, because that would create a folder that is not mounted here.
+    asyncio.run(plan.access.check_block_store(clock))
+    stores = plan.access.open_stores(clock=clock, entropy=entropy)
     rows_before = 0
-    with Uploads(store) as uploads:
+    with Uploads(stores.objects) as uploads:
         for rows in grouped(batches):
             entries = _encoded(encoder, rows, rows_before)
             if encoder.untimely is not None:

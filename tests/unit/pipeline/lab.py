@@ -39,8 +39,9 @@ from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import claim_segments, claim_store
 from stratalog.pipeline.driver import BOTH, Driver
-from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.open import opened_driver
 from stratalog.pipeline.report import Report
+from stratalog.pipeline.workplace import workplace_of
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores

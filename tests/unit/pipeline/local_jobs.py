@@ -5,10 +5,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from stratalog.opening.stores import Wrap, unwrapped
 from stratalog.pipeline.hosting.run_task import run_in_loop
 from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, nothing_to_do
 from stratalog.pipeline.plan.tasks import Task, TaskDone
-from stratalog.pipeline.workplace import Workplace, Wrap, unwrapped
+from stratalog.pipeline.workplace import Workplace
 
 Hook = Callable[[Task], Awaitable[None]]
 
@@ -33,7 +34,7 @@ class LocalJobs:
     @asynccontextmanager
     async def open(self, cluster_id: UUID | None = None) -> AsyncIterator["LocalJobs"]:
         self.opened += 1
-        self.workplace = replace(self.workplace, cluster_id=cluster_id)
+        self.workplace = self.workplace.of_cluster(cluster_id)
         yield self
 
     def distrust(self) -> None:

@@ -2,19 +2,17 @@
 
 from typing import Any, cast
 
+from stratalog.opening.stores import StoreAddresses
+from stratalog.opening.workers import WorkerAccess
 from stratalog.pipeline.kinds.merge_model import MergeTask
 from stratalog.pipeline.plan.tasks import Task
 from stratalog.pipeline.workplace import Workplace
 
 SECRET = "hush-this-is-a-secret"
 WORKPLACE = Workplace(
-    objects_url="memory:",
-    segments_url="",
-    segments_prefix="",
-    chunk_bytes=1,
-    compress=False,
-    encryption_key=None,
-    object_options={"secret_access_key": SECRET},
+    access=WorkerAccess(
+        stores=StoreAddresses(objects_url="memory:", object_options={"secret_access_key": SECRET})
+    )
 )
 
 

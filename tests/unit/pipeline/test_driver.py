@@ -12,7 +12,7 @@ from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.pipeline.model import UnitKind
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import PartitionIndex, TopicPartition
-from stratalog.pipeline.errors import PrivateStoreError
+from stratalog.opening.errors import PrivateStoreError
 from stratalog.pipeline.plan.cost import cost_of
 from stratalog.pipeline.plan.selection import Reason
 from stratalog.pipeline.service import kinds_of_work

@@ -26,7 +26,7 @@ from stratalog.control.topics.model import Topic
 from stratalog.objects.faulty import Fault, FaultyStore
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore, StoreAccessError
-from stratalog.pipeline import workplace
+from stratalog.opening import stores
 from stratalog.pipeline.errors import JobFailedError
 from stratalog.pipeline.jobs import Bin, BinFailed, BinOutcome
 from stratalog.pipeline.kinds.split_model import SplitTask
@@ -193,7 +193,7 @@ async def test_a_store_that_does_not_answer_parks_nobody(
         return FaultyStore(inner, Down(), clock=ManualClock())
 
     with monkeypatch.context() as broken:
-        broken.setattr(workplace, "open_store", open_faulty)
+        broken.setattr(stores, "open_store", open_faulty)
         report = await lab.run()
     assert (report.segments, report.parked) == (0, [])
     assert set(report.failed) == {"orders-0", "orders-1"}

@@ -131,11 +131,21 @@ async def test_indexes_of_a_segment_that_was_deleted_meanwhile_are_not_missed(
     await lab.check(topic)
 
 
+def jobs_in(lab: Lab, *, objects_url: str = "", segments_url: str = "") -> LocalJobs:
+    """Executors to whom a store has another address than to the driver."""
+    place = lab.jobs().workplace
+    stores = replace(
+        place.access.stores,
+        objects_url=objects_url or place.access.stores.objects_url,
+        segments_url=segments_url,
+    )
+    return LocalJobs(replace(place, access=replace(place.access, stores=stores)))
+
+
 def jobs_on_a_copy(lab: Lab, folder: Path) -> LocalJobs:
     """Executors that have all blocks, and whose writes no other machine sees."""
     shutil.copytree(folder / "objects", folder / "copy")
-    copy = f"file:{folder / 'copy'}"
-    return LocalJobs(replace(lab.jobs().workplace, objects_url=copy))
+    return jobs_in(lab, objects_url=f"file:{folder / 'copy'}")
 
 
 @pytest.mark.parametrize("tiering", [EAGER, PATIENT])
@@ -252,8 +262,7 @@ async def test_executors_that_do_not_see_the_store_cost_no_partition_a_failure(
     await lab.fill(topic)
     elsewhere = tmp_path / "elsewhere"
     make(elsewhere)
-    place = replace(lab.jobs().workplace, objects_url=f"file:{elsewhere}")
-    report = await lab.run(LocalJobs(place))
+    report = await lab.run(jobs_in(lab, objects_url=f"file:{elsewhere}"))
     assert (report.parked, report.overtaken, sorted(report.failed)) == ([], 0, NAMES)
     told = report.failed["orders-0"]
     assert f"file:{elsewhere} is not this cluster's store on {socket.gethostname()}" in told
@@ -269,9 +278,9 @@ async def test_executors_make_nothing_where_the_store_should_be(
     await lab.fill(topic)
     elsewhere = tmp_path / "elsewhere"
     make(elsewhere)
-    place, url = lab.jobs().workplace, f"file:{elsewhere}"
-    for strange in (replace(place, objects_url=url), replace(place, segments_url=url)):
-        report = await lab.run(LocalJobs(strange))
+    url = f"file:{elsewhere}"
+    for jobs in (jobs_in(lab, objects_url=url), jobs_in(lab, segments_url=url)):
+        report = await lab.run(jobs)
         assert (sorted(report.failed), report.parked) == (NAMES, [])
     assert elsewhere.exists() == (make is mount_point)
     assert [*elsewhere.glob("*")] == []

@@ -11,8 +11,11 @@ from stratalog.clock import SystemClock
 from stratalog.objects.folder import THREADS
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore, StoreAccessError
+from stratalog.opening import workers
+from stratalog.opening.keys import KeyTexts
 from stratalog.opening.marker import MARKER_KEY, StoreMarker, encode_marker, read_marker
-from stratalog.pipeline import worker_store_check
+from stratalog.opening.stores import StoreAddresses
+from stratalog.opening.workers import WorkerAccess
 from stratalog.pipeline.hosting.run_task import run_in_loop, run_task
 from stratalog.pipeline.workplace import Workplace
 from stratalog.segment.errors import KeyFileError
@@ -21,16 +24,17 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 def workplace(folder: Path) -> Workplace:
-    return Workplace(
-        objects_url=f"file:{folder}",
-        segments_url="",
-        segments_prefix="segments/",
-        chunk_bytes=4 << 20,
-        compress=False,
-        encryption_key=None,
-        object_options={},
-        public_keys_pem={},
-    )
+    return Workplace(access=WorkerAccess(stores=StoreAddresses(objects_url=f"file:{folder}")))
+
+
+def with_segments_in(place: Workplace, folder: Path) -> Workplace:
+    stores = replace(place.access.stores, segments_url=f"file:{folder}")
+    return replace(place, access=replace(place.access, stores=stores))
+
+
+def encrypting(place: Workplace, keys: KeyTexts) -> Workplace:
+    encoding = replace(place.access.encoding, encrypt=True)
+    return replace(place, access=replace(place.access, encoding=encoding, keys=keys))
 
 
 async def written(folder: Path) -> World:
@@ -67,7 +71,7 @@ async def test_a_task_tells_what_it_cost(tmp_path: Path) -> None:
 async def test_segments_may_have_a_store_of_their_own(tmp_path: Path) -> None:
     world = await written(tmp_path / "blocks")
     await world.store.close()
-    place = replace(workplace(tmp_path / "blocks"), segments_url=f"file:{tmp_path / 'cold'}")
+    place = with_segments_in(workplace(tmp_path / "blocks"), tmp_path / "cold")
     done = await run_in_loop(merge_of(world.segments()), place)
     assert all((tmp_path / "cold" / f"{log.key_base}.log").is_file() for log in done.made)
     assert done.effort.requests == 3 + 5
@@ -90,17 +94,22 @@ async def test_keys_come_with_the_workplace(tmp_path: Path) -> None:
     world = await written(tmp_path)
     await world.store.close()
     pem = (GOLDEN / "test-only-public.pem").read_text()
-    place = replace(workplace(tmp_path), encryption_key="k1", public_keys_pem={"k1": pem})
+    place = encrypting(workplace(tmp_path), KeyTexts(public={"k1": pem}, active="k1"))
     done = await run_in_loop(merge_of(world.segments()), place)
     assert {log.uploaded.encryption and log.uploaded.encryption.key_id for log in done.made} == {
         "k1"
     }
 
 
-@pytest.mark.parametrize("pem", [{}, {"k1": "no key"}])
-async def test_a_key_that_did_not_come_is_named(tmp_path: Path, pem: dict[str, str]) -> None:
-    place = replace(workplace(tmp_path), encryption_key="k1", public_keys_pem=pem)
-    with pytest.raises(KeyFileError, match="'k1' did not reach"):
+@pytest.mark.parametrize(
+    ("public", "message"),
+    [({}, "'k1' did not reach"), ({"k1": "no key"}, "'k1' is not an RSA key in PEM")],
+)
+async def test_a_key_that_did_not_come_is_named(
+    tmp_path: Path, public: dict[str, str], message: str
+) -> None:
+    place = encrypting(workplace(tmp_path), KeyTexts(public=public, active="k1"))
+    with pytest.raises(KeyFileError, match=message):
         await run_in_loop(merge_of([]), place)
 
 
@@ -119,11 +128,9 @@ async def test_a_worker_reads_the_marker_of_its_stores_once(
         reads.append(store.url)
         return await read_marker(store)
 
-    monkeypatch.setattr(worker_store_check, "read_marker", watched)
-    place = replace(
-        workplace(tmp_path / "blocks"),
-        segments_url=f"file:{tmp_path / 'cold'}",
-        cluster_id=cluster_id,
+    monkeypatch.setattr(workers, "read_marker", watched)
+    place = with_segments_in(workplace(tmp_path / "blocks"), tmp_path / "cold").of_cluster(
+        cluster_id
     )
     efforts = [(await run_in_loop(merge_of(world.segments()), place)).effort for _ in range(3)]
     assert reads == [f"file://{tmp_path / 'blocks'}", f"file://{tmp_path / 'cold'}"]
@@ -137,7 +144,7 @@ async def test_a_folder_that_is_not_mounted_any_more_is_not_made_anew(tmp_path: 
     cluster_id = uuid4()
     marker = encode_marker(StoreMarker(cluster_id=cluster_id, generation=1))
     (tmp_path / "blocks" / MARKER_KEY).write_bytes(marker)
-    place = replace(workplace(tmp_path / "blocks"), cluster_id=cluster_id)
+    place = workplace(tmp_path / "blocks").of_cluster(cluster_id)
     assert (await run_in_loop(merge_of(world.segments()), place)).failed == []
     (tmp_path / "blocks").rename(tmp_path / "away")
     done = await run_in_loop(merge_of(world.segments()), place)
@@ -154,8 +161,8 @@ async def test_a_store_that_refuses_a_worker_is_no_partitions_failure(
     async def refuse(_: ObjectStore) -> None:
         raise StoreAccessError("made to fail")
 
-    monkeypatch.setattr(worker_store_check, "read_marker", refuse)
-    place = replace(workplace(tmp_path), cluster_id=uuid4())
+    monkeypatch.setattr(workers, "read_marker", refuse)
+    place = workplace(tmp_path).of_cluster(uuid4())
     done = await run_in_loop(world.split_task(), place)
     assert [each.retriable for each in done.failed] == [True] * 5
     await world.store.close()
@@ -167,8 +174,8 @@ def test_run_task_needs_no_loop(tmp_path: Path) -> None:
 
 
 def test_the_text_of_a_workplace_shows_no_secret(tmp_path: Path) -> None:
-    place = replace(
-        workplace(tmp_path), object_options={"secret": "hush"}, public_keys_pem={"k": "pem"}
-    )
+    place = encrypting(workplace(tmp_path), KeyTexts(public={"k": "pem"}, active="k"))
+    stores = replace(place.access.stores, object_options={"secret": "hush"})
+    place = replace(place, access=replace(place.access, stores=stores))
     assert "hush" not in repr(place)
     assert "pem" not in repr(place)

@@ -16,6 +16,7 @@ import pytest
 from tests.unit.pipeline.lab import Lab
 
 from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.open import open_control_plane
 from stratalog.control.pipeline.model import UnitKind
 from stratalog.control.plane import ControlPlane
 from stratalog.pipeline.hosting.child_process import Child
@@ -66,11 +67,14 @@ async def running(
     *,
     tiering: TieringSettings = OFTEN,
     dies: bool = False,
+    founded: bool = True,
     report: Report = Report(),  # noqa: B008 - nobody changes it
 ) -> AsyncIterator[PipelineService]:
     storage = StorageSettings(
         objects=f"file:{folder / 'objects'}", control=f"sqlite:{folder / 'control.db'}"
     )
+    if founded:
+        await (await open_control_plane(storage.control)).close()
     script = PRETENDER.format(dies=dies, report=report.to_json())
     service = PipelineService(
         Settings(storage=storage, tiering=tiering),
@@ -105,6 +109,19 @@ async def test_without_work_no_process_is_started(tmp_path: Path) -> None:
     async with running(tmp_path, look) as service:
         await look.reach(5)
         assert service.child is None
+
+
+async def test_a_control_plane_that_is_missing_is_not_created_and_looked_for_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    look = Looks()
+    async with running(tmp_path, look, founded=False):
+        async with asyncio.timeout(PATIENCE_S):
+            while "there is no control plane" not in caplog.text:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert list(tmp_path.iterdir()) == []
+        await (await open_control_plane(f"sqlite:{tmp_path / 'control.db'}")).close()
+        await look.reach(1)
 
 
 async def test_the_child_is_kept_for_the_next_work(tmp_path: Path) -> None:

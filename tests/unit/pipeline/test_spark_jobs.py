@@ -1,6 +1,5 @@
 """Which session jobs get, with sessions that only pretend to be Spark's."""
 
-from dataclasses import replace
 from typing import cast
 from uuid import uuid4
 
@@ -88,4 +87,4 @@ async def test_workers_are_told_whose_stores_they_must_see(
     cluster_id = uuid4()
     async with spark.open(cluster_id):
         pass
-    assert places == [replace(WORKPLACE, cluster_id=cluster_id)]
+    assert places == [WORKPLACE.of_cluster(cluster_id)]

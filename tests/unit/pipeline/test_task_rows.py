@@ -12,7 +12,9 @@ from stratalog.pipeline.workplace import Workplace
 
 def counting(given: Task, workplace: Workplace) -> TaskDone:
     (number,) = words_of(given)
-    return TaskDone(effort=Effort(requests=number, bytes_read=len(workplace.objects_url)))
+    return TaskDone(
+        effort=Effort(requests=number, bytes_read=len(workplace.access.stores.objects_url))
+    )
 
 
 def test_every_task_is_answered_under_its_own_number() -> None:
@@ -22,7 +24,7 @@ def test_every_task_is_answered_under_its_own_number() -> None:
     rows = [row for part in shuffled for out in run(part.to_batches()) for row in out.to_pylist()]
     done = answers(rows)
     assert [done[number].effort.requests for number in range(3)] == [10, 20, 30]
-    assert done[0].effort.bytes_read == len(WORKPLACE.objects_url)
+    assert done[0].effort.bytes_read == len(WORKPLACE.access.stores.objects_url)
 
 
 def test_answers_have_the_types_that_spark_was_told() -> None:

@@ -28,8 +28,9 @@ from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.workers import WorkerKeys, worker_access
 from stratalog.pipeline.kinds import split_plan
-from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.open import opened_driver
 from stratalog.pipeline.report import Report
+from stratalog.pipeline.workplace import workplace_of
 from stratalog.scan.model import ScanColumn, ScanPlan, ScanRequest, ScanSplit
 from stratalog.scan.open import opened_scanner
 from stratalog.scan.planner import Scanner

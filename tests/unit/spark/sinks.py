@@ -9,6 +9,8 @@ from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import Codec
 from stratalog.batch.records import Record, decode_records
 from stratalog.ids import TopicId
+from stratalog.opening.stores import StoreAddresses
+from stratalog.opening.workers import WorkerAccess
 from stratalog.spark.sink_model import SinkPlan, SinkTopic
 from stratalog.topic.configs import effective
 
@@ -31,8 +33,7 @@ def plan(
 ) -> SinkPlan:
     """`each`: rows say their topics. Otherwise all go to the first."""
     return SinkPlan(
-        objects_url=url,
-        object_options={},
+        access=WorkerAccess(stores=StoreAddresses(objects_url=url)),
         topics={one.name: one for one in topics},
         topic=None if each else topics[0].name,
         codec=codec,

@@ -23,7 +23,8 @@ from stratalog.pipeline.hosting.child_process import unpack_settings
 from stratalog.pipeline.hosting.signals import run_until_terminated
 from stratalog.pipeline.hosting.spark_conf import Place, SparkOptions, place_of
 from stratalog.pipeline.hosting.spark_jobs import SparkJobs
-from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.open import opened_driver
+from stratalog.pipeline.workplace import workplace_of
 from stratalog.settings import Settings
 
 _LONGEST_LINE_BYTES = 1024 * 1024

@@ -10,11 +10,11 @@ from stratalog.errors import RetriableError
 from stratalog.ids import Entropy, system_entropy
 from stratalog.memory import collect_garbage_rarely, keep_freed_memory
 from stratalog.objects.store import StoreAccessError
+from stratalog.opening.stores import Wrap, unwrapped
 from stratalog.pipeline.kinds.registry import run_by_kind
 from stratalog.pipeline.kinds.unit_failures import unit_failed
 from stratalog.pipeline.plan.tasks import Task, TaskDone
-from stratalog.pipeline.worker_store_check import check_own_stores
-from stratalog.pipeline.workplace import Workplace, Wrap, opened, unwrapped
+from stratalog.pipeline.workplace import Workplace, opened
 
 
 def run_task(task: Task, workplace: Workplace) -> TaskDone:
@@ -40,7 +40,7 @@ async def run_in_loop(
     clock = clock or SYSTEM_CLOCK
     started = clock.monotonic()
     try:
-        await check_own_stores(workplace, clock)
+        await workplace.access.check_stores(clock)
     except (RetriableError, StoreAccessError) as error:
         # As an answer, because a job that fails is searched for the partition that broke it.
         return TaskDone(failed=[unit_failed(token, error) for token in task.tokens])

@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -63,7 +62,7 @@ class SparkJobs:
         runner = JobRunner(
             self._spark,
             run_task,
-            replace(self._workplace, cluster_id=cluster_id),
+            self._workplace.of_cluster(cluster_id),
             clock=self._clock,
             listener=self._listener,
             executor_wait_ms=self._executor_wait_ms,

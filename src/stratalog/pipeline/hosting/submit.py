@@ -17,8 +17,9 @@ from stratalog.opening.location import LOCATION_NAMES, ClusterLocation
 from stratalog.pipeline.hosting.signals import run_until_terminated
 from stratalog.pipeline.hosting.spark_conf import SparkOptions
 from stratalog.pipeline.hosting.spark_jobs import SparkJobs
-from stratalog.pipeline.open import opened_driver, workplace_of
+from stratalog.pipeline.open import opened_driver
 from stratalog.pipeline.report import Report
+from stratalog.pipeline.workplace import workplace_of
 from stratalog.settings import Settings
 
 

@@ -11,9 +11,8 @@ from typing import NamedTuple
 from stratalog.checks.fsck import run_fsck
 from stratalog.checks.report import Report as FsckReport
 from stratalog.clock import SYSTEM_CLOCK
-from stratalog.control.open import open_control_plane
-from stratalog.objects.open import open_store
-from stratalog.settings import StorageSettings
+from stratalog.opening.cluster import Rights, opened_cluster
+from stratalog.settings import Settings, StorageSettings
 from stratalog.testing.checker.check import check
 from stratalog.testing.checker.client_load import Load
 from stratalog.testing.checker.faults import Nemesis, plan, possible_targets
@@ -170,12 +169,5 @@ async def _tick(recorder: Recorder, nemesis: Nemesis | None, tick: Tick) -> None
 
 
 async def _fsck(storage: StorageSettings) -> FsckReport:
-    control = await open_control_plane(storage.control)
-    try:
-        store = open_store(storage.objects, storage.object_options, clock=SYSTEM_CLOCK)
-        try:
-            return await run_fsck(control, store, deep=True)
-        finally:
-            await store.close()
-    finally:
-        await control.close()
+    async with opened_cluster(Settings(storage=storage), Rights.READ, checked=False) as cluster:
+        return await run_fsck(cluster.control, cluster.objects, deep=True)
