@@ -32,7 +32,8 @@ from stratalog.ids import BrokerId, Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.deletion import delete_marked
 from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.metrics import Metrics
-from stratalog.objects.store import ObjectNotFoundError, ObjectStore
+from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.store import ObjectStore
 from stratalog.objects.wrapped import WrappedStore
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader

@@ -21,7 +21,7 @@ from stratalog.control.log.model import PartitionState
 from stratalog.control.segments.model import Segment
 from stratalog.control.topics.model import Topic
 from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicPartition, uuid7
-from stratalog.objects.store import ObjectNotFoundError
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.keys import segment_keys

@@ -18,7 +18,7 @@ from stratalog.control.log.model import Span
 from stratalog.control.topics.model import Topic
 from stratalog.errors import DamagedError, RetriableError, StratalogError
 from stratalog.ids import Offset, PartitionIndex, ProducerId
-from stratalog.objects.store import ObjectNotFoundError
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.testing.checker import history
 from stratalog.testing.checker.history import Event, Promise, Send, Stage
 from stratalog.testing.simulation import Network, Process

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from stratalog.batch.header import BytesLike
-from stratalog.errors import CallError
 
 
 class RecordColumn(StrEnum):
@@ -74,10 +73,6 @@ COLUMN_TYPES: dict[RecordColumn, pa.DataType] = {
     RecordColumn.HEADERS: pa.list_(pa.field("element", HEADER_TYPE)),
     RecordColumn.LEADER_EPOCH: pa.int32(),
 }
-
-
-class RunTooLargeError(CallError):
-    """The records exceed one Arrow batch. Pass fewer batches at once; a single one always fits."""
 
 
 def decode_run(

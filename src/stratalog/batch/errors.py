@@ -56,3 +56,20 @@ class InvalidTimestampError(InvalidBatchError):
 
 class UnbuildableBatchError(CallError):
     """No record batch can hold the given records."""
+
+
+class RunTooLargeError(CallError):
+    """The records exceed one Arrow batch. Pass fewer batches at once; a single one always fits."""
+
+
+class RowError(CallError):
+    """A row cannot be a record. `row` counts from 0, in the columns that were given."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(f"row {row}: {reason}")
+        self.row = row
+        self.reason = reason
+
+
+class RecordTooLargeError(RowError):
+    """The record does not fit into a batch that its topic takes."""

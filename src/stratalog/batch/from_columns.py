@@ -24,6 +24,7 @@ from stratalog.batch.compiled_encode import (
     encode_batches,
     order_by,
 )
+from stratalog.batch.errors import RecordTooLargeError, RowError
 from stratalog.batch.header import (
     CRC_START,
     HEADER_BYTES,
@@ -33,7 +34,6 @@ from stratalog.batch.header import (
     pack_header,
 )
 from stratalog.batch.records import DEFAULT_MAX_DECOMPRESSED_BYTES
-from stratalog.errors import CallError
 
 __all__ = [
     "BATCH_BYTES",
@@ -63,19 +63,6 @@ _RECORD_OVERHEAD_BYTES = 36
 _HEADER_OVERHEAD_BYTES = 10
 _CODEC_OVERHEAD_BYTES = 128
 """Noise grows when it is compressed: by this at the most, and by less than a byte in 64."""
-
-
-class RowError(CallError):
-    """A row cannot be a record. `row` counts from 0, in the columns that were given."""
-
-    def __init__(self, row: int, reason: str) -> None:
-        super().__init__(f"row {row}: {reason}")
-        self.row = row
-        self.reason = reason
-
-
-class RecordTooLargeError(RowError):
-    """The record does not fit into a batch that its topic takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,18 +20,11 @@ from stratalog.batch.column_buffers import (
     filled_record,
 )
 from stratalog.batch.column_layout import DECODE, OUT, PLAN, REFUSED, UNPACK
-from stratalog.batch.columns import (
-    COLUMN_TYPES,
-    BatchRun,
-    DecodedRun,
-    RecordColumn,
-    RecordFilter,
-    RunTooLargeError,
-)
+from stratalog.batch.columns import COLUMN_TYPES, BatchRun, DecodedRun, RecordColumn, RecordFilter
 from stratalog.batch.compiled_decode import decode_batches, walk_batches
 from stratalog.batch.compiled_plan import measure_batches, plan_batches
 from stratalog.batch.damage_report import raise_damage
-from stratalog.batch.errors import BatchDamagedError
+from stratalog.batch.errors import BatchDamagedError, RunTooLargeError
 from stratalog.batch.header import CODEC_MASK, HEADER_BYTES, BytesLike, Codec
 from stratalog.batch.records import DEFAULT_MAX_DECOMPRESSED_BYTES, MIN_RECORD_BYTES
 from stratalog.batch.run_frames import crcs_hold, frames_of

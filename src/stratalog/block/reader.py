@@ -19,7 +19,8 @@ from stratalog.block.fresh_blocks import FreshBlocks, StampedBatch
 from stratalog.control.log.model import Coordinates
 from stratalog.errors import DamagedError, StratalogError
 from stratalog.ids import ObjectId, Offset
-from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore, Range
+from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.store import Buffer, ObjectStore, Range
 from stratalog.pieces import PiecesRead, PiecesWanted, Start
 
 

@@ -12,7 +12,8 @@ from stratalog.batch.frames import iter_batches
 from stratalog.checks.inspect import InspectedBatch, inspect_batch
 from stratalog.checks.object_batches import read_batches
 from stratalog.errors import DamagedError
-from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore
+from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.store import Buffer, ObjectStore
 from stratalog.segment.batch_framing import BatchFraming
 from stratalog.segment.chunk_encoding import decode_chunk
 from stratalog.segment.cipher import SegmentCipher

@@ -25,7 +25,8 @@ from stratalog.checks.sorted_streams import SortedStream, lowest_id
 from stratalog.control.objects.model import StoredObjectRow
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import ObjectId, uuid7_time_ms
-from stratalog.objects.store import ObjectInfo, ObjectNotFoundError, ObjectStore
+from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.store import ObjectInfo, ObjectStore
 
 _PAGE_ROWS = 1000
 

@@ -28,7 +28,8 @@ from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import EpochStart
 from stratalog.errors import DamagedError
 from stratalog.ids import Offset, TopicPartition
-from stratalog.objects.store import ObjectNotFoundError, ObjectStore
+from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.store import ObjectStore
 
 _PAGE_ROWS = 500
 _PARALLEL_READS = 8

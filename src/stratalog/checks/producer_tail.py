@@ -5,7 +5,8 @@ from stratalog.checks.segment_audit import open_whole
 from stratalog.control.segments.model import Segment
 from stratalog.errors import CallError, DamagedError
 from stratalog.ids import NO_OFFSET, Offset
-from stratalog.objects.store import Buffer, ObjectNotFoundError, Range
+from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.store import Buffer, Range
 from stratalog.segment.index_object import read_index
 from stratalog.segment.log_batches import is_dense
 from stratalog.segment.manifest import IndexRange

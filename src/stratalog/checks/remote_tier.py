@@ -2,17 +2,13 @@
 
 from dataclasses import dataclass
 
-from stratalog.errors import CallError
+from stratalog.checks.errors import NoOtherStoreError
 from stratalog.objects.store import ObjectStore
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import RemoteSettings
 
 SEGMENT_PREFIX = RemoteSettings().prefix
-
-
-class NoOtherStoreError(CallError):
-    """A segment lies in a store that the check cannot open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

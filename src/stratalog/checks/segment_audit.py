@@ -13,7 +13,7 @@ from stratalog.checks.report import Problem, Promise
 from stratalog.checks.segment_promises import name_of
 from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError
-from stratalog.objects.store import ObjectNotFoundError
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.segment.batch_framing import BatchFraming
 from stratalog.segment.errors import KeyMissingError, LogDamagedError
 from stratalog.segment.index_object import read_index

@@ -16,7 +16,8 @@ from stratalog.checks.segment_promises import manifest_fits_row, name_of, object
 from stratalog.control.segments.model import Segment
 from stratalog.errors import CallError, DamagedError
 from stratalog.ids import Offset, TopicPartition
-from stratalog.objects.store import ObjectInfo, ObjectNotFoundError
+from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.store import ObjectInfo
 from stratalog.segment.keys import MANIFEST_SUFFIX, segment_keys
 from stratalog.segment.manifest import parse_manifest
 from stratalog.segment.metadata import SegmentMetadata

@@ -7,7 +7,8 @@ from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.report import Problem, Promise, Severity
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import SegmentId, TopicId
-from stratalog.objects.store import ObjectInfo, ObjectNotFoundError, ObjectStore
+from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.store import ObjectInfo, ObjectStore
 from stratalog.segment.keys import parse_segment_key
 
 _PAGE = 1000

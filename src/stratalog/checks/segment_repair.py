@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from stratalog.batch.frames import iter_batches
+from stratalog.checks.errors import NotRepairedError
 from stratalog.checks.producer_tail import segment_before, tail_before, tail_between
 from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.report import Problem, Progress
@@ -31,7 +32,7 @@ from stratalog.checks.segment_promises import name_of
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import Segment, SegmentUploaded
 from stratalog.control.topics.model import Topic
-from stratalog.errors import DamagedError, RetriableError, StratalogError
+from stratalog.errors import RetriableError, StratalogError
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
 from stratalog.opening.errors import MarkerMissingError
 from stratalog.opening.marker import MARKER_KEY, check_marker, read_marker
@@ -45,10 +46,6 @@ from stratalog.segment.txn_index import encode_aborted
 from stratalog.segment.upload import UploadedLog, upload_indexes
 
 _EVENT_TIME = "eventTimestampMs"
-
-
-class NotRepairedError(DamagedError):
-    """The indexes of this segment cannot be rebuilt. The message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

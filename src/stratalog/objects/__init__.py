@@ -1,27 +1,32 @@
 """The object store: opened by URL, seen through one interface."""
 
+from stratalog.objects.errors import (
+    BadKeyError,
+    BadMetadataError,
+    BadStoreError,
+    KeyConflictError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    ShortReadError,
+    StoreAccessError,
+    StoreFullError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
 from stratalog.objects.faulty import Fault, FaultPlan, FaultyStore, RandomFaults, ScriptedFaults
-from stratalog.objects.keys import BadKeyError, BadMetadataError, KeyConflictError
-from stratalog.objects.obstore_errors import StoreRefusedError
-from stratalog.objects.open import BadStoreError, open_store
-from stratalog.objects.ranges import ShortReadError
+from stratalog.objects.open import open_store
 from stratalog.objects.retrying import RetryPolicy
 from stratalog.objects.store import (
     Buffer,
     Create,
-    ObjectChangedError,
-    ObjectExistsError,
     ObjectInfo,
-    ObjectNotFoundError,
     ObjectStore,
     Overwrite,
     PutMode,
     Range,
     Replace,
-    StoreAccessError,
     StoredObject,
-    StoreFullError,
-    StoreUnavailableError,
 )
 
 __all__ = [

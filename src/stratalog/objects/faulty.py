@@ -14,7 +14,7 @@ from random import Random  # noqa: TID251 - seeded
 from typing import Protocol, TypeVar
 
 from stratalog.clock import Clock
-from stratalog.objects.ranges import ShortReadError
+from stratalog.objects.errors import ShortReadError, StoreUnavailableError
 from stratalog.objects.store import (
     Buffer,
     ObjectInfo,
@@ -23,7 +23,6 @@ from stratalog.objects.store import (
     PutMode,
     Range,
     StoredObject,
-    StoreUnavailableError,
 )
 from stratalog.objects.wrapped import WrappedStore
 

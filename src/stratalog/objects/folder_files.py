@@ -37,8 +37,18 @@ from stratalog.objects.durable_files import (
     read_views,
     write_parts,
 )
+from stratalog.objects.errors import (
+    BadKeyError,
+    KeyConflictError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StoreAccessError,
+    StoreFullError,
+    StoreUnavailableError,
+)
 from stratalog.objects.folder_listing import list_folder
-from stratalog.objects.keys import RESERVED_PART, BadKeyError, KeyConflictError
+from stratalog.objects.keys import RESERVED_PART
 from stratalog.objects.mapped import map_bytes
 from stratalog.objects.metadata_sidecars import Sidecars
 from stratalog.objects.ranges import (
@@ -51,18 +61,12 @@ from stratalog.objects.ranges import (
 from stratalog.objects.store import (
     Buffer,
     Create,
-    ObjectChangedError,
-    ObjectExistsError,
     ObjectInfo,
-    ObjectNotFoundError,
     Overwrite,
     PutMode,
     Range,
     Replace,
-    StoreAccessError,
     StoredObject,
-    StoreFullError,
-    StoreUnavailableError,
 )
 from stratalog.objects.streamed_file import StreamedFile
 from stratalog.objects.write_id import WRITE_ID, without_write_id

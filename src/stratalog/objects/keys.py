@@ -7,7 +7,7 @@ one part, HTTP's alphabet of header values, Azure's and S3's lower-case metadata
 import re
 from collections.abc import Mapping
 
-from stratalog.errors import CallError
+from stratalog.objects.errors import BadKeyError, BadMetadataError
 
 MAX_PREFIX_BYTES = 120
 MAX_KEY_BYTES = 900
@@ -20,18 +20,6 @@ RESERVED_PART = ".stratalog"
 _METADATA_NAME = re.compile(r"[a-z][a-z0-9-]*")
 _METADATA_VALUE = re.compile(r"([!-~]([ -~]*[!-~])?)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-
-
-class BadKeyError(CallError):
-    """A key that not every store could hold."""
-
-
-class KeyConflictError(CallError):
-    """In this store a key cannot be an object and the folder of other objects at once."""
-
-
-class BadMetadataError(CallError):
-    """User metadata that not every store could hold."""
 
 
 def check_key(key: str) -> None:

@@ -10,14 +10,15 @@ from contextlib import contextmanager
 
 from obstore import exceptions
 
-from stratalog.errors import CallError, StratalogError
-from stratalog.objects.ranges import ShortReadError
-from stratalog.objects.store import (
+from stratalog.errors import StratalogError
+from stratalog.objects.errors import (
     ObjectChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
+    ShortReadError,
     StoreAccessError,
     StoreFullError,
+    StoreRefusedError,
     StoreUnavailableError,
 )
 
@@ -25,10 +26,6 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _FULL_CODES = ("InsufficientStorage", "QuotaExceeded", "XMinioStorageFull")
 _RETRIED_STATUSES = (408, 409, 425, 429)
-
-
-class StoreRefusedError(CallError):
-    """The object store understood the request and will not serve it, now or later."""
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from stratalog.clock import Clock
-from stratalog.errors import CallError
 from stratalog.ids import Entropy, system_entropy
 from stratalog.metrics import Metrics
+from stratalog.objects.errors import BadStoreError
 from stratalog.objects.folder import FolderStore
 from stratalog.objects.keys import MAX_PREFIX_BYTES, check_key
 from stratalog.objects.metered import MeteredStore
@@ -39,10 +39,6 @@ _CLIENT_RETRIES: Any = {
 
 # A request is one block or one part of a large object, so half a minute means a dead connection.
 _CLIENT_DEFAULTS = {"timeout": "30s", "connect_timeout": "5s"}
-
-
-class BadStoreError(CallError):
-    """The URL or the options of an object store make no sense."""
 
 
 def absolute_url(url: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stratalog.errors import DamagedError
+from stratalog.objects.errors import ShortReadError
 from stratalog.objects.store import Buffer, Range
 
 REMOTE_GAP_BYTES = 1024 * 1024
@@ -15,10 +15,6 @@ FOLDER_GAP_BYTES = 16 * 1024
 
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
 """Merging stops here: larger requests gain nothing, and several run in parallel."""
-
-
-class ShortReadError(DamagedError):
-    """The store answered with fewer bytes than the object should have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,22 +17,24 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from stratalog.errors import StratalogError
 from stratalog.ids import Entropy
+from stratalog.objects.errors import (
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StoreUnavailableError,
+)
 from stratalog.objects.keys import check_key, check_metadata, check_prefix
 from stratalog.objects.obstore_errors import explained
 from stratalog.objects.ranges import REMOTE_GAP_BYTES, copied_into, cut_answers, plan_reads
 from stratalog.objects.store import (
     Buffer,
     Create,
-    ObjectChangedError,
-    ObjectExistsError,
     ObjectInfo,
-    ObjectNotFoundError,
     Overwrite,
     PutMode,
     Range,
     Replace,
     StoredObject,
-    StoreUnavailableError,
 )
 from stratalog.objects.traffic_counts import CountTraffic, uncounted
 from stratalog.objects.upload import put_requests, upload_stream

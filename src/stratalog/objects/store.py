@@ -14,33 +14,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from stratalog.errors import CallError, RetriableError, StaleError
-
 Buffer: TypeAlias = bytes | bytearray | memoryview
-
-
-class ObjectNotFoundError(StaleError):
-    """There is no object under this key (any more)."""
-
-
-class ObjectExistsError(CallError):
-    """A conditional create found another writer's object under this key."""
-
-
-class ObjectChangedError(StaleError):
-    """A conditional overwrite found another version than the one it expected."""
-
-
-class StoreUnavailableError(RetriableError):
-    """The object store did not answer, or asked to slow down."""
-
-
-class StoreFullError(RetriableError):
-    """The object store has no room left. Retried, because room may be made."""
-
-
-class StoreAccessError(CallError):
-    """The object store refuses us: credentials, permissions or a missing bucket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,8 @@
 
 from stratalog.control.identity.model import Cluster
 from stratalog.control.plane import ControlPlane
-from stratalog.objects.store import (
-    Create,
-    ObjectChangedError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    ObjectStore,
-    PutMode,
-    Replace,
-)
+from stratalog.objects.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError
+from stratalog.objects.store import Create, ObjectStore, PutMode, Replace
 from stratalog.opening.errors import MarkerContendedError
 from stratalog.opening.marker import (
     MARKER_KEY,

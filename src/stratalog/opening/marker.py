@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from stratalog.control.identity.model import Cluster
-from stratalog.objects.store import ObjectNotFoundError, ObjectStore
+from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.store import ObjectStore
 from stratalog.opening.errors import (
     ControlPlaneBehindError,
     MarkerDamagedError,

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator
 
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import Segment
-from stratalog.objects.store import ObjectNotFoundError, ObjectStore
+from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.store import ObjectStore
 from stratalog.opening.errors import WrongSegmentStoreError
 from stratalog.opening.marker import MARKER_KEY
 from stratalog.segment.keys import LOG_SUFFIX

@@ -13,7 +13,7 @@ from stratalog.control.pipeline.errors import ClaimLostError
 from stratalog.control.pipeline.model import Claim, ClaimToken
 from stratalog.control.segments.errors import BoundaryMovedError, SegmentStateError
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
-from stratalog.objects.store import StoreAccessError
+from stratalog.objects.errors import StoreAccessError
 from stratalog.pipeline.plan.tasks import Task
 
 log = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from stratalog.batch.columns import RecordColumn, RecordFilter, RunTooLargeError, decode_run
-from stratalog.batch.errors import BatchDamagedError
+from stratalog.batch.columns import RecordColumn, RecordFilter, decode_run
+from stratalog.batch.errors import BatchDamagedError, RunTooLargeError
 from stratalog.scan.batch_groups import BatchGroup, halves
 from stratalog.scan.errors import ScanDamagedError
 from stratalog.scan.fetch import Source

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from stratalog.ids import Offset
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.objects.mapped import worth_mapping
-from stratalog.objects.store import Buffer, ObjectNotFoundError, ObjectStore, Range
+from stratalog.objects.store import Buffer, ObjectStore, Range
 from stratalog.scan.errors import SnapshotGoneError
 from stratalog.scan.extents import Extent, RowExtent, SegmentExtent
 from stratalog.scan.model import ScanSplit, Stretch

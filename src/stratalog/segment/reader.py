@@ -17,7 +17,8 @@ from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError, StratalogError
 from stratalog.ids import Offset
 from stratalog.metrics import Metrics
-from stratalog.objects.store import Buffer, ObjectNotFoundError
+from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.store import Buffer
 from stratalog.pieces import PiecesRead, PiecesWanted, Start, TimedRecord
 from stratalog.segment.aborted_transactions import find_aborted
 from stratalog.segment.byte_cache import ByteCache

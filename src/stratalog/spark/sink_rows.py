@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stratalog.batch.entry import EntryBatch
+from stratalog.batch.errors import RowError
 from stratalog.batch.from_columns import (
     ByteColumn,
     ColumnEncoder,
     EncodedBatch,
     RecordColumns,
-    RowError,
     byte_column,
     choose_partitions,
     header_column,

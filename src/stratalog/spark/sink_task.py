@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from stratalog.batch.entry import EntryBatch
-from stratalog.batch.from_columns import RowError
+from stratalog.batch.errors import RowError
 from stratalog.block.block import OpenBlock, SealedBlock, seal
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.ids import NO_BROKER, Entropy, ObjectId, system_entropy, uuid7

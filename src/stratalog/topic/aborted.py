@@ -15,7 +15,7 @@ from stratalog.clock import Clock
 from stratalog.control.segments.model import Segment
 from stratalog.errors import DamagedError
 from stratalog.ids import Offset, TopicPartition, kafka_base64
-from stratalog.objects.store import ObjectNotFoundError
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.segment.metadata import SegmentMetadata
 from stratalog.segment.model import AbortedTransaction
 from stratalog.segment.reader import SegmentReader

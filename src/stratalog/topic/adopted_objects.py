@@ -15,7 +15,8 @@ from stratalog.block.keys import BLOCKS_PREFIX
 from stratalog.control.segments.model import EpochStart, SegmentToAdd, SegmentUploaded
 from stratalog.control.topics.model import AdoptedSegment
 from stratalog.errors import DamagedError
-from stratalog.objects.store import Buffer, ObjectInfo, ObjectNotFoundError, ObjectStore, Range
+from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.store import Buffer, ObjectInfo, ObjectStore, Range
 from stratalog.segment.cipher import SegmentCipher
 from stratalog.segment.custom_metadata import decode_custom_metadata
 from stratalog.segment.epoch_checkpoint import decode_checkpoint

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from stratalog.control.log.model import PartitionState, TimeQuery
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import LeaderEpoch, Offset, TopicPartition
-from stratalog.objects.store import ObjectNotFoundError
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.pieces import Piece, TimedRecord
 from stratalog.topic.model import TimedOffset
 from stratalog.topic.times import RecordTimes, TimeSearch

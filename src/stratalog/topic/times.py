@@ -10,7 +10,7 @@ from stratalog.control.log.model import Span, TimeQuery
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import Offset, TopicPartition
-from stratalog.objects.store import ObjectNotFoundError
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.pieces import Piece, Tier, TierTimes, TimedRecord
 from stratalog.segment.reader import SegmentReader
 from stratalog.topic.errors import remote_reads_off

@@ -9,7 +9,8 @@ import pytest
 from tests.integration.janitor.crashing import CrashError, Crashing
 from tests.integration.small_cluster import SmallCluster
 
-from stratalog.objects.store import ObjectChangedError, ObjectStore, Replace
+from stratalog.objects.errors import ObjectChangedError
+from stratalog.objects.store import ObjectStore, Replace
 from stratalog.opening.claim import claim_store, renew_claim
 from stratalog.opening.errors import (
     ControlPlaneBehindError,

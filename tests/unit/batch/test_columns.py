@@ -15,12 +15,16 @@ from stratalog.batch.columns import (
     BatchRun,
     RecordColumn,
     RecordFilter,
-    RunTooLargeError,
     Walked,
     decode_run,
     walk_run,
 )
-from stratalog.batch.errors import BatchDamagedError, CrcMismatchError, UnsupportedCodecError
+from stratalog.batch.errors import (
+    BatchDamagedError,
+    CrcMismatchError,
+    RunTooLargeError,
+    UnsupportedCodecError,
+)
 from stratalog.batch.header import Codec, TimestampType, parse_header
 from stratalog.batch.records import Headers, Record
 from stratalog.batch.unpack import Unpacker

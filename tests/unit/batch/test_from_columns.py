@@ -8,13 +8,12 @@ import pyarrow as pa
 import pytest
 
 from stratalog.batch.build import build_batch
+from stratalog.batch.errors import RecordTooLargeError, RowError
 from stratalog.batch.from_columns import (
     ColumnEncoder,
     Destination,
     EncodedBatch,
     RecordColumns,
-    RecordTooLargeError,
-    RowError,
     Stickiness,
     byte_column,
     choose_partitions,

@@ -13,8 +13,9 @@ from stratalog.block.reader import BlockReader
 from stratalog.clock import SystemClock
 from stratalog.control.log.model import Coordinates
 from stratalog.ids import BrokerId, LeaderEpoch, ObjectId, Offset
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.objects.open import open_store
-from stratalog.objects.store import ObjectNotFoundError, ObjectStore
+from stratalog.objects.store import ObjectStore
 from stratalog.pieces import PiecesRead, PiecesWanted
 
 

@@ -17,8 +17,8 @@ from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
 from stratalog.control.log.model import BlockToCommit, CommitOutcome
 from stratalog.control.objects.errors import BarredObjectError
 from stratalog.ids import PartitionIndex
+from stratalog.objects.errors import StoreUnavailableError
 from stratalog.objects.faulty import Fault
-from stratalog.objects.store import StoreUnavailableError
 
 # Collecting and sealing.
 

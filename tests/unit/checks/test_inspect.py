@@ -11,8 +11,9 @@ from stratalog.block.footer import BlockFooter, FooterBatch, FooterPartition, en
 from stratalog.checks.inspect import inspect_object
 from stratalog.clock import SystemClock
 from stratalog.ids import BrokerId, ObjectId, PartitionIndex
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.objects.open import open_store
-from stratalog.objects.store import ObjectNotFoundError, ObjectStore
+from stratalog.objects.store import ObjectStore
 
 BATCHES = [batch(2), batch(3), build_batch([Record(0, 5, None, b"\xff", (("h", b"1"),))])]
 DATA = b"".join(BATCHES)

@@ -11,8 +11,9 @@ from stratalog.checks.inspect_segment import (
     is_segment_object,
 )
 from stratalog.clock import SystemClock
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.objects.open import open_store
-from stratalog.objects.store import ObjectNotFoundError, ObjectStore
+from stratalog.objects.store import ObjectStore
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.model import IndexKind
 

@@ -22,7 +22,8 @@ from stratalog.ids import (
     TopicId,
     TopicPartition,
 )
-from stratalog.objects.store import ObjectStore, StoreAccessError
+from stratalog.objects.errors import StoreAccessError
+from stratalog.objects.store import ObjectStore
 
 
 def topic(number: int, *, partition_count: int = 1) -> Topic:

@@ -4,7 +4,7 @@ from tests.unit.janitor.fakes import FakeControl, FakeStore, object_row
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.janitor.deletion import delete_marked, purge_topics
 from stratalog.janitor.errors import DeletionRefusedError
-from stratalog.objects.store import StoreAccessError, StoreUnavailableError
+from stratalog.objects.errors import StoreAccessError, StoreUnavailableError
 
 
 def marked(count: int) -> tuple[FakeControl, FakeStore]:

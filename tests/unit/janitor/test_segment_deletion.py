@@ -7,7 +7,8 @@ from stratalog.control.segments.model import ChainOutcome, SegmentState
 from stratalog.ids import SegmentId
 from stratalog.janitor.errors import DeletionRefusedError
 from stratalog.janitor.segment_deletion import clear_unfinished, delete_doomed
-from stratalog.objects.store import ObjectStore, StoreAccessError, StoreUnavailableError
+from stratalog.objects.errors import StoreAccessError, StoreUnavailableError
+from stratalog.objects.store import ObjectStore
 from stratalog.segment.stores import SegmentStores
 
 SUFFIXES = (".log", ".indexes", ".rsm-manifest")

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 from stratalog.clock import SystemClock
+from stratalog.objects.errors import ObjectChangedError
 from stratalog.objects.folder_files import FolderFiles
-from stratalog.objects.store import ObjectChangedError, Replace
+from stratalog.objects.store import Replace
 
 
 def add_one(files: FolderFiles) -> bool:

@@ -9,10 +9,11 @@ import pytest
 
 from stratalog.clock import SystemClock
 from stratalog.objects import folder_files, mapped
+from stratalog.objects.errors import StoreUnavailableError
 from stratalog.objects.folder import FolderStore
 from stratalog.objects.folder_files import FolderFiles
 from stratalog.objects.mapped import can_map, map_bytes
-from stratalog.objects.store import Buffer, Range, StoreUnavailableError
+from stratalog.objects.store import Buffer, Range
 
 MIB = 1024 * 1024
 SIZE = 1_600_000

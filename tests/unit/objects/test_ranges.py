@@ -1,12 +1,7 @@
 import pytest
 
-from stratalog.objects.ranges import (
-    MAX_REQUEST_BYTES,
-    ShortReadError,
-    cut_answers,
-    plan_reads,
-    plan_scatter,
-)
+from stratalog.objects.errors import ShortReadError
+from stratalog.objects.ranges import MAX_REQUEST_BYTES, cut_answers, plan_reads, plan_scatter
 from stratalog.objects.store import Range
 
 

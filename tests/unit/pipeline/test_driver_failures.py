@@ -23,9 +23,10 @@ from stratalog.clock import SystemClock
 from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
+from stratalog.objects.errors import StoreAccessError
 from stratalog.objects.faulty import Fault, FaultyStore
 from stratalog.objects.open import open_store
-from stratalog.objects.store import ObjectStore, StoreAccessError
+from stratalog.objects.store import ObjectStore
 from stratalog.opening import stores
 from stratalog.pipeline.errors import JobFailedError
 from stratalog.pipeline.jobs import Bin, BinFailed, BinOutcome

@@ -15,8 +15,8 @@ from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import Segment
 from stratalog.errors import StratalogError
+from stratalog.objects.errors import StoreAccessError, StoreUnavailableError
 from stratalog.objects.retrying import RetryingStore
-from stratalog.objects.store import StoreAccessError, StoreUnavailableError
 from stratalog.opening.errors import MarkerMissingError
 from stratalog.opening.marker import MARKER_KEY, StoreMarker, encode_marker
 from stratalog.pipeline.plan.tasks import Task

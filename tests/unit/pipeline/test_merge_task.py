@@ -20,7 +20,8 @@ from tests.unit.pipeline.world import (
 
 from stratalog.batch.header import TimestampType
 from stratalog.ids import Offset
-from stratalog.objects.store import Buffer, Range, StoreUnavailableError
+from stratalog.objects.errors import StoreUnavailableError
+from stratalog.objects.store import Buffer, Range
 from stratalog.pipeline.kinds.merge_task import run_merge
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing

@@ -8,9 +8,10 @@ import pytest
 from tests.unit.pipeline.world import WatchedStore, World, merge_of, sent, swapped
 
 from stratalog.clock import SystemClock
+from stratalog.objects.errors import StoreAccessError
 from stratalog.objects.folder import THREADS
 from stratalog.objects.open import open_store
-from stratalog.objects.store import ObjectStore, StoreAccessError
+from stratalog.objects.store import ObjectStore
 from stratalog.opening import workers
 from stratalog.opening.keys import KeyTexts
 from stratalog.opening.marker import MARKER_KEY, StoreMarker, encode_marker, read_marker

@@ -19,7 +19,8 @@ from stratalog.block.footer import FooterRange, decode_footer
 from stratalog.checks.inspect import inspect_object
 from stratalog.control.log.commit_plan import MAX_ROW_BYTES
 from stratalog.ids import Offset
-from stratalog.objects.store import Buffer, StoreUnavailableError
+from stratalog.objects.errors import StoreUnavailableError
+from stratalog.objects.store import Buffer
 from stratalog.pipeline.kinds.merge_task import run_merge
 from stratalog.pipeline.kinds.split_task import run_split
 

@@ -11,8 +11,8 @@ from stratalog.clock import SystemClock
 from stratalog.control.segments.model import Segment
 from stratalog.errors import CallError, DamagedError, StratalogError
 from stratalog.ids import Offset
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.objects.open import open_store
-from stratalog.objects.store import ObjectNotFoundError
 from stratalog.pieces import PiecesWanted
 from stratalog.segment.cipher import SEAL_BYTES
 from stratalog.segment.errors import (

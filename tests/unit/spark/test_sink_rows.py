@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from tests.unit.spark.sinks import plan, records_of, rows, topic
 
-from stratalog.batch.from_columns import RowError
+from stratalog.batch.errors import RowError
 from stratalog.batch.header import Codec, TimestampType
 from stratalog.batch.murmur2 import partition_of_key
 from stratalog.spark.sink_model import SinkPlan

@@ -10,7 +10,8 @@ import pytest
 from stratalog.block.block import OpenBlock, SealedBlock, seal
 from stratalog.control.log.model import BlockToCommit
 from stratalog.ids import NO_BROKER, ObjectId, uuid7
-from stratalog.objects.store import Buffer, ObjectStore, StoreUnavailableError
+from stratalog.objects.errors import StoreUnavailableError
+from stratalog.objects.store import Buffer, ObjectStore
 from stratalog.spark.sink_uploads import Uploads
 
 

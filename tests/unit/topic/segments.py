@@ -8,7 +8,7 @@ from stratalog.batch.records import iter_records
 from stratalog.control.segments.model import Segment
 from stratalog.errors import StratalogError
 from stratalog.ids import LeaderEpoch, Offset, SegmentId
-from stratalog.objects.store import ObjectNotFoundError
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.pieces import PiecesRead, PiecesWanted, Start, TimedRecord
 from stratalog.segment.model import AbortedTransaction
 from stratalog.segment.reader import SegmentReader

@@ -20,8 +20,8 @@ from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.log.model import CommitAnswer, CommitOutcome, WriteTier
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import Offset
+from stratalog.objects.errors import StoreUnavailableError
 from stratalog.objects.faulty import Fault
-from stratalog.objects.store import StoreUnavailableError
 from stratalog.topic.errors import (
     FencedProducerError,
     OutOfOrderSequenceError,

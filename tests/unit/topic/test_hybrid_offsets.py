@@ -5,7 +5,7 @@ from tests.unit.topic.rig import NOW_MS, TopicRig, batch, timed
 
 from stratalog.control.log.model import FoundBatches, TimeQuery
 from stratalog.ids import Offset
-from stratalog.objects.store import ObjectNotFoundError
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.topic.errors import RemoteReadsOffError
 
 

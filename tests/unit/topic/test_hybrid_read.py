@@ -14,8 +14,8 @@ from stratalog.control.log.model import FoundBatches
 from stratalog.control.segments.model import Segment
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset, ProducerId, SegmentId
+from stratalog.objects.errors import ObjectNotFoundError, StoreUnavailableError
 from stratalog.objects.faulty import Fault
-from stratalog.objects.store import ObjectNotFoundError, StoreUnavailableError
 from stratalog.segment.errors import IndexDamagedError, IndexObjectDamagedError
 from stratalog.segment.model import AbortedTransaction
 from stratalog.topic.errors import RemoteReadsOffError, RowMissingError

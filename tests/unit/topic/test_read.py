@@ -9,7 +9,7 @@ from stratalog.control.log.errors import OffsetOutOfRangeError
 from stratalog.control.log.model import FoundBatches
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import Offset
-from stratalog.objects.store import ObjectNotFoundError
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.topic.errors import RowMissingError
 
 FOR_EVER_MS = 600_000

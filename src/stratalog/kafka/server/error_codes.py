@@ -57,8 +57,7 @@ from stratalog.groups.errors import (
     UnknownMemberError,
 )
 from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError
-from stratalog.objects.open import BadStoreError
-from stratalog.objects.store import StoreAccessError
+from stratalog.objects.errors import BadStoreError, StoreAccessError
 from stratalog.segment.errors import KeyMissingError
 from stratalog.topic.errors import (
     FencedProducerError,

@@ -9,7 +9,7 @@ from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.errors import RetriableError
 from stratalog.ids import Entropy, system_entropy
 from stratalog.memory import collect_garbage_rarely, keep_freed_memory
-from stratalog.objects.store import StoreAccessError
+from stratalog.objects.errors import StoreAccessError
 from stratalog.opening.stores import Wrap, unwrapped
 from stratalog.pipeline.kinds.registry import run_by_kind
 from stratalog.pipeline.kinds.unit_failures import unit_failed

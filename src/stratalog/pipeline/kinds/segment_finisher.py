@@ -27,7 +27,7 @@ from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import ChainOutcome, EpochStart, Segment, SegmentToAdd
 from stratalog.errors import OutcomeUnknownError, StratalogError
 from stratalog.ids import Offset, SegmentId, TopicPartition
-from stratalog.objects.store import ObjectNotFoundError
+from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.pipeline.errors import IndexesLostError
 from stratalog.pipeline.kinds.merge_model import LogMade, SegmentPlan
 from stratalog.pipeline.kinds.upload_check import check_uploaded

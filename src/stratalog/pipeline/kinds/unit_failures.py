@@ -2,7 +2,7 @@
 
 from stratalog.control.pipeline.model import ClaimToken
 from stratalog.errors import RetriableError, StaleError, StratalogError
-from stratalog.objects.store import ObjectNotFoundError, StoreAccessError
+from stratalog.objects.errors import ObjectNotFoundError, StoreAccessError
 from stratalog.pipeline.errors import RowFailedError
 from stratalog.pipeline.plan.tasks import UnitFailed
 

@@ -5,7 +5,8 @@ The bytes that it read there were right, but the object that it wrote there is o
 other processes.
 """
 
-from stratalog.objects.store import ObjectNotFoundError, ObjectStore
+from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.store import ObjectStore
 from stratalog.pipeline.errors import UploadGoneError
 
 

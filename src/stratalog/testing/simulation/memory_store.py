@@ -5,15 +5,17 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stratalog.clock import Clock
+from stratalog.objects.errors import (
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    ShortReadError,
+)
 from stratalog.objects.keys import check_key, check_prefix
-from stratalog.objects.ranges import ShortReadError
 from stratalog.objects.store import (
     Buffer,
     Create,
-    ObjectChangedError,
-    ObjectExistsError,
     ObjectInfo,
-    ObjectNotFoundError,
     Overwrite,
     PutMode,
     Range,

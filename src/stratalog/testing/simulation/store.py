@@ -3,15 +3,8 @@
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from stratalog.objects.store import (
-    Buffer,
-    ObjectInfo,
-    ObjectStore,
-    Overwrite,
-    PutMode,
-    Range,
-    StoreUnavailableError,
-)
+from stratalog.objects.errors import StoreUnavailableError
+from stratalog.objects.store import Buffer, ObjectInfo, ObjectStore, Overwrite, PutMode, Range
 from stratalog.objects.wrapped import WrappedStore
 from stratalog.testing.simulation.network import Network
 from stratalog.testing.simulation.process import Process

@@ -8,7 +8,7 @@ from tests.unit.kafka.handlers.read_requests import offsets
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.ids import LeaderEpoch, PartitionIndex
 from stratalog.kafka.wire.api import ApiKey
-from stratalog.objects.store import StoreUnavailableError
+from stratalog.objects.errors import StoreUnavailableError
 
 VERSIONS = range(1, 12)
 

@@ -10,7 +10,7 @@ from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.errors import StratalogError
 from stratalog.kafka.server.read_failures import ReadFailures
 from stratalog.kafka.wire.api import ApiKey
-from stratalog.objects.store import StoreUnavailableError
+from stratalog.objects.errors import StoreUnavailableError
 from stratalog.segment.errors import ManifestDamagedError
 from stratalog.testing.clock import ManualClock
 from stratalog.topic.errors import remote_reads_off

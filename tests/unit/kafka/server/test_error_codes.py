@@ -11,8 +11,7 @@ from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.log.errors import OffsetOutOfRangeError
 from stratalog.errors import DamagedError, OutcomeUnknownError, StaleError, StratalogError
 from stratalog.kafka.server.error_codes import code_of, fetch_code_of, message_of
-from stratalog.objects.open import BadStoreError
-from stratalog.objects.store import StoreAccessError, StoreUnavailableError
+from stratalog.objects.errors import BadStoreError, StoreAccessError, StoreUnavailableError
 from stratalog.segment.errors import KeyMissingError
 from stratalog.topic.errors import ReadOnlyTopicError, RemoteReadsOffError
 
