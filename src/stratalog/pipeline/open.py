@@ -60,13 +60,6 @@ async def opened_driver(
         _check_private_key(cluster)
         reader = cluster.segment_reader()
         closing.push_async_callback(reader.close)
-        cleaner = StoreCleaner(
-            control=cluster.control,
-            store=cluster.objects,
-            segments=cluster.segments,
-            settings=settings,
-            clock=clock,
-        )
         yield Driver(
             control=cluster.control,
             objects=cluster.objects,
@@ -76,9 +69,19 @@ async def opened_driver(
             clock=clock,
             holder=holder or here(),
             check_store=cluster.check_stores,
-            clean=cleaner.clean if clean else None,
+            clean=_cleaner(cluster, clock).clean if clean else None,
             effort=lambda: counted_effort(counts, 0),
         )
+
+
+def _cleaner(cluster: OpenCluster, clock: Clock) -> StoreCleaner:
+    return StoreCleaner(
+        control=cluster.control,
+        store=cluster.objects,
+        segments=cluster.segments,
+        settings=cluster.settings,
+        clock=clock,
+    )
 
 
 def _check_private_key(cluster: OpenCluster) -> None:
