@@ -10,6 +10,8 @@ from typing import Any
 from tests.simulation.replacing import replaced
 
 _DOORS = ((time, "time_ns"), (time, "monotonic"), (time, "sleep"), (os, "urandom"))
+_COMPILER_CACHE = "numba/core/caching.py"
+"""Names its temporary files at random in the first run of a working copy. No run sees them."""
 
 
 @contextmanager
@@ -20,7 +22,8 @@ def alarmed_doors() -> Iterator[list[str]]:
     def alarmed(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def door(*args: Any) -> Any:
             caller = traceback.extract_stack(limit=3)[0]
-            leaks.append(f"leak: {name} was used by {caller.filename}:{caller.lineno}")
+            if not caller.filename.endswith(_COMPILER_CACHE):
+                leaks.append(f"leak: {name} was used by {caller.filename}:{caller.lineno}")
             return real(*args)
 
         return door
