@@ -5,7 +5,7 @@ a look and the read that follows. A load makes some of these moments long and fr
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from stratalog.settings import (
@@ -60,6 +60,13 @@ def _everything(random: Random) -> Load:
         kept=_configs(random),
         trimmed={**_configs(random), "retention.bytes": str(random.choice([600, 4000]))},
         deleter_pause_s=random.choice([0.1, 0.7]),
+    )
+
+
+def _machines(random: Random) -> Load:
+    """A bit of everything, on machines that fail more often, with leases that end in a pause."""
+    return replace(
+        _everything(random), settings=_settings(random, lease_ms=1000), machine_faults_per_s=4.0
     )
 
 
@@ -137,7 +144,7 @@ def _segments(random: Random) -> Load:
     )
 
 
-_LOADS: tuple[Callable[[Random], Load], ...] = (_everything, _rows, _segments, _everything)
+_LOADS: tuple[Callable[[Random], Load], ...] = (_everything, _rows, _segments, _machines)
 
 
 def _configs(random: Random) -> dict[str, str]:
@@ -154,7 +161,7 @@ def _settings(random: Random, **chosen: int) -> Settings:
         return chosen.get(name, drawn)
 
     return Settings(
-        broker=BrokerSettings(lease_ms=4000),
+        broker=BrokerSettings(lease_ms=chosen.get("lease_ms", 4000)),
         block=BlockSettings(
             window_ms=one_of("window_ms", 50, 150, 300),
             retry_ms=2500,
