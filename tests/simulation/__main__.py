@@ -4,10 +4,12 @@ python -m tests.simulation --seeds 10000 --jobs 2            many seeds
 python -m tests.simulation --seed 17 -v                      one seed, with its history
 python -m tests.simulation --guard "grace" --seeds 40        the same without one of the guards
 python -m tests.simulation --guards                          the first seed that misses each guard
+python -m tests.simulation --guards --into docs/safety.md    the same, put into its page
 """
 
 import argparse
 import sys
+from pathlib import Path
 
 from rich.progress import (
     BarColumn,
@@ -17,18 +19,22 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from tests.simulation.guards import GUARDS, MOST_SEEDS, guard_named
-from tests.simulation.runs import command, first_noticed, run_seeds
+from tests.simulation.guards import MOST_SEEDS, guard_named
+from tests.simulation.runs import command, first_noticed, first_notices, run_seeds
 from tests.simulation.world import simulate
 
 from stratalog.clock import SYSTEM_CLOCK
+
+_TABLE_BEGINS = "<!-- The table of guards -->"
+_TABLE_ENDS = "<!-- The end of the table of guards -->"
+_VIOLATION_CHARS = 100
 
 
 def main() -> int:
     arguments = _arguments()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.guards:
-        return show_guards()
+        return show_guards(arguments.jobs, arguments.into)
     if arguments.seed is not None:
         return show_seed(arguments.seed, arguments.guard, verbose=arguments.verbose)
     if arguments.guard is not None:
@@ -48,6 +54,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="run this seed alone")
     parser.add_argument("--guard", help="remove this guard")
     parser.add_argument("--guards", action="store_true", help="remove each guard in turn")
+    parser.add_argument("--into", type=Path, help="with --guards: the page that has the table")
     parser.add_argument("-v", "--verbose", action="store_true", help="with --seed: the history")
     return parser.parse_args()
 
@@ -98,15 +105,27 @@ def show_guard(name: str, seeds: range) -> int:
     return 0
 
 
-def show_guards() -> int:
-    """Print a table of the first seed that notices the absence of each guard."""
+def show_guards(jobs: int, page: Path | None) -> int:
+    """Print a table of the seeds that notice the absence of each guard, or put it into a page."""
+    lines = ["| guard | meaning | seeds | first violation |", "|---|---|---|---|"]
     unnoticed = 0
-    for guard in GUARDS:
-        found = first_noticed(guard.name, range(MOST_SEEDS))
+    print(*lines, sep="\n")
+    for guard, found in first_notices(jobs):
         unnoticed += found is None
-        seen = "not noticed" if found is None else f"{found.seed + 1} | {found.violations[0]}"
-        print(f"| {guard.name} | {guard.meaning} | {seen} |", flush=True)
+        seeds = f"more than {MOST_SEEDS}" if found is None else f"{found.seed + 1}"
+        violation = "" if found is None else _shortened(found.violations[0])
+        lines.append(f"| {guard.name} | {guard.meaning} | {seeds} | {violation} |")
+        print(lines[-1], flush=True)
+    if page is not None:
+        before, rest = page.read_text().split(_TABLE_BEGINS)
+        after = rest.split(_TABLE_ENDS)[1]
+        page.write_text("\n".join([before + _TABLE_BEGINS, *lines, _TABLE_ENDS + after]))
     return 1 if unnoticed else 0
+
+
+def _shortened(violation: str) -> str:
+    text = violation.replace("|", "/")
+    return text if len(text) <= _VIOLATION_CHARS else f"{text[:_VIOLATION_CHARS]} ..."
 
 
 def _progress() -> Progress:

@@ -3,8 +3,8 @@
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from stratalog.batch.records import Record, iter_records
 from stratalog.block.errors import BlockFailedError, BrokerStoppingError
 from stratalog.control.log.errors import OffsetOutOfRangeError
 from stratalog.control.log.model import Span
+from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
 from stratalog.errors import DamagedError, RetriableError, StratalogError
 from stratalog.ids import Offset, PartitionIndex, ProducerId
@@ -46,13 +47,12 @@ class Clients:
     brokers: Sequence[Broker]
     random: Random
     clock_ms: Callable[[], int]
+    grace_ms: int
     history: list[Event] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     deleted: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
     """The highest offset below which a client asked for the deletion of a partition's records."""
     batch_bytes: dict[tuple[str, int, int], int] = field(default_factory=dict)
-    gone_objects: int = 0
-    """Reads that failed because their object was deleted."""
     is_over: bool = False
     is_healed: bool = False
     """No answer that was damaged on its way can arrive any more."""
@@ -281,6 +281,7 @@ class Consumer:
             for partition in range(topic.partition_count)
         }
         self._broker = clients.any_broker()
+        self._asked_ms = 0
         positions = tuple(
             history.Position(self._topics[key].name, partition, 0) for key, partition in self._next
         )
@@ -305,6 +306,7 @@ class Consumer:
             )
             for (topic_id, partition), offset in self._next.items()
         ]
+        self._asked_ms = self._clients.clock_ms()
 
         async def read(broker: Broker) -> list[Any]:
             assert broker.reader is not None
@@ -328,7 +330,7 @@ class Consumer:
             if answer.error is not None:
                 moved |= self._fail(key, answer)
                 continue
-            for record in iter_records(b"".join(answer.parts)):
+            for record in self._records(answer):
                 if record.offset >= self._next[key] or records:
                     self._add(records, key, record)
             moved |= self._next[key] > span.offset
@@ -336,12 +338,19 @@ class Consumer:
             self._clients.history.append(history.Poll(client=self._name, records=tuple(records)))
         return moved
 
+    def _records(self, answer: Any) -> list[Any]:
+        try:
+            return [*iter_records(b"".join(answer.parts))]
+        except DamagedError as error:
+            self._clients.violations.append(f"damaged: {self._name} got records with {error}")
+            return []
+
     def _add(self, records: list[history.Record], key: Any, record: Any) -> None:
         topic = self._topics[key[0]]
         if record.offset < self._next[key]:
             # The first batch may begin before the offset that was asked for.
             return
-        value = bytes(record.value).rstrip(b".").decode()
+        value = bytes(record.value).rstrip(b".").decode(errors="replace")
         records.append(history.Record(topic.name, key[1], record.offset, value))
         if record.offset != self._next[key]:
             self._clients.violations.append(
@@ -371,15 +380,24 @@ class Consumer:
         if isinstance(error, RowMissingError):
             return True
         if isinstance(error, ObjectNotFoundError):
-            # A read looks twice. To find an object gone both times takes two slow reads in a row
-            # and two deletions, and hardly happens twice in a run.
-            self._clients.gone_objects += 1
-            return self._clients.gone_objects > 1
+            # A read looks twice. At each look its objects were referred to, so that they were
+            # there for another grace period.
+            took_ms = self._clients.clock_ms() - self._asked_ms
+            return took_ms < 2 * self._clients.grace_ms
         if isinstance(error, DamagedError):
             return self._clients.is_healed or not self._clients.network.damaged_answers
         return not isinstance(error, StratalogError)
 
-    def drained(self) -> None:
+    async def drain(self, broker: Broker) -> None:
+        """Read to the ends, with nothing broken any more. An offset that fails stops the reader."""
+        moved = True
+        while moved:
+            before = dict(self._next)
+            await self.poll(max_wait_ms=0, broker=broker)
+            moved = before != self._next
+        self._drained()
+
+    def _drained(self) -> None:
         ends = tuple(
             history.Position(self._topics[key].name, partition, offset)
             for (key, partition), offset in self._next.items()
@@ -387,34 +405,55 @@ class Consumer:
         self._clients.history.append(history.Drained(client=self._name, ends=ends))
 
 
-class Deleter:
-    """Asks for the deletion of records, now and then."""
+class Rereader(Consumer):
+    """Reads everything from the start, again and again: segments more often than blocks."""
 
-    def __init__(self, clients: Clients, topic: Topic, pause_s: float) -> None:
+    async def run(self) -> None:
+        while not self._clients.is_over:
+            if not await self.poll(max_wait_ms=0) or self._clients.random.random() < 0.05:
+                await self._clients.pause(0.2)
+                self._begin_again()
+
+    def _begin_again(self) -> None:
+        self._broker = self._clients.any_broker()
+        for key, partition in self._next:
+            self._next[key, partition] = 0
+            position = history.Position(self._topics[key].name, partition, 0)
+            self._clients.history.append(history.Seek(client=self._name, position=position))
+
+
+class Deleter:
+    """Deletes records now and then, as a broker does for its clients."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        control: ControlPlane,
+        topic: Topic,
+        pause_s: float,
+        most_kept: int,
+    ) -> None:
         self._clients = clients
+        self._control = control
         self._topic = topic
         self._pause_s = pause_s
+        self._most_kept = most_kept
 
     async def run(self) -> None:
         while not self._clients.is_over:
             await self._clients.pause(self._pause_s)
             partition = self._clients.random.randrange(self._topic.partition_count)
-            delete = partial(self._delete, partition=partition)
-            try:
-                await self._clients.ask(self._clients.any_broker(), delete)
-            except (UnansweredError, StratalogError):
-                continue
+            with suppress(StratalogError):
+                await self._delete(partition)
 
-    async def _delete(self, broker: Broker, partition: int) -> None:
-        control = broker.control
-        assert control is not None
+    async def _delete(self, partition: int) -> None:
         [state] = [
             state
-            for state in await control.log.topic_partitions(self._topic.id)
+            for state in await self._control.log.topic_partitions(self._topic.id)
             if state.partition == partition
         ]
-        kept = self._clients.random.randint(0, 120)
+        kept = self._clients.random.randint(0, self._most_kept)
         offset = max(0, state.high_watermark - kept)
         key = (self._topic.name, partition)
         self._clients.deleted[key] = max(self._clients.deleted[key], offset)
-        await control.log.delete_records({state.topic_partition: Offset(offset)})
+        await self._control.log.delete_records({state.topic_partition: Offset(offset)})

@@ -2,11 +2,19 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 
+from tests.simulation.loads import Load
 from tests.simulation.nodes import Machine
+from tests.simulation.replacing import replaced
 
+from stratalog.control.pipeline.model import ClaimToken
+from stratalog.control.segments.model import ChainOutcome
+from stratalog.errors import OutcomeUnknownError
+from stratalog.ids import SegmentId
+from stratalog.pipeline.kinds.segment_finisher import SegmentFinisher
 from stratalog.testing.simulation import Fate, Network
 
 _CALLS = {
@@ -21,6 +29,7 @@ FAULTS = (
     *(fate.value for fate in Fate if fate is not Fate.FINE),
     "damaged answer",
     "torn file",
+    "chain in doubt",
     "kill",
     "pause",
     "clock rate",
@@ -30,7 +39,11 @@ FAULTS = (
 
 
 class Faults:
-    def __init__(self, network: Network, machines: Sequence[Machine], random: Random) -> None:
+    def __init__(
+        self, network: Network, machines: Sequence[Machine], load: Load, random: Random
+    ) -> None:
+        self._load = load
+        self._is_healed = False
         self._network = network
         self._machines = machines
         self._random = random
@@ -38,15 +51,16 @@ class Faults:
         self.counts: Counter[str] = Counter()
 
     async def run(self) -> None:
-        strength = self._random.choice([0.3, 1.0, 2.0])
+        strength = self._random.choice(self._load.fault_strengths)
         self._network.chances = {fate: chance * strength for fate, chance in _CALLS.items()}
         self._network.chances[Fate.SLOW] = self._random.choice([0.02, 0.25])
-        self._network.damage = self._random.choice([0.0, 0.0, 0.02])
+        self._network.slow_operations = dict(self._load.slow_operations)
+        self._network.damage = self._random.choice(self._load.damage)
         for machine in self._machines:
             machine.clock.set_rate(self._random.uniform(0.98, 1.02))
             self.counts["clock rate"] += 1
         while True:
-            await asyncio.sleep(self._random.expovariate(1.8))
+            await asyncio.sleep(self._random.expovariate(self._load.machine_faults_per_s))
             machine = self._random.choice(self._machines)
             name, fault = self._random.choice(
                 [("kill", self._kill), ("pause", self._pause), ("clock jump", self._jump)]
@@ -54,7 +68,25 @@ class Faults:
             self.counts[name] += 1
             self._restarts.append(asyncio.create_task(fault(machine)))
 
+    @contextmanager
+    def chains_in_doubt(self) -> Iterator[None]:
+        """Leave some finished segments unchained, as a driver does that never gets an answer."""
+        chain = SegmentFinisher._chain
+
+        async def in_doubt(
+            finisher: SegmentFinisher, segment_id: SegmentId, claim: ClaimToken
+        ) -> ChainOutcome:
+            chance = 0.0 if self._is_healed else self._load.chains_in_doubt
+            if chance and self._random.random() < chance:
+                self.counts["chain in doubt"] += 1
+                raise OutcomeUnknownError("the driver did not hear whether its segment is chained")
+            return await chain(finisher, segment_id, claim)
+
+        with replaced(SegmentFinisher, "_chain", in_doubt):
+            yield
+
     def heal(self) -> None:
+        self._is_healed = True
         self._network.heal()
         for task in self._restarts:
             task.cancel()

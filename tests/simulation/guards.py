@@ -236,31 +236,31 @@ GUARDS = (
         "tombstone in doubt",
         "A commit whose outcome is unknown is barred before its producers hear that it failed.",
         without(commits.CommitOperations, "resolve_commit", _resolve_without_tombstone),
-        0,
+        12,
     ),
     Guard(
         "commit meets tombstone",
         "A commit fails if one of its objects has a row already.",
         without(commits, "_write_objects", _write_objects_unchecked),
-        0,
+        1,
     ),
     Guard(
         "tombstone before sweep",
         "The sweeper bars an object without a row before it deletes it.",
         without(ObjectsLedger, "bar", _bar_nothing),
-        0,
+        1,
     ),
     Guard(
         "segment tombstone before sweep",
         "The sweeper bars a segment without a row before it deletes its objects.",
         without(SegmentOperations, "bar", _bar_no_segment),
-        5,
+        0,
     ),
     Guard(
         "split meets tombstone",
         "A split fails if the sweeper has given its file up.",
         without(splits, "_has_object", _has_object_unchecked),
-        28,
+        5,
     ),
     Guard(
         "sequences",
@@ -272,19 +272,19 @@ GUARDS = (
         "missing sequences",
         "The batch after one that was given up is not the beginning of an unknown producer.",
         without(MissingSequences, "mark", lambda self, block: block),
-        1,
+        2,
     ),
     Guard(
         "seal order",
         "Blocks are committed in the order in which they were sealed.",
         without(BlockWriter, "_commit_in_order", _commit_in_any_order),
-        20,
+        14,
     ),
     Guard(
         "trim at a row's edge",
         "A new start is compared with the edges of rows under the head's lock.",
         without(trims, "lies_in_row", _in_no_row),
-        None,
+        1,
     ),
     Guard(
         "trim of unmoved boundaries",
@@ -294,7 +294,7 @@ GUARDS = (
             " AND partitions.block_start = r.old_block_start"
             " AND partitions.remote_end = r.old_remote_end"
         ),
-        None,
+        1,
     ),
     Guard(
         "chain at a row's edge",
@@ -309,13 +309,13 @@ GUARDS = (
             "AND log_start = $5 AND remote_end = $6 AND block_start = $7",
             "AND $5 >= 0 AND $6 >= 0 AND $7 >= 0",
         ),
-        18,
+        9,
     ),
     Guard(
         "deletion of unchained segments",
         "A segment that is chained is never deleted as unfinished.",
         without_sql("AND NOT segments.chained AND segments.state <> $1", "AND state <> $1"),
-        29,
+        8,
     ),
     Guard(
         "planned rows",
@@ -324,13 +324,13 @@ GUARDS = (
             without(splits, "_judge", _judge_claims_alone),
             without(splits, "_replace", _replace_whatever_is_there),
         ),
-        2,
+        5,
     ),
     Guard(
         "claim of a split",
         "A split is committed only under the claim of its run.",
         without(splits, "lock_claims", _all_claims),
-        31,
+        13,
     ),
     Guard(
         "claim of a merge",
@@ -357,13 +357,13 @@ GUARDS = (
         "leases of readers",
         "An object that a lease may need is not deleted.",
         both(without_sql(_LEASE_OF_OBJECTS), without_sql(_LEASE_OF_SEGMENTS)),
-        1,
+        7,
     ),
     Guard(
         "leases of writers",
         "The sweeper leaves alone the objects of writers that hold a lease.",
         without(Sweeper, "_horizon_ms", _horizon_without_leases),
-        1,
+        7,
     ),
     Guard(
         "last reference",
@@ -377,31 +377,31 @@ GUARDS = (
         "one snapshot",
         "Boundaries and rows of a read come from the same snapshot.",
         without(reads.ReadOperations, "find_batches", _find_in_two_snapshots),
-        12,
+        2,
     ),
     Guard(
         "second look",
         "A read whose object is gone looks its offset up again before it fails.",
         without(Tiers, "is_stale", lambda self, error: False),
-        None,
+        5,
     ),
     Guard(
         "log looked at again",
         "A merge looks for its log once more after its segment was added.",
         without(segment_finisher, "check_uploaded", _nothing),
-        None,
+        2,
     ),
     Guard(
         "CRC of a block",
         "The CRC of each batch is checked when a broker reads it from a block.",
         without(block_reader, "check_crc", _no_crc),
-        6,
+        2,
     ),
     Guard(
         "CRC of a segment",
         "The CRC of each batch is checked when a broker reads it from a segment.",
         without(log_batches._Selection, "_check_answered", _no_crc),
-        None,
+        38,
     ),
     Guard(
         "incarnation",
@@ -409,7 +409,7 @@ GUARDS = (
         without_sql(
             "WHERE broker_id = $2 AND incarnation = $3", "WHERE broker_id = $2 AND $3 <> ''"
         ),
-        4,
+        3,
     ),
     Guard(
         "one broker per id",

@@ -32,6 +32,7 @@ from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.reader import SegmentReader
 from stratalog.segment.stores import SegmentStores
+from stratalog.settings import Settings
 from stratalog.testing.simulation import NodeClock, Process
 from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.append import TopicAppender
@@ -187,8 +188,17 @@ class Broker:
 class Pipeline:
     """A driver that runs again and again, with its executors in its own process."""
 
-    def __init__(self, name: str, clock: NodeClock, around: Surroundings, pause_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        clock: NodeClock,
+        around: Surroundings,
+        settings: Settings,
+        *,
+        pause_s: float,
+    ) -> None:
         self._around = around
+        self._settings = settings
         self._pause_s = pause_s
         self.machine = Machine(name, clock, self._run)
 
@@ -200,7 +210,7 @@ class Pipeline:
                 await self.driver(process).run()
 
     def driver(self, process: Process) -> Driver:
-        around, settings, clock = self._around, self._around.settings, process.clock
+        around, settings, clock = self._around, self._settings, process.clock
         control, store = around.control_for(process), around.store_for(process)
         stores = SegmentStores(store, _no_other)
         place = OpenWorkplace(

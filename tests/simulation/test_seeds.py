@@ -21,7 +21,7 @@ def test_a_simulated_cluster_keeps_its_promises(first: int) -> None:
         assert not outcome.violations, command(seed)
 
 
-@pytest.mark.parametrize("seed", [3, 5], ids=["in memory", "in a folder"])
+@pytest.mark.parametrize("seed", [3, 2], ids=["in memory", "in a folder"])
 def test_the_same_seed_gives_the_same_digest_in_another_process(seed: int) -> None:
     digests = {_digest_elsewhere(seed=seed, hash_seed=hash_seed) for hash_seed in ("1", "2")}
 

@@ -4,17 +4,18 @@ drains, and is judged."""
 import asyncio
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from random import Random
 
 from tests.simulation.audits import Audit, AuditedStore
-from tests.simulation.clients import Clients, Consumer, Deleter, Producer
+from tests.simulation.clients import Clients, Consumer, Deleter, Producer, Rereader
 from tests.simulation.doors import alarmed_doors
 from tests.simulation.faults import Faults
 from tests.simulation.judge import judge
 from tests.simulation.leases import Scanner, SlowWriter
+from tests.simulation.loads import Load, load_of
 from tests.simulation.mistakes import logged_mistakes
 from tests.simulation.nodes import Broker, Machine, Pipeline
 from tests.simulation.replacing import replaced
@@ -26,15 +27,6 @@ from stratalog.control.sql.migrate import migrate
 from stratalog.control.sql.sqlite import SqliteDatabase
 from stratalog.control.topics.model import Topic
 from stratalog.janitor import segment_sweeper
-from stratalog.settings import (
-    BlockSettings,
-    BrokerSettings,
-    FetchSettings,
-    JanitorSettings,
-    RemoteSettings,
-    Settings,
-    TieringSettings,
-)
 from stratalog.testing.checker.history import Event
 from stratalog.testing.simulation import (
     MemoryStore,
@@ -48,8 +40,6 @@ from stratalog.testing.simulation import (
 BROKERS = 3
 PIPELINES = 2
 LOAD_S = 9.0
-SEGMENT_SWEEP_EVERY = 2
-"""Runs of a janitor. In earnest it is one in sixty, too rare for a few seconds."""
 PATIENCE_S = 90.0
 """Virtual seconds after which a run is stuck. It takes about 20."""
 FOLDER_SEEDS = 0.2
@@ -71,13 +61,12 @@ class Outcome:
 
 
 def simulate(seed: int) -> Outcome:
-    _empty_control_plane()
+    empty_control_plane()
     folder = Path(tempfile.mkdtemp(prefix="stratalog-simulation-", dir=_memory_folder()))
     try:
         with (
             alarmed_doors() as leaks,
             logged_mistakes() as mistakes,
-            replaced(segment_sweeper, "_EVERY", SEGMENT_SWEEP_EVERY),
         ):
             outcome = run_simulated(_simulate(seed, folder))
         outcome.violations += [*dict.fromkeys([*leaks, *mistakes])]
@@ -92,7 +81,7 @@ def _memory_folder() -> str | None:
 
 
 @cache
-def _empty_control_plane() -> bytes:
+def empty_control_plane() -> bytes:
     """The file of a control plane with its tables and nothing in them: made once a process."""
 
     async def make(path: Path) -> None:
@@ -118,6 +107,7 @@ async def _simulate(seed: int, folder: Path) -> Outcome:
 @dataclass
 class World:
     seed: int
+    load: Load
     around: Surroundings
     brokers: list[Broker]
     pipelines: list[Pipeline]
@@ -143,7 +133,9 @@ class World:
         control = ControlPlane(database, Random(random.random()).randbytes)
         await control.identity.found()
         network = Network(Random(random.random()), on_call=trace.note)
-        settings = _settings(random)
+        load = load_of(seed, random)
+        settings = load.settings
+        network.slowness_s = load.slowness_s
         audit = Audit(path, clock, settings.janitor.grace_ms)
         store = _store(folder / "store", clock, Random(random.random()))
         around = Surroundings(
@@ -154,23 +146,25 @@ class World:
             settings=settings,
             random=Random(random.random()),
         )
-        topics = await _make_topics(control, random)
+        topics = await _make_topics(control, load)
         brokers = [Broker(f"broker {n}", NodeClock(), around) for n in range(BROKERS)]
-        pipelines = [_pipeline(n, around, random) for n in range(PIPELINES)]
+        pipelines = [_pipeline(n, around, load, random) for n in range(PIPELINES)]
         clients = Clients(
             process=Process("clients", clock),
             network=network,
             brokers=brokers,
             random=Random(random.random()),
             clock_ms=clock.now_ms,
+            grace_ms=settings.janitor.grace_ms,
         )
         machines = [one.machine for one in brokers] + [one.machine for one in pipelines]
         return cls(
             seed=seed,
+            load=load,
             around=around,
             audit=audit,
             store=store,
-            faults=Faults(network, machines, Random(random.random())),
+            faults=Faults(network, machines, load, Random(random.random())),
             has_leases=random.random() < LEASED_SEEDS,
             brokers=brokers,
             pipelines=pipelines,
@@ -188,14 +182,21 @@ class World:
         return brokers + [pipeline.machine for pipeline in self.pipelines]
 
     async def run(self) -> None:
-        with self.audit.of_holders():
+        is_stuck = False
+        with (
+            self.audit.of_holders(),
+            self.faults.chains_in_doubt(),
+            replaced(segment_sweeper, "_EVERY", self.load.segment_sweep_every),
+        ):
             try:
                 async with asyncio.timeout(PATIENCE_S):
                     await self._run()
             except TimeoutError:
-                self.violations.append(f"stuck: not over after {PATIENCE_S} s")
+                is_stuck = True
         self.violations += [*dict.fromkeys(self.clients.violations)]
         self.violations += self.audit.finish()
+        if is_stuck:
+            self.violations.append(f"stuck: not over after {PATIENCE_S} s")
         self.counts.update(self.faults.counts)
         self.counts.update(self.trace.fates)
         if isinstance(self.store, SimulatedFolder):
@@ -207,11 +208,14 @@ class World:
         for machine in self.machines:
             machine.start()
         producers = await self._producers()
-        consumers = [Consumer(self.clients, f"consumer {n}", self.topics) for n in range(2)]
-        deleter = Deleter(self.clients, self.topics[1], pause_s=self.random.choice([0.1, 0.7]))
+        consumers = [
+            Consumer(self.clients, f"consumer {n}", self.topics) for n in range(self.load.consumers)
+        ]
+        if self.load.has_rereader:
+            consumers.append(Rereader(self.clients, "rereader", self.topics))
         runs = [client.run for client in producers]
         runs += [client.run for client in consumers]
-        runs.append(deleter.run)
+        runs += [deleter.run for deleter in self._deleters()]
         if self.has_leases:
             runs.append(Scanner(self.clients, self.around, self.topics).run)
             runs.append(SlowWriter(self.clients, self.around, self.clock).run)
@@ -225,7 +229,6 @@ class World:
         for result in await asyncio.gather(*loads, return_exceptions=True):
             if isinstance(result, BaseException):
                 self.violations.append(f"mistake: a client failed: {result!r}")
-        await asyncio.sleep(2)
         await self._drain()
         self.violations += await judge(self)
 
@@ -244,9 +247,17 @@ class World:
             for idempotent in (True, False)
         ]
 
+    def _deleters(self) -> list[Deleter]:
+        topic, load = self.topics[1], self.load
+        control = self.around.control_for(self.clients.process)
+        return [
+            Deleter(self.clients, control, topic, load.deleter_pause_s, load.most_kept)
+            for _ in range(load.deleters)
+        ]
+
     async def _drain(self) -> None:
         """Let pipelines and janitors finish, and read everything once more."""
-        await asyncio.sleep(3)
+        await asyncio.sleep(2)
         self._check_broker_ids()
         for machine in self.machines:
             self.violations += machine.failures
@@ -263,9 +274,7 @@ class World:
         self.pipelines[0].machine.kill()
         self.clients.is_healed = True
         reader = Consumer(self.clients, "last consumer", self.topics)
-        while await reader.poll(max_wait_ms=0, broker=self.brokers[0]):
-            pass
-        reader.drained()
+        await reader.drain(self.brokers[0])
 
     def _check_broker_ids(self) -> None:
         ids = [one.membership.broker_id for one in self.brokers if one.membership is not None]
@@ -293,33 +302,25 @@ class World:
         )
 
 
-def _pipeline(number: int, around: Surroundings, random: Random) -> Pipeline:
-    pause_s = random.uniform(0.1, 1.0)
-    return Pipeline(f"pipeline {number}", NodeClock(), around, pause_s=pause_s)
+def _pipeline(number: int, around: Surroundings, load: Load, random: Random) -> Pipeline:
+    pause_s = random.uniform(*load.pipeline_pause_s)
+    settings = load.settings
+    if number and load.has_splitter:
+        settings = replace(settings, tiering=replace(settings.tiering, min_segment_bytes=1 << 20))
+        pause_s = 0.05
+    return Pipeline(f"pipeline {number}", NodeClock(), around, settings, pause_s=pause_s)
 
 
 async def _open_database(path: Path, clock: NodeClock) -> SqliteDatabase:
-    path.write_bytes(_empty_control_plane())
+    path.write_bytes(empty_control_plane())
     return await SqliteDatabase.open(f"sqlite:{path}", clock)
 
 
-async def _make_topics(control: ControlPlane, random: Random) -> list[Topic]:
+async def _make_topics(control: ControlPlane, load: Load) -> list[Topic]:
     return [
-        await control.topics.create("kept", partition_count=2, configs=_configs(random)),
-        await control.topics.create(
-            "trimmed",
-            partition_count=2,
-            configs={**_configs(random), "retention.bytes": str(random.choice([600, 4000]))},
-        ),
+        await control.topics.create("kept", partition_count=2, configs=load.kept),
+        await control.topics.create("trimmed", partition_count=2, configs=load.trimmed),
     ]
-
-
-def _configs(random: Random) -> dict[str, str]:
-    return {
-        "segment.bytes": str(random.choice([700, 2000, 1 << 20])),
-        # Rows of a topic with the longer time stay in blocks, where splits go on joining them.
-        "segment.ms": str(random.choice([1500, 60_000])),
-    }
 
 
 def _store(root: Path, clock: NodeClock, random: Random) -> MemoryStore | SimulatedFolder:
@@ -327,31 +328,3 @@ def _store(root: Path, clock: NodeClock, random: Random) -> MemoryStore | Simula
     if random.random() < FOLDER_SEEDS:
         return SimulatedFolder(root, clock, random, torn=0.05)
     return MemoryStore(clock)
-
-
-def _settings(random: Random) -> Settings:
-    return Settings(
-        broker=BrokerSettings(lease_ms=4000),
-        block=BlockSettings(
-            window_ms=random.choice([50, 150, 300]),
-            retry_ms=2500,
-            parallel_uploads=random.choice([1, 4]),
-            cache_bytes=random.choice([0, 20_000]),
-        ),
-        fetch=FetchSettings(poll_ms=500),
-        remote=RemoteSettings(chunk_bytes=random.choice([512, 1 << 20])),
-        tiering=TieringSettings(
-            age_ms=random.choice([50, 300]),
-            min_segment_bytes=random.choice([1, 1500, 1 << 20]),
-            max_rows=random.choice([1, 2, 6]),
-            task_bytes=2000,
-            splitter_claim_duration_ms=random.choice([300, 6000]),
-        ),
-        janitor=JanitorSettings(
-            interval_ms=random.choice([400, 1500]),
-            grace_ms=random.choice([100, 1500]),
-            orphan_age_ms=random.choice([400, 4000]),
-            unfinished_age_ms=random.choice([200, 4000]),
-            answers_ms=60_000,
-        ),
-    )

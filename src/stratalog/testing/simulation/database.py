@@ -1,5 +1,6 @@
 """The database as one process reaches it, over a network."""
 
+from functools import partial
 from typing import TypeVar
 
 from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
@@ -26,7 +27,7 @@ class SimulatedDatabase:
         return await self._network.call(
             self._process,
             "database",
-            "read",
+            f"read {_name(work)}",
             lambda: self._inner.read(work),
             refused=ControlUnavailableError,
             unknown=ControlUnavailableError,
@@ -36,7 +37,7 @@ class SimulatedDatabase:
         return await self._network.call(
             self._process,
             "database",
-            "write",
+            f"write {_name(work)}",
             lambda: self._inner.write(work),
             refused=ControlUnavailableError,
             unknown=CommitInDoubtError,
@@ -44,3 +45,9 @@ class SimulatedDatabase:
 
     async def close(self) -> None:
         """Leave the database itself open: other processes use it."""
+
+
+def _name(work: Work[T]) -> str:
+    """Name a transaction after the function that made it, for traces and for chosen faults."""
+    function = work.func if isinstance(work, partial) else work
+    return str(getattr(function, "__qualname__", "")).replace(".<locals>.", ".")

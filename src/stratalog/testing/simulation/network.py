@@ -45,10 +45,15 @@ class Network:
     random: Random
     chances: dict[Fate, float] = field(default_factory=dict)
     """How often calls go wrong in each way. They are fine if this is empty."""
+    slow_operations: dict[tuple[str, str], float] = field(default_factory=dict)
+    """How often some calls are slow, beyond their other chances. A key has the beginning of the
+    process's name and a part of the operation's."""
     delay_s: float = 0.004
     """The mean time that a request or a reply travels."""
     patience_s: float = 0.5
     """After this a caller without a reply gives up."""
+    slowness_s: float = 0.5
+    """A slow request travels up to so long."""
     lateness_s: float = 3.0
     """A late request arrives up to so long after its caller gave up."""
     damage: float = 0.0
@@ -58,6 +63,7 @@ class Network:
 
     def heal(self) -> None:
         self.chances = {}
+        self.slow_operations = {}
         self.damage = 0.0
 
     def is_damaged(self) -> bool:
@@ -66,13 +72,18 @@ class Network:
         self.damaged_answers += damaged
         return damaged
 
-    def _fate(self) -> Fate:
+    def _fate(self, process: str, operation: str) -> Fate:
         drawn = self.random.random()
         for fate, chance in self.chances.items():
             if drawn < chance:
                 return fate
             drawn -= chance
-        return Fate.FINE
+        slow = (
+            chance
+            for (caller, name), chance in self.slow_operations.items()
+            if process.startswith(caller) and name in operation
+        )
+        return Fate.SLOW if drawn < next(slow, 0.0) else Fate.FINE
 
     async def call(
         self,
@@ -86,7 +97,7 @@ class Network:
     ) -> T:
         """Do `effect` at the other side, if the request arrives; fail if no reply comes back."""
         await process.passes()
-        fate = self._fate()
+        fate = self._fate(process.name, operation)
         loop = asyncio.get_running_loop()
         self.on_call(Call(loop.time(), process.name, target, operation, fate))
         if fate is Fate.REFUSED:
@@ -111,7 +122,7 @@ class Network:
             raise asyncio.CancelledError
         await self._travel()
         if fate is Fate.SLOW:
-            await asyncio.sleep(self.random.random() * self.patience_s)
+            await asyncio.sleep(self.random.random() * self.slowness_s)
         elif fate is Fate.LATE:
             await asyncio.sleep(self.patience_s + self.random.random() * self.lateness_s)
         return await effect()
