@@ -45,7 +45,8 @@ class Handler(ABC, Generic[RequestBody]):
     versions: ClassVar[Versions]
     rights: ClassVar[Sequence[Right]]
     """Every right that a request may need, depending on its body. The operations of `admin/` ask
-    for them; the tests compare."""
+    for theirs, and tests compare. Rights of the APIs that move records and offsets are declared
+    and not asked for, as long as there is no authorizer that could refuse."""
     body: type[RequestBody]
     """The tuple that requests are read into; see `schema_reader`."""
     in_turn: ClassVar[bool] = False
