@@ -61,7 +61,8 @@ class Audit:
     def __init__(self, path: Path, clock: Clock, grace_ms: int) -> None:
         self.violations: list[str] = []
         self._deleted: set[str] = set()
-        """Keys that were deleted rightly. A late upload may bring one back, and it goes again."""
+        """Ids of objects and segments that were deleted rightly. A late upload may bring one of
+        their keys back, after the row was forgotten, and a second deleter takes it."""
         self._clock = clock
         self._grace_ms = grace_ms
         self._raw = sqlite3.connect(path, isolation_level=None)
@@ -80,13 +81,16 @@ class Audit:
         object_id = parse_block_key(key) or parse_split_key(key)
         segment = parse_segment_key(key, SEGMENT_PREFIX)
         reason: str | None = None
+        owner = key
         if object_id is not None:
-            reason = self._object_problem(str(object_id))
+            owner = str(object_id)
+            reason = self._object_problem(owner)
         elif segment is not None:
-            reason = self._segment_problem(str(segment.segment_id))
+            owner = str(segment.segment_id)
+            reason = self._segment_problem(owner)
         if reason is None:
-            self._deleted.add(key)
-        elif key not in self._deleted:
+            self._deleted.add(owner)
+        elif owner not in self._deleted:
             self.violations.append(f"promise 5: {key} was deleted, and {reason}")
 
     def _object_problem(self, object_id: str) -> str | None:
