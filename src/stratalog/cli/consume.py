@@ -8,7 +8,7 @@ import typer
 from confluent_kafka import Message
 
 from stratalog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
-from stratalog.cli.output import print_json
+from stratalog.cli.output import print_bytes, print_json
 from stratalog.cli.record_json import Record, record_to_json
 from stratalog.cli.record_reader import Edge, FromOffset, FromTime, RecordReader, Start
 from stratalog.cli.timestamps import format_time, parse_time
@@ -130,7 +130,7 @@ def _text_writer(keys: bool, headers: bool, timestamps: bool) -> Callable[[Messa
         columns += [message.key() or b""] if keys else []
         columns += [_header_text(message)] if headers else []
         columns.append(message.value() or b"")
-        sys.stdout.buffer.write(b"\t".join(columns) + b"\n")
+        print_bytes(b"\t".join(columns))
 
     return write
 

@@ -1,6 +1,12 @@
-"""Output of commands: data to stdout, remarks about it to stderr."""
+"""Output of commands: data to stdout, remarks about it to stderr.
+
+Names of groups, members, clients and topics come from strangers, and a terminal obeys the control
+characters in them. So every text is made printable here, on its way out.
+"""
 
 import json
+import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -21,17 +27,39 @@ from stratalog.clock import SYSTEM_CLOCK, Clock
 PATIENCE_SECONDS = 2.0
 """A bar for shorter work would only flicker."""
 
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Control characters, and the marks that make a terminal show text in another order."""
+_CONTROLS_OF_A_VALUE = re.compile(_CONTROLS.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
+"""Tabs and line ends are a part of records' values, for example of indented JSON."""
+
 stdout = Console(highlight=False, soft_wrap=True)
 stderr = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
+def printable(text: str) -> str:
+    """Return the text with its control characters spelled out, as `\\x1b`."""
+    return _CONTROLS.sub(_spelled, text)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def _printable_markup(markup: str) -> str:
+    """Empty lines before and after a message are ours. A line end inside of it is part of a name,
+    and would let the rest of the name pass for a message."""
+    text = markup.strip("\n")
+    start = len(markup) - len(markup.lstrip("\n"))
+    return markup[:start] + printable(text) + markup[start + len(text) :]
+
+
 def say(markup: str) -> None:
-    stdout.print(markup)
+    stdout.print(_printable_markup(markup))
 
 
 def note(markup: str) -> None:
     """Print a remark for the person at the terminal, not for the next command of a pipe."""
-    stderr.print(markup)
+    stderr.print(_printable_markup(markup))
 
 
 def counted(count: int, noun: str) -> str:
@@ -40,16 +68,26 @@ def counted(count: int, noun: str) -> str:
 
 def print_error(error: BaseException) -> None:
     message = " ".join(str(error).split()) or type(error).__name__
-    stderr.print(f"[bold red]error:[/] {escape(message)}")
+    stderr.print(f"[bold red]error:[/] {escape(printable(message))}")
 
 
 def print_json(value: object) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False))
+    # JSON itself escapes only the characters below the space.
+    text = json.dumps(value, ensure_ascii=False)
+    typer.echo(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+def print_bytes(line: bytes) -> None:
+    """Write a line of records' bytes: as they are to a file or a pipe, printable to a terminal."""
+    if sys.stdout.isatty():
+        line = _CONTROLS_OF_A_VALUE.sub(_spelled, line.decode(errors="backslashreplace")).encode()
+    sys.stdout.buffer.write(line + b"\n")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Plain columns that survive a pipe: nothing is cut, wrapped or drawn."""
-    cells = [[column.upper() for column in columns], *([str(cell) for cell in row] for row in rows)]
+    texts = [[printable(str(cell)) for cell in row] for row in rows]
+    cells = [[column.upper() for column in columns], *texts]
     widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
     for position, row in enumerate(cells):
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -72,12 +110,12 @@ class ProgressLine:
             transient=True,
             disable=not stderr.is_terminal,
         )
-        self._task = self._progress.add_task(title, total=None)
+        self._task = self._progress.add_task(printable(title), total=None)
 
     def update(self, title: str, done: float, total: float | None) -> None:
         if not self._progress.disable and self._clock.monotonic() >= self._visible_at:
             self._progress.start()
-        self._progress.update(self._task, description=title, completed=done, total=total)
+        self._progress.update(self._task, description=printable(title), completed=done, total=total)
 
     def stop(self) -> None:
         self._progress.stop()
