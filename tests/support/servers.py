@@ -29,6 +29,7 @@ from uuid import uuid4
 
 import asyncpg
 from obstore.store import S3Store
+from tests.support.guardian import guard, release
 
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
@@ -106,10 +107,12 @@ def run_s3_server() -> Iterator[S3Server]:
     weed = _find_weed()
     with tempfile.TemporaryDirectory(prefix="stratalog-s3-") as folder:
         process, server, ports = _start_s3(weed, Path(folder))
+        guardian = guard(process, signal.SIGTERM)
         try:
             yield server
         finally:
             _stop(process, signal.SIGTERM)
+            release(guardian)
             _remove_sockets(ports)
 
 
@@ -215,10 +218,12 @@ def run_postgres() -> Iterator[PostgresServer]:
         home.chmod(0o755)
         binaries = _reachable_binaries(_find_postgres(), home, account)
         process, server = _start_postgres(binaries, home, account)
+        guardian = guard(process, signal.SIGINT)
         try:
             yield server
         finally:
             _stop(process, signal.SIGINT)  # PostgreSQL's "fast" shutdown.
+            release(guardian)
 
 
 def _start_postgres(

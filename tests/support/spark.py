@@ -20,6 +20,7 @@ from pathlib import Path
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.guardian import guard, release
 
 from stratalog.pipeline.hosting.java import find_java
 from stratalog.pipeline.hosting.session import OpenSpark, open_session
@@ -215,6 +216,7 @@ def _process(
             stdout=printed,
             stderr=printed,
         )
+    guardian = guard(process, signal.SIGTERM)
     try:
         yield process
     finally:
@@ -224,6 +226,7 @@ def _process(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        release(guardian)
 
 
 def _free_port() -> int:
