@@ -1,8 +1,9 @@
 """A guardian stops a server if its tests have ended without stopping it.
 
 Fixtures stop their servers, unless the tests were killed, or a second Ctrl-C cut the fixtures
-short. The guardian is a small process in a session of its own that no Ctrl-C reaches. It reads from
-a pipe whose other end the tests hold: the pipe is closed when the tests end, even if they are killed.
+short. The guardian is a small process in a session of its own, which no Ctrl-C reaches. It reads
+from a pipe whose other end the tests hold. The pipe is closed when the tests end, even if they are
+killed.
 """
 
 import os
