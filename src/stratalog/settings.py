@@ -77,8 +77,8 @@ class BlockSettings:
     max_inflight_bytes: Positive = 128 * MIB
     """Bytes of produce requests in memory. Beyond it, the broker stops reading from producers."""
     retry_ms: Positive = 30 * SECOND_MS
-    """How long the upload or commit of a block is retried before its producers get a retriable
-    error."""
+    """How long the upload or commit of a block is waited for and retried before its producers get a
+    retriable error."""
     cache_bytes: NotNegative = 128 * MIB
     """Memory for freshly written blocks, from which consumers at the head are served."""
 

@@ -17,9 +17,9 @@ answered and before any later block commits, so that the order of a producer's b
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from stratalog.batch.entry import EntryBatch
 from stratalog.block.block import OpenBlock, SealedBlock, seal
@@ -27,7 +27,7 @@ from stratalog.block.errors import BlockFailedError, BlockInDoubtError, BrokerSt
 from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.missing_sequences import MissingSequences
 from stratalog.clock import Clock
-from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
 from stratalog.control.log.model import BlockToCommit, CommitAnswer, CommitOutcome
 from stratalog.control.objects.errors import BarredObjectError
 from stratalog.control.plane import ControlPlane
@@ -41,6 +41,7 @@ from stratalog.metrics import (
     BLOCKS_FAILED,
     Metrics,
 )
+from stratalog.objects.errors import StoreUnavailableError
 from stratalog.objects.store import ObjectStore
 from stratalog.retry import retry
 from stratalog.settings import BlockSettings
@@ -60,6 +61,11 @@ _PARTITIONS_PER_WINDOW = 1000
 """A commit to more partitions than this stretches the window in proportion. So many thin partitions
 make fewer and fuller rows, and not more rows than the control plane can take."""
 _MAX_STRETCH = 4.0
+
+_IN_TIME = "within `block.retry_ms`"
+_LEAST_S = 2.0
+"""A block whose time went by while it waited for others still gets this long for a first try. After
+an outage, its producers would otherwise be refused by a store that is back."""
 
 
 class OnCommit(Protocol):
@@ -193,12 +199,16 @@ class BlockWriter:
         """Put the object. Returns the error if it did not succeed before the deadline.
 
         The put is a plain overwrite: no other writer has the key, and repeating the same bytes
-        changes nothing.
+        changes nothing. A put that is cut off may still arrive, as an object for the sweeper.
         """
         async with self._uploads:
             started = self._clock.monotonic()
             try:
-                await self._until(deadline, lambda: self._store.put(block.commit.key, block.parts))
+                await self._until(
+                    deadline,
+                    lambda: self._store.put(block.commit.key, block.parts),
+                    StoreUnavailableError(f"the object store has not answered {_IN_TIME}"),
+                )
             except StratalogError as error:
                 return error
             except Exception as mistake:
@@ -262,7 +272,9 @@ class BlockWriter:
         error: StratalogError
         try:
             return await self._until(
-                group[0].deadline, lambda: self._control.log.commit_blocks(blocks)
+                group[0].deadline,
+                lambda: self._control.log.commit_blocks(blocks),
+                CommitInDoubtError(f"the control plane has not answered a commit {_IN_TIME}"),
             )
         except OutcomeUnknownError as doubt:
             log.warning("The outcome of a commit is unknown, asking for it: %s", doubt)
@@ -281,7 +293,11 @@ class BlockWriter:
         """Return the answers of a commit in doubt, or None if it is certain never to happen."""
         deadline = self._clock.monotonic() + self._settings.retry_ms / 1000
         try:
-            answers = await self._until(deadline, lambda: self._resolve(blocks))
+            answers = await self._until(
+                deadline,
+                lambda: self._resolve(blocks),
+                ControlUnavailableError(f"the control plane has not answered {_IN_TIME}"),
+            )
         except StratalogError as still_unknown:
             return None, BlockInDoubtError(f"{doubt}; {still_unknown}")
         return answers, BlockFailedError(f"the commit did not happen: {doubt}")
@@ -293,9 +309,16 @@ class BlockWriter:
             # Retry, even if the tombstones were put: putting them again changes nothing.
             raise ControlUnavailableError(str(doubt)) from doubt
 
-    async def _until(self, deadline: float, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a call that failed without effect, with growing pauses, until the deadline."""
-        return await retry(call, clock=self._clock, deadline_s=deadline, on_retry=_log_retry)
+    async def _until(
+        self, deadline: float, call: Callable[[], Awaitable[T]], unanswered: StratalogError
+    ) -> T:
+        """Repeat a call that failed without effect, with growing pauses, until the deadline.
+
+        A call that hangs is cut off at the deadline, and `unanswered` is raised.
+        """
+        calls = retry(call, clock=self._clock, deadline_s=deadline, on_retry=_log_retry)
+        left_s = max(deadline - self._clock.monotonic(), _LEAST_S)
+        return await _cut_off(calls, left_s, unanswered)
 
     def _finish(self, queued: _Queued, answers: Sequence[CommitAnswer]) -> None:
         self._cache.add(queued.block, answers)
@@ -323,6 +346,27 @@ class BlockWriter:
 
     def _adjust_window(self, partitions: int) -> None:
         self._stretch = min(max(partitions / _PARTITIONS_PER_WINDOW, 1.0), _MAX_STRETCH)
+
+
+async def _cut_off(calls: Coroutine[Any, Any, T], left_s: float, unanswered: StratalogError) -> T:
+    """Wait for the calls no longer than this, nor for them to clean up, which may hang as well."""
+    task = asyncio.create_task(calls)
+    try:
+        done, _ = await asyncio.wait([task], timeout=left_s)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if done:
+        return task.result()
+    task.cancel()
+    task.add_done_callback(_forget)
+    raise unanswered
+
+
+def _forget(task: "asyncio.Task[Any]") -> None:
+    """Look at the outcome of a call that was cut off: asyncio complains of errors that are not."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _log_retry(error: Exception, pause_s: float) -> None:

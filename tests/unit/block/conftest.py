@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from tests.unit.block.rig import Rig
 
+from stratalog.block import writer as writer_module
 from stratalog.control.open import open_control_plane
 
 
@@ -14,3 +15,10 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     yield rig
     await rig.close()
     await control.close()
+
+
+@pytest.fixture(autouse=True)
+def patient_writers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time stands still on a test's clock, but calls take real time, and longer on a busy
+    machine."""
+    monkeypatch.setattr(writer_module, "_LEAST_S", 20.0)
