@@ -63,7 +63,7 @@ def show_seed(seed: int, guard: str | None, *, verbose: bool) -> int:
     if guard is None:
         outcome = simulate(seed)
     else:
-        with guard_named(guard).remove():
+        with guard_named(guard).removed():
             outcome = simulate(seed)
     if verbose:
         print("\n".join([*outcome.calls, *map(str, outcome.history)]))

@@ -1,7 +1,8 @@
 """Promises that are checked at the moment something happens, independently of the code at work.
 
-Triggers in the simulated database watch boundaries and claims. The far side of the store looks at
-each object before it deletes it. The two commits of the pipeline are watched for their claims.
+Triggers in the simulated database watch boundaries, edges of rows and claims. The far side of the
+store looks at each object before it deletes it. The two commits of the pipeline are watched for
+their claims.
 """
 
 import sqlite3
@@ -35,6 +36,18 @@ BEGIN
     'promise 4: a boundary of partition ' || OLD.partition || ' went back, from '
     || OLD.log_start || ', ' || OLD.remote_end || ', ' || OLD.block_start || ' to '
     || NEW.log_start || ', ' || NEW.remote_end || ', ' || NEW.block_start);
+END;
+
+CREATE TRIGGER chain_cut_a_row AFTER UPDATE ON partitions
+WHEN NEW.log_start = OLD.log_start AND NEW.block_start > OLD.block_start
+  AND EXISTS (
+    SELECT 1 FROM batches
+    WHERE batches.topic_id = NEW.topic_id AND batches.partition = NEW.partition
+      AND batches.base_offset < NEW.block_start AND batches.last_offset >= NEW.block_start)
+BEGIN
+  INSERT INTO simulated_violations VALUES (
+    'promise 4: a chain moved block_start of partition ' || OLD.partition || ' to '
+    || NEW.block_start || ', which lies inside a row');
 END;
 
 CREATE TRIGGER head_went_back AFTER UPDATE ON heads

@@ -28,7 +28,7 @@ def verdict(seed: int, guard: str | None = None) -> Verdict:
     # Migrations are no part of a protocol, and need all of their SQL.
     empty_control_plane()
     try:
-        with guard_named(guard).remove() if guard is not None else nullcontext():
+        with guard_named(guard).removed() if guard is not None else nullcontext():
             outcome = simulate(seed)
     except Exception as error:
         return Verdict(seed, "", [f"crash: {error!r}"], {}, 0.0)
