@@ -1,59 +1,104 @@
-"""Bounds the bytes of requests that are in memory at once. First come, first served."""
+"""Bounds the bytes of requests that are in memory at once. First come, first served.
+
+A request is charged in steps, as it arrives: a stated size costs nothing. So several requests that
+have arrived in part may fill the budget together, and none of them could go on. The broker ends
+this by itself: while no whole request is in memory whose answer would free bytes, one request at a
+time may overdraw the budget until it is whole. All requests together take no more than the budget
+and one request, whose size has a bound of its own. A client that is slow to send while it overdraws
+makes the others wait no longer than until the deadline of its request.
+"""
 
 from collections import deque
 from collections.abc import Callable
 
 
 class Grant:
-    """A claim on the budget's bytes: waiting, then held, then released."""
+    """A request's claim on the budget. It waits for a step, or holds all that it claimed."""
 
-    __slots__ = ("_budget", "_on_grant", "held", "size_bytes")
+    __slots__ = ("_budget", "_is_whole", "_on_grant", "held_bytes", "wanted_bytes")
 
-    def __init__(self, budget: "ByteBudget", size_bytes: int, on_grant: Callable[[], None]) -> None:
+    def __init__(self, budget: "ByteBudget", on_grant: Callable[[], None]) -> None:
         self._budget: ByteBudget | None = budget
         self._on_grant = on_grant
-        self.size_bytes = size_bytes
-        self.held = False
+        self._is_whole = False
+        self.held_bytes = 0
+        self.wanted_bytes = 0
+
+    @property
+    def held(self) -> bool:
+        return not self.wanted_bytes
+
+    def claim(self, size_bytes: int) -> None:
+        """Claim more bytes. Unless the grant is `held` on return, `on_grant` is called later."""
+        if self._budget is not None:
+            self.wanted_bytes = size_bytes
+            self._budget._claim(self)
+
+    def arrived(self) -> None:
+        """Note that the request is whole: the broker's own work will free its bytes."""
+        if self._budget is not None and not self._is_whole:
+            self._is_whole = True
+            self._budget._arrived(self)
 
     def release(self) -> None:
-        """Give the bytes back, or stop waiting for them. May be called twice."""
+        """Give the bytes back, and stop waiting for more. May be called twice."""
         budget, self._budget = self._budget, None
         if budget is not None:
-            budget._release(self)
-
-    def _take(self) -> None:
-        self.held = True
-        self._on_grant()
+            budget._release(self, is_whole=self._is_whole)
 
 
 class ByteBudget:
-    """A request larger than the whole budget is let in when nothing else is held: it could
-    never be answered otherwise, and its size has a bound of its own."""
-
     def __init__(self, total_bytes: int) -> None:
         self.total_bytes = total_bytes
         self.used_bytes = 0
+        self._arriving_bytes = 0
+        """The part of the used bytes whose requests are not whole yet."""
         self._waiting: deque[Grant] = deque()
+        self._overdrawing: Grant | None = None
 
     def request(self, size_bytes: int, on_grant: Callable[[], None]) -> Grant:
-        """Claim bytes. If the grant is not `held` on return, `on_grant` is called once it is."""
-        grant = Grant(self, size_bytes, on_grant)
-        if not self._waiting and self._fits(size_bytes):
-            self.used_bytes += size_bytes
-            grant.held = True
-        else:
-            self._waiting.append(grant)
+        """Claim the first bytes of a request, as `Grant.claim` does for the next ones."""
+        grant = Grant(self, on_grant)
+        grant.claim(size_bytes)
         return grant
 
-    def _fits(self, size_bytes: int) -> bool:
-        return self.used_bytes + size_bytes <= self.total_bytes or self.used_bytes == 0
+    def _claim(self, grant: Grant) -> None:
+        self._waiting.append(grant)
+        self._serve(asking=grant)
 
-    def _release(self, grant: Grant) -> None:
-        if grant.held:
-            self.used_bytes -= grant.size_bytes
-        else:
+    def _arrived(self, grant: Grant) -> None:
+        self._arriving_bytes -= grant.held_bytes
+        if self._overdrawing is grant:
+            self._overdrawing = None
+
+    def _release(self, grant: Grant, *, is_whole: bool) -> None:
+        if not grant.held:
             self._waiting.remove(grant)
-        while self._waiting and self._fits(self._waiting[0].size_bytes):
-            granted = self._waiting.popleft()
-            self.used_bytes += granted.size_bytes
-            granted._take()
+        if self._overdrawing is grant:
+            self._overdrawing = None
+        self.used_bytes -= grant.held_bytes
+        if not is_whole:
+            self._arriving_bytes -= grant.held_bytes
+        self._serve()
+
+    def _serve(self, asking: Grant | None = None) -> None:
+        while (grant := self._next()) is not None:
+            self._waiting.remove(grant)
+            self.used_bytes += grant.wanted_bytes
+            self._arriving_bytes += grant.wanted_bytes
+            grant.held_bytes += grant.wanted_bytes
+            grant.wanted_bytes = 0
+            if grant is not asking:
+                grant._on_grant()
+
+    def _next(self) -> Grant | None:
+        if not self._waiting:
+            return None
+        first = self._waiting[0]
+        if self.used_bytes + first.wanted_bytes <= self.total_bytes:
+            return first
+        if self.used_bytes > self._arriving_bytes:
+            return None
+        if self._overdrawing is None:
+            self._overdrawing = first
+        return None if self._overdrawing.held else self._overdrawing

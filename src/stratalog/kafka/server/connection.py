@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 _UNCHARGED_BYTES = 1 << 20
 """Requests other than Produce are charged to the budget only above this size, which honest ones
 rarely reach."""
+_STEP_BYTES = 64 << 10
+"""A request gets room and is charged for it in steps, so that six bytes which state a large request
+take no memory from anybody."""
 
 
 class _Hold(Enum):
@@ -82,6 +85,8 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
         self._lost = asyncio.Event()
         self._moved_s = clock.monotonic()
+        self._began_s = self._moved_s
+        self._held_since_s = self._moved_s
         self.peer = "?"
 
     # Called by the transport.
@@ -106,13 +111,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._moved_s = self._clock.monotonic()
+        if self._frames.is_idle:
+            self._began_s = self._moved_s
         try:
             progress = self._frames.received(nbytes)
         except FrameSizeError as error:
             log.info("Closing the connection of %s: %s", self.peer, error)
             self.close()
             return
-        if progress is Progress.HEAD:
+        if progress is Progress.HEAD or progress is Progress.STEP:
             self._ask_for_admission()
         elif progress is Progress.WHOLE:
             self._arrived()
@@ -157,32 +164,48 @@ class Connection(asyncio.BufferedProtocol):
         """Done when the socket is closed and no request is being worked on."""
         return self._work
 
-    @property
-    def stalled_s(self) -> float:
-        """Seconds since the last byte of a request that is half received."""
+    def is_late(self, *, stall_s: float, least_bytes_per_s: float) -> bool:
+        """Tell whether a half received request has stalled or is slower than the least rate.
+
+        A byte now and then keeps a request from stalling, so the whole request has a deadline, too.
+        The time in which this broker does not read is not held against the client.
+        """
         if self._frames.is_idle or self._holds:
-            return 0.0
-        return self._clock.monotonic() - self._moved_s
+            return False
+        now = self._clock.monotonic()
+        deadline_s = stall_s + self._frames.size_bytes / least_bytes_per_s
+        return now - self._moved_s > stall_s or now - self._began_s > deadline_s
 
     # Reading.
 
     def _ask_for_admission(self) -> None:
-        size = self._frames.size_bytes
+        size, step = self._frames.size_bytes, self._next_step
         if self._frames.api_key != ApiKey.PRODUCE and size <= _UNCHARGED_BYTES:
-            self._frames.admit()
+            self._frames.admit(step)
             return
-        self._grant = self._budget.request(size, self._granted)
-        if self._grant.held:
-            self._frames.admit()
+        if self._grant is None:
+            self._grant = self._budget.request(step, self._granted)
         else:
+            self._grant.claim(step)
+        if self._grant.held:
+            self._frames.admit(step)
+        else:
+            self._held_since_s = self._clock.monotonic()
             self._hold(_Hold.BUDGET)
 
+    @property
+    def _next_step(self) -> int:
+        return min(_STEP_BYTES, self._frames.size_bytes - self._frames.admitted_bytes)
+
     def _granted(self) -> None:
-        self._frames.admit()
+        self._frames.admit(self._next_step)
         self._moved_s = self._clock.monotonic()
+        self._began_s += self._moved_s - self._held_since_s
         self._let_go(_Hold.BUDGET)
 
     def _arrived(self) -> None:
+        if self._grant is not None:
+            self._grant.arrived()
         arrival = _Arrival(self._frames.take(), self._grant)
         self._grant = None
         self._unanswered += 1

@@ -16,6 +16,9 @@ log = logging.getLogger(__name__)
 
 _STALL_S = 60.0
 """A request that is half received and does not proceed holds memory that others wait for."""
+_LEAST_BYTES_PER_S = 1 << 20
+"""A request may take the time of a stall and a second per MiB, which is beyond the patience of most
+clients: Java's give up after half a minute."""
 _STALL_CHECK_S = 15.0
 _KILL_S = 1.0
 _BACKLOG = 1024
@@ -123,6 +126,6 @@ class Server:
         while True:
             await self._clock.sleep(_STALL_CHECK_S)
             for connection in list(self._connections):
-                if connection.stalled_s > _STALL_S:
-                    log.info("Closing the connection of %s: it has stalled", connection.peer)
+                if connection.is_late(stall_s=_STALL_S, least_bytes_per_s=_LEAST_BYTES_PER_S):
+                    log.info("Closing the connection of %s: its request is late", connection.peer)
                     connection.abort()

@@ -1,7 +1,8 @@
 """Cuts a stream of bytes into requests, each received straight into a buffer of its own.
 
 Pure: it offers a buffer for the next bytes, and is given the number that arrived. The body of a
-request must be admitted before it is received, so that its memory can be reserved first.
+request is admitted in steps, each before it is received, so that its memory can be reserved first
+and a stated size alone takes none.
 """
 
 from enum import Enum
@@ -18,6 +19,8 @@ class Progress(Enum):
     PARTIAL = "partial"
     HEAD = "head"
     """The size and the API key are known; nothing more is received until `admit`."""
+    STEP = "step"
+    """All admitted bytes have arrived; nothing more is received until `admit`."""
     WHOLE = "whole"
     """A request is complete: `take` it."""
 
@@ -31,11 +34,19 @@ class FrameReceiver:
     def _restart(self) -> None:
         self.size_bytes = 0
         self.api_key = -1
+        self.admitted_bytes = 0
         self._target = self._head
         self._filled = 0
 
     def buffer(self) -> memoryview:
-        """Return the buffer for the next bytes. It is never empty."""
+        """Return the buffer for the next bytes. It is never empty.
+
+        The body grows here and not in `admit`: a bytearray cannot grow while a transport still
+        holds the buffer that it received the last bytes into.
+        """
+        missing = self.admitted_bytes - len(self._target)
+        if self._target is not self._head and missing > 0:
+            self._target.extend(bytes(missing))
         return memoryview(self._target)[self._filled :]
 
     @property
@@ -46,8 +57,9 @@ class FrameReceiver:
     def received(self, count: int) -> Progress:
         self._filled += count
         if self._target is not self._head:
-            whole = self._filled == len(self._target)
-            return Progress.WHOLE if whole else Progress.PARTIAL
+            if self._filled == self.size_bytes:
+                return Progress.WHOLE
+            return Progress.STEP if self._filled == self.admitted_bytes else Progress.PARTIAL
         if self._filled >= _LENGTH_BYTES and not self.size_bytes:
             self.size_bytes = self._checked_size()
         if self._filled < len(self._head):
@@ -55,11 +67,13 @@ class FrameReceiver:
         self.api_key = peek_api_key(self._head[_LENGTH_BYTES:])
         return Progress.HEAD
 
-    def admit(self) -> None:
-        """Allocate the body. Its first bytes, the API key, have already arrived."""
-        self._target = bytearray(self.size_bytes)
-        self._target[:_KEY_BYTES] = self._head[_LENGTH_BYTES:]
-        self._filled = _KEY_BYTES
+    def admit(self, count: int) -> None:
+        """Let the next bytes of the body arrive, of which the API key came with the head."""
+        self.admitted_bytes += count
+        if self._target is self._head:
+            self._target = bytearray(count)
+            self._target[:_KEY_BYTES] = self._head[_LENGTH_BYTES:]
+            self._filled = _KEY_BYTES
 
     def take(self) -> bytearray:
         frame = self._target

@@ -9,6 +9,19 @@ class Waiters:
         self.granted: list[str] = []
 
     def claim(self, name: str, size_bytes: int) -> Grant:
+        """Claim bytes for a request that is whole as soon as it has them."""
+
+        def granted() -> None:
+            self.granted.append(name)
+            grant.arrived()
+
+        grant = self.budget.request(size_bytes, granted)
+        if grant.held:
+            granted()
+        return grant
+
+    def begin(self, name: str, size_bytes: int) -> Grant:
+        """Claim bytes for the first part of a request."""
         grant = self.budget.request(size_bytes, lambda: self.granted.append(name))
         if grant.held:
             self.granted.append(name)
@@ -61,3 +74,50 @@ def test_releasing_twice_gives_the_bytes_back_once() -> None:
     first.release()
     first.release()
     assert waiters.budget.used_bytes == 5
+
+
+def waits(grant: Grant) -> bool:
+    return not grant.held
+
+
+def test_requests_that_fill_the_budget_in_part_do_not_block_one_another_for_ever() -> None:
+    waiters = Waiters(10)
+    first, second, third = (waiters.begin(name, 3) for name in "abc")
+    for grant in (first, second, third):
+        grant.claim(4)
+    assert not waits(first)
+    assert waits(second)
+    first.claim(5)
+    assert not waits(first)
+    first.arrived()
+    assert waits(second)
+    first.release()
+    assert not waits(second)
+    second.arrived()
+    second.release()
+    assert not waits(third)
+
+
+def test_one_request_overdraws_at_a_time_and_a_slow_one_gives_way_when_it_is_gone() -> None:
+    waiters = Waiters(10)
+    slow, waiting = waiters.begin("slow", 8), waiters.begin("waiting", 2)
+    slow.claim(90)
+    waiting.claim(1)
+    assert not waits(slow)
+    assert waits(waiting)
+    assert waiters.budget.used_bytes == 100
+    slow.release()
+    assert not waits(waiting)
+    assert waiters.budget.used_bytes == 3
+
+
+def test_no_request_overdraws_while_a_whole_one_is_going_to_free_its_bytes() -> None:
+    waiters = Waiters(10)
+    whole = waiters.claim("whole", 5)
+    part = waiters.begin("part", 5)
+    part.claim(1)
+    assert waits(part)
+    whole.release()
+    assert not waits(part)
+    part.release()
+    assert waiters.budget.used_bytes == 0

@@ -1,6 +1,7 @@
 """Order, back-pressure and shutdown, with an acceptor whose answers the test lets go one by one."""
 
 import asyncio
+import random
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,6 +20,8 @@ from stratalog.settings import BrokerSettings
 IN_TURN = 1
 REFUSED = 99
 BUDGET_BYTES = 10_000
+STEP_BYTES = 64 << 10
+BUDGET_OF_STEPS = 20 * STEP_BYTES
 
 
 class Steps:
@@ -26,6 +29,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.accepted: list[int] = []
+        self.frames: dict[int, bytes] = {}
         self.sessions: list[Session] = []
         self.began: list[int] = []
         self.cancelled: list[int] = []
@@ -41,6 +45,7 @@ class Steps:
         await self.gate.wait()
         self.sessions.append(session)
         self.accepted.append(correlation_id)
+        self.frames[correlation_id] = bytes(frame)
         self._changed.set()
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self.answers[correlation_id] = answer
@@ -68,11 +73,13 @@ class Steps:
 
 
 @asynccontextmanager
-async def serving(steps: Steps, *, pipelined: int = 100) -> AsyncIterator[tuple[Server, Address]]:
+async def serving(
+    steps: Steps, *, pipelined: int, budget: int, largest: int
+) -> AsyncIterator[tuple[Server, Address]]:
     settings = BrokerSettings(
-        listen="127.0.0.1:0", max_request_bytes=50_000, max_pipelined_requests=pipelined
+        listen="127.0.0.1:0", max_request_bytes=largest, max_pipelined_requests=pipelined
     )
-    server = Server(settings=settings, max_inflight_bytes=BUDGET_BYTES, clock=SystemClock())
+    server = Server(settings=settings, max_inflight_bytes=budget, clock=SystemClock())
     address = server.bind()
     await server.start(steps)
     try:
@@ -83,11 +90,13 @@ async def serving(steps: Steps, *, pipelined: int = 100) -> AsyncIterator[tuple[
 
 @asynccontextmanager
 async def conversing(
-    *, pipelined: int = 100
+    *, pipelined: int = 100, budget: int = BUDGET_BYTES, largest: int = 50_000
 ) -> AsyncIterator[tuple[Steps, Server, Address, RawClient]]:
     steps = Steps()
     async with AsyncExitStack() as stack:
-        server, address = await stack.enter_async_context(serving(steps, pipelined=pipelined))
+        server, address = await stack.enter_async_context(
+            serving(steps, pipelined=pipelined, budget=budget, largest=largest)
+        )
         client = await stack.enter_async_context(connected(address))
         yield steps, server, address, client
 
@@ -197,6 +206,47 @@ async def test_a_request_larger_than_all_memory_is_taken_when_it_is_alone() -> N
         await steps.until_accepted(1)
         steps.answer(1)
         assert await client.correlation_id() == 1
+        assert server.inflight_bytes == 0
+
+
+@on_both_loops
+async def test_a_large_request_that_is_only_stated_keeps_nobody_from_producing() -> None:
+    async with (
+        conversing(budget=BUDGET_OF_STEPS, largest=BUDGET_OF_STEPS) as (steps, server, address, a),
+        connected(address) as b,
+        connected(address) as honest,
+    ):
+        for hostile in (a, b):
+            await hostile.send(struct.pack(">ih", BUDGET_OF_STEPS, PRODUCE))
+        await until(lambda: server.inflight_bytes == 2 * STEP_BYTES)
+        await honest.send(request(PRODUCE, 0, 1, b"." * (BUDGET_OF_STEPS // 2)))
+        await steps.until_accepted(1)
+        steps.answer(1)
+        assert await honest.correlation_id() == 1
+
+
+@on_both_loops
+async def test_many_half_arrived_requests_that_fill_all_memory_are_all_answered() -> None:
+    count, size = 6, 10 * STEP_BYTES
+    async with AsyncExitStack() as stack:
+        steps, server, address, _ = await stack.enter_async_context(
+            conversing(budget=BUDGET_OF_STEPS, largest=BUDGET_OF_STEPS)
+        )
+        clients = [await stack.enter_async_context(connected(address)) for _ in range(count)]
+        bodies = [random.Random(number).randbytes(size) for number in range(count)]
+        sending = [
+            asyncio.create_task(client.send(request(PRODUCE, 0, number, body)))
+            for number, (client, body) in enumerate(zip(clients, bodies, strict=True))
+        ]
+        for done in range(1, count + 1):
+            await steps.until_accepted(done)
+            assert server.inflight_bytes <= BUDGET_OF_STEPS + size + STEP_BYTES
+            number = steps.accepted[done - 1]
+            assert steps.frames[number].endswith(bodies[number])
+            steps.answer(number)
+        await asyncio.gather(*sending)
+        for number, client in enumerate(clients):
+            assert await client.correlation_id() == number
         assert server.inflight_bytes == 0
 
 

@@ -132,6 +132,30 @@ async def test_a_half_sent_request_that_does_not_move_is_cut_off_in_the_end() ->
     assert server.inflight_bytes == 0
 
 
+async def test_a_request_that_comes_by_a_byte_now_and_then_is_cut_off_at_its_deadline() -> None:
+    clock = JumpingClock()
+    settings = BrokerSettings(listen="127.0.0.1:0")
+    server = Server(settings=settings, max_inflight_bytes=1_000, clock=clock)
+    address = server.bind()
+    await server.start(Desk().dispatcher)
+    async with connected(address) as dribbling:
+        await dribbling.send(struct.pack(">ih", 40 << 20, 0))
+        while server.inflight_bytes == 0:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        for _ in range(4):
+            await dribbling.send(b".")
+            await settle()
+            clock.jump(24)
+            await settle()
+        assert server.inflight_bytes > 0
+        await dribbling.send(b".")
+        await settle()
+        clock.jump(24)
+        assert await dribbling.is_closed_by_server()
+    await server.stop(1_000)
+    assert server.inflight_bytes == 0
+
+
 class JumpingClock(SystemClock):
     def __init__(self) -> None:
         self._ahead_s = 0.0

@@ -7,6 +7,7 @@ from stratalog.kafka.wire.errors import FrameSizeError
 from stratalog.kafka.wire.frames import FrameReceiver, Progress
 
 MAX_BYTES = 1000
+ADMITTED_BYTES = 300
 
 
 def framed(payload: bytes) -> bytes:
@@ -19,10 +20,11 @@ def feed(receiver: FrameReceiver, data: bytes, step: int) -> Iterator[bytes]:
         room = receiver.buffer()
         count = min(len(room), step, len(data))
         room[:count] = data[:count]
+        room.release()
         data = data[count:]
         progress = receiver.received(count)
-        if progress is Progress.HEAD:
-            receiver.admit()
+        if progress is Progress.HEAD or progress is Progress.STEP:
+            receiver.admit(min(ADMITTED_BYTES, receiver.size_bytes - receiver.admitted_bytes))
         elif progress is Progress.WHOLE:
             yield bytes(receiver.take())
 
@@ -40,8 +42,21 @@ def test_the_key_and_size_are_known_before_the_body_has_room() -> None:
     receiver.buffer()[:] = struct.pack(">ih", 100, 18)
     assert receiver.received(6) is Progress.HEAD
     assert (receiver.size_bytes, receiver.api_key) == (100, 18)
-    receiver.admit()
+    receiver.admit(100)
     assert len(receiver.buffer()) == 98
+
+
+def test_a_body_has_no_more_room_than_was_admitted() -> None:
+    receiver = FrameReceiver(MAX_BYTES)
+    receiver.buffer()[:] = struct.pack(">ih", 100, 18)
+    assert receiver.received(6) is Progress.HEAD
+    receiver.admit(30)
+    assert len(receiver.buffer()) == 28
+    assert receiver.received(20) is Progress.PARTIAL
+    assert receiver.received(8) is Progress.STEP
+    receiver.admit(70)
+    assert len(receiver.buffer()) == 70
+    assert receiver.received(70) is Progress.WHOLE
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, MAX_BYTES + 1, 2**31 - 1, -(2**31)])
