@@ -6,6 +6,7 @@ decompressed bytes in their text.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from stratalog.batch.codec import decompress
@@ -80,12 +81,44 @@ def iter_body(
 
     Lazy, because the smallest record is 7 bytes in a batch and some hundred in memory.
     """
+    data = _counted_bytes(buffer, position, header, max_decompressed_bytes)
+    with _placed(position, header):
+        yield from _read_records(data, header)
+
+
+def iter_times(
+    buffer: BytesLike,
+    position: int,
+    header: BatchHeader,
+    *,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+) -> Iterator[tuple[int, int]]:
+    """The offset and the timestamp of each record, for a caller that has checked the CRC.
+
+    Keys, values and headers are passed over, so that neither many records nor a record with many
+    headers takes memory beyond the decompressed bytes.
+    """
+    data = _counted_bytes(buffer, position, header, max_decompressed_bytes)
+    with _placed(position, header):
+        yield from _read_times(data, header)
+
+
+def _counted_bytes(
+    buffer: BytesLike, position: int, header: BatchHeader, max_decompressed_bytes: int
+) -> bytes:
+    """The decompressed bytes, which have room for as many records as the header counts."""
     data = records_bytes(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes)
     if not 0 <= header.records_count <= len(data) // MIN_RECORD_BYTES:
         reason = f"{header.records_count} records in {len(data)} bytes"
         raise BatchDamagedError(position + RECORDS_COUNT_POSITION, reason, position)
+    return data
+
+
+@contextmanager
+def _placed(position: int, header: BatchHeader) -> Iterator[None]:
+    """Turn the byte of the records that an error names into a byte of the buffer."""
     try:
-        yield from _read_records(data, header)
+        yield
     except BatchDamagedError as error:
         at = position + HEADER_BYTES
         if header.codec_bits == Codec.NONE:
@@ -124,6 +157,17 @@ def true_max_timestamp(records: Iterable[Record]) -> int:
     return max((record.timestamp for record in records), default=-1)
 
 
+def read_max_timestamp(
+    buffer: BytesLike,
+    header: BatchHeader,
+    *,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+) -> int:
+    """The same for a batch whose CRC was checked, read off the times of its records."""
+    times = iter_times(buffer, 0, header, max_decompressed_bytes=max_decompressed_bytes)
+    return max((time for _, time in times), default=-1)
+
+
 def _read_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
     has_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     position, offset_delta = 0, -1
@@ -131,6 +175,20 @@ def _read_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
         record, position = _read_record(data, position, header, offset_delta)
         offset_delta = record.offset - header.base_offset
         yield record._replace(timestamp=header.max_timestamp) if has_append_time else record
+    _check_end(data, position)
+
+
+def _read_times(data: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    has_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    position, offset_delta = 0, -1
+    for _ in range(header.records_count):
+        timestamp, offset_delta, _, position = _read_start(data, position, header, offset_delta)
+        time = header.max_timestamp if has_append_time else timestamp
+        yield header.base_offset + offset_delta, time
+    _check_end(data, position)
+
+
+def _check_end(data: bytes, position: int) -> None:
     if position != len(data):
         raise BatchDamagedError(position, f"{len(data) - position} bytes follow the last record")
 
@@ -138,6 +196,19 @@ def _read_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
 def _read_record(
     data: bytes, position: int, header: BatchHeader, previous_delta: int
 ) -> tuple[Record, int]:
+    timestamp, offset_delta, after, end = _read_start(data, position, header, previous_delta)
+    key, position = _read_bytes(data, after, end)
+    value, position = _read_bytes(data, position, end)
+    headers, position = _read_headers(data, position, end)
+    if position != end:
+        raise BatchDamagedError(position, f"the record should end at {end}")
+    return Record(header.base_offset + offset_delta, timestamp, key, value, headers), position
+
+
+def _read_start(
+    data: bytes, position: int, header: BatchHeader, previous_delta: int
+) -> tuple[int, int, int, int]:
+    """Timestamp and offset delta of the record, where its key begins, and where the record ends."""
     length, start = read_varint(data, position)
     end = start + length
     if length < MIN_RECORD_BYTES - 1 or end > len(data):
@@ -150,12 +221,7 @@ def _read_record(
     offset_delta, after = read_varint(data, position)
     if not previous_delta < offset_delta <= header.last_offset_delta:
         raise BatchDamagedError(position, f"offset delta {offset_delta} is out of order")
-    key, position = _read_bytes(data, after, end)
-    value, position = _read_bytes(data, position, end)
-    headers, position = _read_headers(data, position, end)
-    if position != end:
-        raise BatchDamagedError(position, f"the record should end at {end}")
-    return Record(header.base_offset + offset_delta, timestamp, key, value, headers), position
+    return timestamp, offset_delta, after, end
 
 
 def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:

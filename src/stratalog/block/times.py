@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Iterator
 
-from stratalog.batch.frames import iter_batches
-from stratalog.batch.records import decode_records
+from stratalog.batch.frames import check_crc, iter_batches
+from stratalog.batch.records import iter_times
 from stratalog.block.batch_index import BatchIndex, joined
 from stratalog.block.reader import BlockReader
 from stratalog.control.log.model import Coordinates
@@ -62,8 +62,7 @@ def _not_older(data: bytes, timestamp: int, log_start: Offset) -> Iterator[Timed
     for position, header in iter_batches(data):
         if header.max_timestamp < timestamp or header.last_offset < log_start:
             continue
-        for record in decode_records(data, position):
-            if record.timestamp >= timestamp and record.offset >= log_start:
-                yield TimedRecord(
-                    Offset(record.offset), record.timestamp, LeaderEpoch(header.leader_epoch)
-                )
+        check_crc(data, position, header)
+        for offset, time in iter_times(data, position, header):
+            if time >= timestamp and offset >= log_start:
+                yield TimedRecord(Offset(offset), time, LeaderEpoch(header.leader_epoch))

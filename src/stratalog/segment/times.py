@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import parse_header
-from stratalog.batch.records import iter_body
+from stratalog.batch.records import iter_times
 from stratalog.control.segments.model import Segment
 from stratalog.ids import LeaderEpoch, Offset
 from stratalog.pieces import TimedRecord
@@ -108,8 +108,6 @@ def _timed(batches: memoryview, timestamp: int, log_start: Offset) -> Iterator[T
     for position, header in iter_batches(batches):
         if header.max_timestamp < timestamp or header.last_offset < log_start:
             continue
-        for record in iter_body(batches, position, header):
-            if record.timestamp >= timestamp and record.offset >= log_start:
-                yield TimedRecord(
-                    Offset(record.offset), record.timestamp, LeaderEpoch(header.leader_epoch)
-                )
+        for offset, time in iter_times(batches, position, header):
+            if time >= timestamp and offset >= log_start:
+                yield TimedRecord(Offset(offset), time, LeaderEpoch(header.leader_epoch))

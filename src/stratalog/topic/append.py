@@ -15,7 +15,7 @@ from stratalog.batch.entry import EntryBatch
 from stratalog.batch.errors import BatchDamagedError, BatchTooLargeError
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import BatchHeader, TimestampType, parse_header
-from stratalog.batch.records import decode_records, true_max_timestamp
+from stratalog.batch.records import read_max_timestamp
 from stratalog.batch.stamp import stamp_max_timestamp
 from stratalog.batch.validate import validate
 from stratalog.block.errors import BlockFailedError
@@ -288,7 +288,7 @@ def _reworked(batches: Sequence[EntryBatch], config: TopicConfig) -> list[EntryB
 def _reworked_one(batch: EntryBatch, config: TopicConfig) -> EntryBatch:
     data = batch.data
     if _lacks_max_timestamp(batch.header):
-        greatest = true_max_timestamp(decode_records(data))
+        greatest = read_max_timestamp(data, batch.header)
         stamp_max_timestamp(data, 0, batch.header, greatest)
     if _has_other_codec(batch.header, config):
         assert config.compression is not None
