@@ -36,7 +36,7 @@ from stratalog.clock import SystemClock
 from stratalog.control.segments.model import Segment
 from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
-from stratalog.opening.claim import claim_store
+from stratalog.opening.claim import claim_anew, claim_store
 from stratalog.opening.errors import MarkerMissingError
 from stratalog.opening.marker import MARKER_KEY
 
@@ -288,7 +288,7 @@ async def test_a_store_without_a_marker_is_not_written_to(cluster: SegmentCluste
 async def stored(small: SmallCluster, tmp_path: Path) -> AsyncIterator[SegmentCluster]:
     """Lay out a cluster below `tmp_path`, with segments in a store of their own."""
     remote = open_store(f"file:{tmp_path / 'remote'}", clock=SystemClock())
-    await claim_store(small.control, remote)
+    await claim_anew(small.control, remote)
     made = SegmentCluster(small, await small.topic(partition_count=1), MODES["both"])
     made.converter = replace(made.converter, segment_store=remote)
     for _ in range(3):

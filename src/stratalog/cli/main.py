@@ -15,6 +15,7 @@ from stratalog.cli import (
     pipeline,
     produce,
     segments,
+    store,
     topic,
     up,
 )
@@ -75,6 +76,7 @@ app.command(help=prose(up.up), epilog=up.EPILOG)(up.up)
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(segments.app, name="segments")
+app.add_typer(store.app, name="store")
 app.add_typer(pipeline.app, name="pipeline")
 app.command(help=prose(produce.produce), epilog=produce.EPILOG)(produce.produce)
 app.command(help=prose(consume.consume), epilog=consume.EPILOG)(consume.consume)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 
+from stratalog.objects.errors import FolderGoneError
 from stratalog.objects.memory import new_memory
 from stratalog.objects.store import Buffer
 
@@ -114,8 +115,31 @@ class DurableFolders:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._opened = root.stat()
         self._held: OrderedDict[Path, int] = OrderedDict()
         self._lock = Lock()
+
+    def check_root(self) -> None:
+        """Raise unless the path of the root still leads to the folder that was opened.
+
+        Below a mount that went away lies another folder. Files in it would be out of reach as soon
+        as the mount is back."""
+        try:
+            found = self._root.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            found = None
+        if found is None or not os.path.samestat(found, self._opened):
+            raise FolderGoneError(
+                f"{self._root} is no longer the folder that was opened: did its mount go away? "
+                "Mount it again, or, if it was replaced on purpose, restart this process"
+            )
+
+    def make(self, folder: Path) -> None:
+        """Make a folder below the root with its missing parents, but never the root itself."""
+        if folder == self._root or folder.is_dir():
+            return
+        self.make(folder.parent)
+        folder.mkdir(exist_ok=True)
 
     def sync_entry(self, file: Path) -> None:
         folder = file.parent
@@ -127,6 +151,7 @@ class DurableFolders:
             folder = folder.parent
         for each in fresh:
             self._remember(each)
+        self.check_root()
 
     def close(self) -> None:
         with self._lock:

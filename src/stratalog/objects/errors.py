@@ -43,6 +43,11 @@ class StoreUnavailableError(RetriableError):
     """The object store did not answer, or asked to slow down."""
 
 
+class FolderGoneError(RetriableError):
+    """The folder of a store is no longer the one that was opened: its mount went away, or it was
+    removed. Retried, because the mount may come back."""
+
+
 class StoreFullError(RetriableError):
     """The object store has no room left. Retried, because room may be made."""
 

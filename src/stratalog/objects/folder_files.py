@@ -133,6 +133,7 @@ class FolderFiles:
         return streamed.size_bytes
 
     def _new_temporary(self) -> Path:
+        self._folders.check_root()
         return self._temporaries / self._entropy(16).hex()
 
     def _write_temporary(self, temporary: Path, writer: Writer) -> str:
@@ -189,7 +190,7 @@ class FolderFiles:
 
     def _make_parents(self, target: Path) -> None:
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            self._folders.make(target.parent)
         except (FileExistsError, NotADirectoryError):
             if any(parent.is_file() for parent in target.parents):
                 raise KeyConflictError(f"put {target}: a part of this path is an object") from None
@@ -323,6 +324,7 @@ class FolderFiles:
         try:
             descriptor = os.open(self._root / key, os.O_RDONLY)
         except (FileNotFoundError, NotADirectoryError):
+            self._folders.check_root()
             raise ObjectNotFoundError(f"get {key!r}: there is no such object") from None
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,4 +1,10 @@
-"""Claims on stores: making a store this cluster's, and checking that it still is."""
+"""Claims on stores: making a store this cluster's, and checking that it still is.
+
+The first claim of a cluster writes the marker before it raises the generation. A generation above 0
+therefore means that the cluster's store has a marker, so that a store without one is another store:
+the empty folder on which the right store is not mounted, or a mistyped prefix. Only an operator can
+know better, and says so by `claim_anew`.
+"""
 
 from stratalog.control.identity.model import Cluster
 from stratalog.control.plane import ControlPlane
@@ -21,8 +27,34 @@ through. The bound is for a store whose ETags never match."""
 
 
 async def claim_store(control: ControlPlane, store: ObjectStore) -> Cluster:
-    """Make this store this cluster's, or refuse. For the start of a broker."""
-    return await _write_next(control, store, may_create=True)
+    """Make this store this cluster's, or refuse. For the start of a broker.
+
+    Once a broker has claimed a store, a store without a marker is refused: records that were
+    acknowledged into it would be out of reach as soon as the right store is back.
+    """
+    for _ in range(_ATTEMPTS):
+        if await read_marker(store) is not None:
+            break
+        cluster = await control.identity.cluster()
+        if not cluster.generation:
+            await _create(store, cluster)
+        # Between the two reads another broker may have made the first claim.
+        elif await read_marker(store) is None:
+            raise marker_missing(store)
+    return await _write_next(control, store)
+
+
+async def claim_anew(control: ControlPlane, store: ObjectStore) -> bool:
+    """Give a store without a marker this cluster's, whatever the control plane knows.
+
+    For an operator who knows that this is the right store. Returns False if it has the marker
+    already. A marker of another cluster, or of a newer control plane, is refused.
+    """
+    created = False
+    if await read_marker(store) is None:
+        created = await _create(store, await control.identity.cluster())
+    await _write_next(control, store)
+    return created
 
 
 async def renew_claim(control: ControlPlane, store: ObjectStore) -> Cluster:
@@ -31,7 +63,7 @@ async def renew_claim(control: ControlPlane, store: ObjectStore) -> Cluster:
     Unlike `claim_store`, it does not create a missing marker: a store without one is not the store
     that was claimed.
     """
-    return await _write_next(control, store, may_create=False)
+    return await _write_next(control, store)
 
 
 async def claim_segments(control: ControlPlane, store: ObjectStore, own: ObjectStore) -> None:
@@ -44,6 +76,7 @@ async def claim_segments(control: ControlPlane, store: ObjectStore, own: ObjectS
     if own is not store:
         if await read_marker(own) is None:
             await check_holds_segments(control, own)
+            await _create(own, await control.identity.cluster())
         await claim_store(control, own)
     check_noted(await control.identity.note_segments_apart(are_apart(store, own)), store, own)
 
@@ -85,20 +118,30 @@ async def check_segments(control: ControlPlane, store: ObjectStore, own: ObjectS
         await check_holds_segments(control, own)
 
 
-async def _write_next(control: ControlPlane, store: ObjectStore, *, may_create: bool) -> Cluster:
+async def _create(store: ObjectStore, cluster: Cluster) -> bool:
+    """Write a first marker. False if another program was faster."""
+    try:
+        await _put(store, cluster, Create())
+    except ObjectExistsError:
+        return False
+    return True
+
+
+async def _put(store: ObjectStore, cluster: Cluster, mode: PutMode) -> None:
+    marker = StoreMarker(cluster_id=cluster.cluster_id, generation=cluster.generation)
+    await store.put(MARKER_KEY, [encode_marker(marker)], mode=mode)
+
+
+async def _write_next(control: ControlPlane, store: ObjectStore) -> Cluster:
     for _ in range(_ATTEMPTS):
         found = await read_marker(store)
-        mode: PutMode = Create()
-        if found is not None:
-            check_marker(found[0], await control.identity.cluster())
-            mode = Replace(etag=found[1])
-        elif not may_create:
+        if found is None:
             raise marker_missing(store)
+        check_marker(found[0], await control.identity.cluster())
         cluster = await control.identity.next_generation()
-        marker = StoreMarker(cluster_id=cluster.cluster_id, generation=cluster.generation)
         try:
-            await store.put(MARKER_KEY, [encode_marker(marker)], mode=mode)
-        except (ObjectExistsError, ObjectChangedError, ObjectNotFoundError):
+            await _put(store, cluster, Replace(etag=found[1]))
+        except (ObjectChangedError, ObjectNotFoundError):
             continue
         return cluster
     raise MarkerContendedError(

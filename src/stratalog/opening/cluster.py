@@ -25,7 +25,13 @@ from stratalog.control.plane import ControlPlane
 from stratalog.ids import Entropy, system_entropy
 from stratalog.metrics import Metrics
 from stratalog.objects.store import ObjectStore
-from stratalog.opening.claim import check_segments, check_store, claim_segments, claim_store
+from stratalog.opening.claim import (
+    check_segments,
+    check_store,
+    claim_anew,
+    claim_segments,
+    claim_store,
+)
 from stratalog.opening.keys import load_keys, load_private_keys
 from stratalog.opening.segment_store import check_segments_noted
 from stratalog.opening.stores import ClusterStores, Wrap, check_shared, store_addresses, unwrapped
@@ -99,6 +105,13 @@ class OpenCluster:
                 await check_store(self.control, self.objects)
             case Rights.READ:
                 await check_segments_noted(self.control, self.objects, self.segments.own)
+
+    async def claim_anew(self) -> list[str]:
+        """Give the stores their markers where they have none, and return the addresses of these.
+
+        For an operator who knows that the settings name the right stores."""
+        stores = {store.url: store for store in (self.objects, self.segments.own)}
+        return [url for url, store in stores.items() if await claim_anew(self.control, store)]
 
     async def for_workers(self, keys: WorkerKeys = WorkerKeys.NONE) -> WorkerAccess:
         """Return all that executors need to reach the stores, and to know them for the right ones.

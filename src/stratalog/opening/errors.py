@@ -10,7 +10,7 @@ class MarkerDamagedError(DamagedError):
 
 
 class MarkerMissingError(CallError):
-    """A store that was claimed has lost its marker."""
+    """A store has no marker, although this cluster has claimed its store."""
 
 
 class WrongStoreError(CallError):

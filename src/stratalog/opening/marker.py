@@ -49,7 +49,7 @@ def parse_marker(data: bytes | bytearray | memoryview) -> StoreMarker:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise MarkerDamagedError(
             f"{MARKER_KEY} is not a marker ({error!r}): if this store is surely this cluster's, "
-            "delete that object and start again"
+            "delete that object and run `stratalog store claim`"
         ) from error
     if marker_format > MARKER_FORMAT:
         raise WrongStoreError(
@@ -86,11 +86,13 @@ def check_marker(marker: StoreMarker, cluster: Cluster) -> None:
             f"generation {cluster.generation}, the store has seen {marker.generation}, and "
             "objects that were written between the two would be deleted as garbage. Restore a "
             f"newer backup; or, to go on without those objects, delete {MARKER_KEY} from the store"
+            " and run `stratalog store claim`"
         )
 
 
 def marker_missing(store: ObjectStore, setting: str = "storage.objects") -> MarkerMissingError:
     return MarkerMissingError(
-        f"{store.url} has lost its {MARKER_KEY}, so it may not be this cluster's store: check "
-        f"{setting} and restart the broker, which writes the marker again"
+        f"{store.url} has no {MARKER_KEY}, so it is not known to be this cluster's store: if it is "
+        f"a folder, is it mounted? Else check {setting} for a typo. If this surely is the store, "
+        "run `stratalog store claim` with the same settings"
     )

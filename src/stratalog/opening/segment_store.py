@@ -14,7 +14,6 @@ from stratalog.control.segments.model import Segment
 from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.errors import WrongSegmentStoreError
-from stratalog.opening.marker import MARKER_KEY
 from stratalog.segment.keys import LOG_SUFFIX
 
 _OR_MOVED = "(or, if all segments were copied to where these say, run `stratalog segments moved`)"
@@ -62,7 +61,7 @@ async def check_holds_segments(control: ControlPlane, own: ObjectStore) -> None:
         raise WrongSegmentStoreError(
             f"{own.url} has none of the segments of this cluster that were looked for: if it is a"
             " folder, is it mounted? Else set remote.objects as it was when they were made; if they"
-            f" are lost for good, copy {MARKER_KEY} there from the store of the blocks"
+            " are lost for good, run `stratalog store claim` with these settings"
         )
 
 

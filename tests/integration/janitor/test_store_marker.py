@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
@@ -9,9 +10,9 @@ import pytest
 from tests.integration.janitor.crashing import CrashError, Crashing
 from tests.integration.small_cluster import SmallCluster
 
-from stratalog.objects.errors import ObjectChangedError
-from stratalog.objects.store import ObjectStore, Replace
-from stratalog.opening.claim import claim_store, renew_claim
+from stratalog.objects.errors import ObjectChangedError, ObjectNotFoundError
+from stratalog.objects.store import ObjectStore, Replace, StoredObject
+from stratalog.opening.claim import claim_anew, claim_store, renew_claim
 from stratalog.opening.errors import (
     ControlPlaneBehindError,
     MarkerContendedError,
@@ -28,6 +29,10 @@ async def generations(cluster: SmallCluster) -> tuple[int, int]:
     return found[0].generation, (await cluster.control.identity.cluster()).generation
 
 
+async def generations_of_control(cluster: SmallCluster) -> int:
+    return (await cluster.control.identity.cluster()).generation
+
+
 async def test_each_claim_raises_the_generation_in_both_places(cluster: SmallCluster) -> None:
     assert await generations(cluster) == (1, 1)
     claimed = await claim_store(cluster.control, cluster.store)
@@ -39,6 +44,7 @@ async def test_each_claim_raises_the_generation_in_both_places(cluster: SmallClu
 
 async def test_brokers_that_start_at_once_all_claim_the_store(cluster: SmallCluster) -> None:
     await cluster.store.delete([MARKER_KEY])
+    cluster.damage("UPDATE cluster SET generation = 0")
     claims = await asyncio.gather(*(claim_store(cluster.control, cluster.store) for _ in range(6)))
     assert len({claim.generation for claim in claims}) == 6
     marker, control = await generations(cluster)
@@ -62,8 +68,11 @@ async def test_a_restored_control_plane_does_not_catch_up_by_trying(
     for _ in range(3):
         with pytest.raises(ControlPlaneBehindError, match="restored from a backup"):
             await claim_store(cluster.control, cluster.store)
+    with pytest.raises(ControlPlaneBehindError):
+        await claim_anew(cluster.control, cluster.store)
     await cluster.store.delete([MARKER_KEY])
-    assert (await claim_store(cluster.control, cluster.store)).generation == 2
+    assert await claim_anew(cluster.control, cluster.store)
+    assert (await claim_store(cluster.control, cluster.store)).generation == 3
 
 
 async def test_a_crash_before_the_marker_is_written_means_nothing(cluster: SmallCluster) -> None:
@@ -81,12 +90,59 @@ async def test_a_damaged_marker_is_not_overwritten(cluster: SmallCluster) -> Non
         await claim_store(cluster.control, cluster.store)
 
 
-async def test_a_lost_marker_stops_a_renewal_but_not_a_start(cluster: SmallCluster) -> None:
+async def test_a_lost_marker_stops_starts_and_renewals_until_it_is_claimed_anew(
+    cluster: SmallCluster,
+) -> None:
     await cluster.store.delete([MARKER_KEY])
-    with pytest.raises(MarkerMissingError, match="restart the broker"):
-        await renew_claim(cluster.control, cluster.store)
+    for attempt in (renew_claim, claim_store):
+        with pytest.raises(MarkerMissingError, match=r"mounted.*typo.*`stratalog store claim`"):
+            await attempt(cluster.control, cluster.store)
+    assert await read_marker(cluster.store) is None
+    assert await generations_of_control(cluster) == 1
+    assert await claim_anew(cluster.control, cluster.store)
     await claim_store(cluster.control, cluster.store)
     await renew_claim(cluster.control, cluster.store)
+    assert not await claim_anew(cluster.control, cluster.store)
+
+
+async def test_a_crash_in_the_first_claim_does_not_keep_brokers_from_starting(
+    tmp_path: Path,
+) -> None:
+    for after in (False, True):
+        folder = tmp_path / str(after)
+        folder.mkdir()
+        fresh = await SmallCluster.open(folder)
+        store = cast(ObjectStore, Crashing(fresh.store, "put", after=after))
+        with pytest.raises(CrashError):
+            await claim_store(fresh.control, store)
+        assert await generations_of_control(fresh) == 0, "the marker comes first"
+        assert (await claim_store(fresh.control, fresh.store)).generation == 1
+        await fresh.close()
+
+
+class FirstClaimBetween:
+    """A store in which another broker makes the first claim after this one has found nothing."""
+
+    def __init__(self, cluster: SmallCluster) -> None:
+        self._cluster = cluster
+        self._looked = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster.store, name)
+
+    async def get(self, key: str) -> StoredObject:
+        if not self._looked:
+            self._looked = True
+            await claim_store(self._cluster.control, self._cluster.store)
+            raise ObjectNotFoundError(key)
+        return await self._cluster.store.get(key)
+
+
+async def test_a_broker_that_is_overtaken_by_the_first_claim_starts_too(tmp_path: Path) -> None:
+    fresh = await SmallCluster.open(tmp_path)
+    store = cast(ObjectStore, FirstClaimBetween(fresh))
+    assert (await claim_store(fresh.control, store)).generation == 2
+    await fresh.close()
 
 
 class NeverTheSame:

@@ -17,6 +17,7 @@ COMMANDS = [
     "topic list",
     "topic describe",
     "topic delete",
+    "store claim",
     "produce",
     "consume",
     "inspect",

@@ -271,15 +271,6 @@ async def test_the_file_systems_errors_are_told_in_our_words(
             await store.put("x", [b"1"])
 
 
-async def test_a_root_that_vanished_is_not_made_again(tmp_path: Path) -> None:
-    store = open_folder(tmp_path / "disk")
-    (tmp_path / "disk").rename(tmp_path / "unmounted")
-    with pytest.raises(StoreUnavailableError):
-        await store.put("x", [b"1"])
-    assert not (tmp_path / "disk").exists()
-    await store.close()
-
-
 @pytest.mark.parametrize("other", ["replace", "overwrite", "delete"])
 async def test_nothing_comes_between_a_replaces_look_and_its_leap(
     store: FolderStore, monkeypatch: pytest.MonkeyPatch, other: str

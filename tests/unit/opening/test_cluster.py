@@ -1,11 +1,14 @@
 """A cluster opens with declared rights, and gives workers one value without printed secrets."""
 
+import asyncio
 import pickle
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from stratalog.cli.main import app
 from stratalog.clock import SYSTEM_CLOCK
 from stratalog.control.errors import NoControlPlaneError
 from stratalog.opening.cluster import Rights, open_cluster, opened_cluster
@@ -74,6 +77,30 @@ async def test_a_store_that_lost_its_marker_is_not_written_to(
     (tmp_path / "objects" / MARKER_KEY).unlink()
     with pytest.raises(MarkerMissingError):
         await open_cluster(settings, rights)
+
+
+@pytest.mark.parametrize("lost", ["objects", "cold"])
+async def test_a_broker_does_not_start_on_an_empty_store_until_an_operator_claims_it(
+    settings: Settings, tmp_path: Path, lost: str
+) -> None:
+    apart = replace(settings, remote=RemoteSettings(objects=f"file:{tmp_path / 'cold'}"))
+    await make(apart)
+    (tmp_path / lost).rename(tmp_path / "unmounted")
+    if lost == "objects":
+        with pytest.raises(MarkerMissingError, match=f"{tmp_path / lost} has no stratalog.json"):
+            await make(apart)
+        assert not (tmp_path / lost / MARKER_KEY).exists()
+    command = ["store", "claim", "--objects", settings.storage.objects]
+    command += ["--control", settings.storage.control]
+    command += ["--set", f"remote.objects={apart.remote.objects}"]
+    # The command runs a loop of its own, and so it needs a thread without one.
+    declined = await asyncio.to_thread(CliRunner().invoke, app, command, input="n\n")
+    assert declined.exit_code == 1
+    assert not (tmp_path / lost / MARKER_KEY).exists()
+    claimed = await asyncio.to_thread(CliRunner().invoke, app, [*command, "--yes"])
+    assert claimed.exit_code == 0, claimed.output
+    assert "".join(claimed.stdout.split()) == f"Claimedfile://{tmp_path / lost}."
+    await make(apart)
 
 
 async def test_a_reader_is_refused_that_looks_for_segments_elsewhere(

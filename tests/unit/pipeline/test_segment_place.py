@@ -98,7 +98,7 @@ async def test_segments_are_made_and_read_in_a_store_of_their_own(apart: ApartLa
 async def test_a_driver_whose_segment_store_is_not_mounted_is_refused(apart: ApartLab) -> None:
     await apart.lab.fill(apart.topic)
     apart.folder.rename(apart.folder.with_name("elsewhere"))
-    with pytest.raises(MarkerMissingError, match=r"lost its stratalog.json.*remote\.objects"):
+    with pytest.raises(MarkerMissingError, match=r"has no stratalog.json.*remote\.objects"):
         await apart.lab.run()
     assert await apart.lab.segments(apart.topic, 0) == []
 

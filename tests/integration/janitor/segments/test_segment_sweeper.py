@@ -26,7 +26,7 @@ from stratalog.clock import SystemClock
 from stratalog.ids import Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.janitor.retention import Retention
 from stratalog.objects.open import open_store
-from stratalog.opening.claim import claim_store
+from stratalog.opening.claim import claim_anew
 from stratalog.opening.errors import ControlPlaneBehindError, MarkerMissingError, WrongStoreError
 from stratalog.opening.marker import MARKER_KEY
 from stratalog.segment.keys import segment_key_base, segment_keys
@@ -241,7 +241,7 @@ async def test_segments_and_blocks_in_stores_of_their_own_on_s3(
     await small.store.close()
     small.store = blocks
     for store in (blocks, remote):
-        await claim_store(small.control, store)
+        await claim_anew(small.control, store)
     cluster = await SegmentCluster.make(small, segments=0)
     cluster.converter = replace(cluster.converter, segment_store=remote)
     for _ in range(2):
