@@ -26,6 +26,14 @@ MAX_CONNECTIONS = 10
 CONNECT_TIMEOUT_S = 10
 COMMAND_TIMEOUT_S = 30
 ATTEMPTS = 5
+IDLE_IN_TRANSACTION_MS = 15_000
+"""A transaction awaits its statements only, so the server waits for the next one no longer than the
+event loop is busy, and a long statement does not count. Below `COMMAND_TIMEOUT_S`, so that another
+broker, which waits for the heads of a stopped one, gets them before its own statement times out."""
+# A peer that is gone without a word is noticed after 10 + 4 * 5 = 30 s, the time of a statement.
+_KEEPALIVE_IDLE_S = 10
+_KEEPALIVE_INTERVAL_S = 5
+_KEEPALIVE_COUNT = 4
 _BACKOFF = Backoff(first_s=0.01)
 
 # An idle connection that the server has closed gives the client's internal error.
@@ -43,6 +51,8 @@ _PASSING = (
     asyncpg.ObjectNotInPrerequisiteStateError,
     asyncpg.PostgresSystemError,
     asyncpg.ReadOnlySQLTransactionError,
+    # Also at COMMIT: the server ends a transaction only before it has read that.
+    asyncpg.IdleInTransactionSessionTimeoutError,
 )
 _REFUSED = (
     asyncpg.InvalidAuthorizationSpecificationError,
@@ -117,11 +127,7 @@ class PostgresDatabase:
                 timeout=CONNECT_TIMEOUT_S,
                 command_timeout=COMMAND_TIMEOUT_S,
                 connection_class=_Session,
-                server_settings={
-                    "application_name": "stratalog",
-                    "synchronous_commit": "on",
-                    "jit": "off",
-                },
+                server_settings=_server_settings(),
             )
         except (asyncpg.PostgresError, *_BROKEN) as error:
             raise _translate(error, shown) from error
@@ -203,6 +209,19 @@ class PostgresDatabase:
             raise _translate(error, self._url) from error
         if status != "COMMIT":
             raise ControlUnavailableError(f"{self._url}: the transaction was rolled back")
+
+
+def _server_settings() -> dict[str, str]:
+    """Settings of every session, which win over the defaults of server, database and role."""
+    return {
+        "application_name": "stratalog",
+        "synchronous_commit": "on",
+        "jit": "off",
+        "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_MS}",
+        "tcp_keepalives_idle": f"{_KEEPALIVE_IDLE_S}",
+        "tcp_keepalives_interval": f"{_KEEPALIVE_INTERVAL_S}",
+        "tcp_keepalives_count": f"{_KEEPALIVE_COUNT}",
+    }
 
 
 async def _begin(raw: "_Raw", begin: str) -> None:
