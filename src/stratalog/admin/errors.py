@@ -41,3 +41,7 @@ class GroupAccessDeniedError(CallError):
 
 class ClusterAccessDeniedError(CallError):
     """The principal lacks a right on the cluster."""
+
+
+class GroupInUseError(CallError):
+    """The operation needs a group without members."""

@@ -31,10 +31,6 @@ class NoSuchGroupError(CallError):
     """The brokers know no group of this name."""
 
 
-class GroupInUseError(CallError):
-    """The operation needs a group without members."""
-
-
 class NoSuchFileError(CallError):
     """No file has this path."""
 

@@ -20,11 +20,20 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
 )
 from rich.markup import escape
 
+from stratalog.admin.errors import GroupInUseError
+from stratalog.admin.group_reset import (
+    Move,
+    Reader,
+    Target,
+    check_unused,
+    count_of,
+    plan_reset,
+)
 from stratalog.cli.client import KafkaAdmin, as_our_error
-from stratalog.cli.errors import BrokerRefusedError, GroupInUseError, NoSuchGroupError
+from stratalog.cli.errors import BrokerRefusedError, NoSuchGroupError
 from stratalog.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, examples
 from stratalog.cli.output import note, print_json, print_table, say
-from stratalog.cli.record_reader import Edge, FromOffset, FromTime, RecordReader, Span, Start
+from stratalog.cli.record_reader import Edge, FromOffset, FromTime, RecordReader, Start
 from stratalog.cli.timestamps import parse_time
 from stratalog.clock import SYSTEM_CLOCK
 
@@ -66,16 +75,6 @@ class Progress(NamedTuple):
     member: str | None
     client: str | None
     host: str | None
-
-
-class Move(NamedTuple):
-    """The change that a reset makes in one partition."""
-
-    partition: int
-    committed: int | None
-    new: int
-    end: int
-    lag: int
 
 
 @app.command("list", epilog=examples("stratalog group list", "stratalog group list --json"))
@@ -187,7 +186,10 @@ def reset(
     members = _describe(admin, [group])[group].members
     if execute:
         _check_unused(group, members)
-    moves = plan(_spans(topic, bootstrap, start, partition), topic, _committed(admin, group))
+    committed = {
+        at: offset for (name, at), offset in _committed(admin, group).items() if name == topic
+    }
+    moves = plan_reset(_targets(topic, bootstrap, start, partition), committed)
     if execute:
         _execute(admin, group, topic, moves)
     if json:
@@ -252,19 +254,6 @@ def _progress(
     return Progress(*partition, committed, end, lag, *reader)
 
 
-def plan(spans: Sequence[Span], topic: str, committed: Mapping[Partition, int]) -> list[Move]:
-    return [
-        Move(
-            partition=span.partition,
-            committed=committed.get((topic, span.partition)),
-            new=span.start,
-            end=span.end,
-            lag=span.end - span.start,
-        )
-        for span in spans
-    ]
-
-
 def _start(to_earliest: bool, to_latest: bool, to_offset: int | None, to_time: str | None) -> Start:
     if to_earliest + to_latest + (to_offset is not None) + (to_time is not None) != 1:
         raise typer.BadParameter(
@@ -277,10 +266,10 @@ def _start(to_earliest: bool, to_latest: bool, to_offset: int | None, to_time: s
     return Edge.BEGINNING if to_earliest else Edge.END
 
 
-def _spans(topic: str, bootstrap: str, start: Start, partition: int | None) -> list[Span]:
+def _targets(topic: str, bootstrap: str, start: Start, partition: int | None) -> list[Target]:
     reading = RecordReader(topic, bootstrap)
     try:
-        return reading.spans(start, partition=partition)
+        return [Target(*span) for span in reading.spans(start, partition=partition)]
     finally:
         reading.close()
 
@@ -299,23 +288,14 @@ def _outcome(group: str, members: Sequence[MemberDescription], executed: bool) -
         return f"Reset group {escape(group)}."
     if members:
         return (
-            f"Nothing is changed yet. Group {escape(group)} has {_count(members)}: "
+            f"Nothing is changed yet. Group {escape(group)} has {count_of(members)}: "
             "stop them before you add --execute."
         )
     return "Nothing is changed yet: add --execute to commit the new offsets."
 
 
 def _check_unused(group: str, members: Sequence[MemberDescription]) -> None:
-    if members:
-        first = members[0]
-        raise GroupInUseError(
-            f'group "{group}" has {_count(members)}, such as {first.client_id} '
-            f"at {first.host.removeprefix('/')}: stop them first"
-        )
-
-
-def _count(members: Sequence[MemberDescription]) -> str:
-    return "1 member" if len(members) == 1 else f"{len(members)} members"
+    check_unused(group, [Reader(one.client_id, one.host.removeprefix("/")) for one in members])
 
 
 def _group_ids(admin: KafkaAdmin) -> list[str]:

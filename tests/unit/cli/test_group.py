@@ -6,9 +6,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # Public, but
 )
 from typer.testing import CliRunner
 
-from stratalog.cli.group import Move, Progress, no_such_group, plan, progress
+from stratalog.cli.group import Progress, no_such_group, progress
 from stratalog.cli.main import app
-from stratalog.cli.record_reader import Span
 
 runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
 COMMANDS = ["list", "describe", "reset", "delete"]
@@ -92,11 +91,6 @@ def test_a_member_without_partitions_is_shown_last() -> None:
     rows = progress([member("idle"), member("busy", ("t", 0))], {}, {("t", 0): 1})
     assert [row.member for row in rows] == ["busy", "idle"]
     assert (rows[1].topic, rows[1].partition) == (None, None)
-
-
-def test_the_plan_of_a_reset_shows_old_and_new_place() -> None:
-    moves = plan([Span(0, 2, 10), Span(1, 0, 0)], "t", {("t", 0): 8, ("u", 1): 3})
-    assert moves == [Move(0, 8, 2, 10, 8), Move(1, None, 0, 0, 0)]
 
 
 def test_an_unknown_group_is_told_with_the_nearest_name() -> None:
