@@ -2,13 +2,15 @@
 
 A block enters the cache when its commit has answered, because only then are the offsets known. The
 uploaded buffers are never written to, because an upload that was given up may still be reading
-them; a stamped copy of the header is kept beside each batch instead. Only writes fill the cache, so
-that reads of old data push nothing out.
+them; a stamped copy of the header is kept beside each batch instead. A batch is a view into the
+frame of its request and keeps all of the frame alive. So batches are copied if together they are
+less than half of their frame: no more than twice the counted bytes are held. Only writes fill the
+cache, so that reads of old data push nothing out.
 """
 
 from bisect import bisect_left
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from stratalog.batch.entry import EntryBatch
@@ -60,9 +62,16 @@ class FreshBlocks:
     def add(self, block: SealedBlock, answers: Sequence[CommitAnswer]) -> None:
         """Keep the batches that were accepted, stamped as they must be read."""
         fresh = _FreshBlock()
-        for batch, place, answer in zip(block.batches, block.commit.batches, answers, strict=True):
-            if answer.outcome is CommitOutcome.ACCEPTED:
-                fresh.add(place.byte_offset, _stamped(batch, answer))
+        accepted = [
+            (batch, place.byte_offset, answer)
+            for batch, place, answer in zip(
+                block.batches, block.commit.batches, answers, strict=True
+            )
+            if answer.outcome is CommitOutcome.ACCEPTED
+        ]
+        thin = _thin_frames(batch.data for batch, _, _ in accepted)
+        for batch, position, answer in accepted:
+            fresh.add(position, _stamped(batch, answer, is_copied=id(batch.data.obj) in thin))
         if fresh.size_bytes > self._max_bytes or not fresh.batches:
             return
         self._blocks[block.commit.object_id] = fresh
@@ -83,14 +92,25 @@ class FreshBlocks:
         return block.batches[first : bisect_left(block.positions, end)]
 
 
-def _stamped(batch: EntryBatch, answer: CommitAnswer) -> StampedBatch:
+def _thin_frames(views: Iterable[memoryview]) -> set[int]:
+    """Return the ids of the buffers of which the views are less than half."""
+    frames: dict[int, int] = {}
+    used: Counter[int] = Counter()
+    for view in views:
+        frames[id(view.obj)] = memoryview(view.obj).nbytes
+        used[id(view.obj)] += len(view)
+    return {frame for frame, size_bytes in frames.items() if 2 * used[frame] < size_bytes}
+
+
+def _stamped(batch: EntryBatch, answer: CommitAnswer, *, is_copied: bool) -> StampedBatch:
     parts: list[memoryview | bytearray]
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
         whole = bytearray(batch.data)
         stamp_append_time(whole, 0, batch.header, answer.append_time_ms)
         parts = [whole]
     else:
-        parts = [bytearray(batch.data[:HEADER_BYTES]), batch.data[HEADER_BYTES:]]
+        body = batch.data[HEADER_BYTES:]
+        parts = [bytearray(batch.data[:HEADER_BYTES]), bytearray(body) if is_copied else body]
     stamp(parts[0], 0, base_offset=answer.base_offset, leader_epoch=answer.leader_epoch)
     return StampedBatch(
         last_offset=answer.base_offset + batch.header.last_offset_delta, parts=parts

@@ -1,3 +1,5 @@
+import tracemalloc
+from dataclasses import replace
 from uuid import UUID
 
 from tests.unit.block.entries import entry
@@ -90,3 +92,40 @@ def test_a_block_larger_than_the_cache_is_not_kept() -> None:
     cache.add(block, [accepted(0)])
     assert cache.find(block.commit.object_id, 0, 1) is None
     assert cache.size_bytes == 0
+
+
+def in_frame(batch: EntryBatch, *, padding: int) -> EntryBatch:
+    """The batch as a view into the frame of a request that has other bytes, too."""
+    size = len(batch.data)
+    return replace(batch, data=memoryview(bytearray(batch.data) + bytes(padding))[:size])
+
+
+def test_tiny_batches_of_large_requests_do_not_keep_the_requests_in_memory() -> None:
+    cache = FreshBlocks(1_000_000)
+    tracemalloc.start()
+    try:
+        for number in range(50):
+            block = sealed(in_frame(entry(), padding=1_000_000), number=number)
+            cache.add(block, [accepted(number)])
+        del block
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000
+    (found,) = cache.find(ObjectId(UUID(int=7)), 0, 1000) or ()
+    check_crc(whole(found), 0, parse_header(whole(found)))
+    assert decode_records(whole(found))[0].value == b"value"
+
+
+def test_batches_that_make_up_most_of_their_request_are_not_copied() -> None:
+    one = bytes(entry(value=bytes(1000)).data)
+    frame = bytearray(one * 4)
+    batches = [
+        replace(entry(value=bytes(1000)), data=memoryview(frame)[start : start + len(one)])
+        for start in range(0, 3 * len(one), len(one))
+    ]
+    cache = FreshBlocks(10_000)
+    block = sealed(*batches)
+    cache.add(block, [accepted(offset) for offset in range(3)])
+    found = cache.find(block.commit.object_id, 0, 4 * len(one)) or ()
+    assert [getattr(batch.parts[1], "obj", None) is frame for batch in found] == [True] * 3
