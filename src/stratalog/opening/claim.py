@@ -10,7 +10,7 @@ from stratalog.control.identity.model import Cluster
 from stratalog.control.plane import ControlPlane
 from stratalog.objects.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError
 from stratalog.objects.store import Create, ObjectStore, PutMode, Replace
-from stratalog.opening.errors import MarkerContendedError
+from stratalog.opening.errors import ControlPlaneBehindError, MarkerContendedError
 from stratalog.opening.marker import (
     MARKER_KEY,
     StoreMarker,
@@ -52,6 +52,8 @@ async def claim_anew(control: ControlPlane, store: ObjectStore) -> bool:
     """
     created = False
     if await read_marker(store) is None:
+        # A control plane that was restored is the usual reason, and nothing else tells it apart.
+        await control.identity.skip_producer_ids()
         created = await _create(store, await control.identity.cluster())
     await _write_next(control, store)
     return created
@@ -137,7 +139,12 @@ async def _write_next(control: ControlPlane, store: ObjectStore) -> Cluster:
         found = await read_marker(store)
         if found is None:
             raise marker_missing(store)
-        check_marker(found[0], await control.identity.cluster())
+        try:
+            check_marker(found[0], await control.identity.cluster())
+        except ControlPlaneBehindError:
+            # Brokers that were running at the restore still give out ids.
+            await control.identity.skip_producer_ids()
+            raise
         cluster = await control.identity.next_generation()
         try:
             await _put(store, cluster, Replace(etag=found[1]))

@@ -75,6 +75,23 @@ async def test_a_restored_control_plane_does_not_catch_up_by_trying(
     assert (await claim_store(cluster.control, cluster.store)).generation == 3
 
 
+async def test_no_producer_id_is_given_twice_after_a_restore(cluster: SmallCluster) -> None:
+    await claim_store(cluster.control, cluster.store)
+    cluster.damage("UPDATE cluster SET generation = 1")
+    restored = await cluster.control.log.allocate_producer_ids(1)
+    with pytest.raises(ControlPlaneBehindError):
+        await renew_claim(cluster.control, cluster.store)
+    noticed = await cluster.control.log.allocate_producer_ids(1)
+    assert noticed == restored + 1 + 2**32
+    await cluster.store.delete([MARKER_KEY])
+    await claim_anew(cluster.control, cluster.store)
+    claimed = await cluster.control.log.allocate_producer_ids(1)
+    assert claimed == noticed + 1 + 2**32
+    await claim_store(cluster.control, cluster.store)
+    await claim_anew(cluster.control, cluster.store)
+    assert await cluster.control.log.allocate_producer_ids(1) == claimed + 1, "no jump without need"
+
+
 async def test_a_crash_before_the_marker_is_written_means_nothing(cluster: SmallCluster) -> None:
     store = Crashing(cluster.store, "put", after=False)
     with pytest.raises(CrashError):

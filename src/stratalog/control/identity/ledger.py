@@ -11,6 +11,9 @@ from stratalog.ids import ProducerId
 FIRST_PRODUCER_ID = ProducerId(1 << 40)
 """Kafka gives out its numbers from 0 on. Producers of an adopted topic keep theirs, so no producer
 of this cluster may have been given the same number before the adoption."""
+RESTORE_JUMP = 1 << 32
+"""More ids than were given out between a backup and its restore. Of the 63 bits of an id, enough
+remain for two thousand million jumps."""
 # A run that holds claims may have looked already where segments belong, and be about to add some.
 _HAS_OWN_SEGMENTS = """
     EXISTS (SELECT 1 FROM segments WHERE store_url = '')
@@ -57,6 +60,18 @@ class IdentityLedger(Ledger):
             )
         )
         return CLUSTER.read(rows[0])
+
+    async def skip_producer_ids(self) -> None:
+        """Leave out the ids that this control plane may have given out and forgotten.
+
+        For a control plane that may have been restored from a backup. A producer that got its id
+        after the backup goes on with it. A second producer of the same id would have its records
+        taken for repetitions: acknowledged, and not stored."""
+        await self._database.write(
+            lambda connection: connection.execute(
+                "UPDATE cluster SET next_producer_id = next_producer_id + $1", RESTORE_JUMP
+            )
+        )
 
     async def note_segments_apart(self, apart: bool, *, moved: bool = False) -> bool:
         """Note whether the cluster's own segments lie in a store apart from its blocks, and return
