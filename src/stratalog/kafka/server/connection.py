@@ -30,7 +30,8 @@ _UNCHARGED_BYTES = 1 << 20
 rarely reach."""
 _STEP_BYTES = 64 << 10
 """A request gets room and is charged for it in steps, so that six bytes which state a large request
-take no memory from anybody."""
+take no memory from anybody. Each step is as long as all that has arrived, so that a large request
+takes few of them and never more than twice its arrived bytes."""
 
 
 class _Hold(Enum):
@@ -195,7 +196,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _next_step(self) -> int:
-        return min(_STEP_BYTES, self._frames.size_bytes - self._frames.admitted_bytes)
+        step = max(_STEP_BYTES, self._frames.admitted_bytes)
+        return min(step, self._frames.size_bytes - self._frames.admitted_bytes)
 
     def _granted(self) -> None:
         self._frames.admit(self._next_step)
