@@ -17,6 +17,7 @@ from stratalog.checks.promises import (
     boundaries_hold,
     boundaries_moved_forward,
 )
+from stratalog.checks.record_check import record_fault
 from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.report import Problem, Promise
 from stratalog.checks.row_sequence import RowSequence
@@ -161,6 +162,7 @@ class PartitionCheck:
             return await self._read_row(row)
 
     async def _read_row(self, row: Coordinates) -> list[Problem]:
+        undecodable: list[Problem] = []
         expected = row.base_offset
         end = row.byte_offset + row.byte_size
         try:
@@ -169,7 +171,11 @@ class PartitionCheck:
             ):
                 problems = batch_continues_row(row, expected, header, batch)
                 if problems:
-                    return problems
+                    return undecodable + problems
+                fault = await record_fault(header, batch)
+                if fault is not None:
+                    text = f"row {row.base_offset}, batch at offset {expected}: {fault}"
+                    undecodable.append(Problem(promise=Promise.READABLE, text=text))
                 expected = Offset(expected + header.last_offset_delta + 1)
                 self._counts["batches"] += 1
                 self._counts["bytes"] += header.size_bytes
@@ -178,5 +184,5 @@ class PartitionCheck:
             return [Problem(promise=Promise.READABLE, text=text)]
         except DamagedError as error:
             text = f"row {row.base_offset}: object {row.object_key}: {error}"
-            return [Problem(promise=Promise.CHECKSUMS, text=text)]
-        return batches_end_with_row(row, expected)
+            return [*undecodable, Problem(promise=Promise.CHECKSUMS, text=text)]
+        return undecodable + batches_end_with_row(row, expected)

@@ -8,6 +8,7 @@ from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import BatchHeader
 from stratalog.checks.index_audit import IndexAudit
 from stratalog.checks.log_audit import LogAudit
+from stratalog.checks.record_check import record_fault
 from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.report import Problem, Promise
 from stratalog.checks.segment_promises import name_of
@@ -28,11 +29,16 @@ from stratalog.segment.thread_offload import offload
 _WINDOW_BYTES = 4 * 1024 * 1024
 """The bytes of the object that are requested at once."""
 
+_MAX_UNDECODABLE = 10
+"""The most undecodable batches that are reported for one segment: more would not help."""
+
 
 @dataclass(slots=True)
 class Audited:
     log: list[Problem] = field(default_factory=list)
     """Damage of the records, or of the manifest that leads to them. It cannot be repaired."""
+    records: list[Problem] = field(default_factory=list)
+    """Batches that cannot be decoded. Indexes can be rebuilt nevertheless: they need headers."""
     indexes: list[Problem] = field(default_factory=list)
     """Damage of parts that can be rebuilt from the records."""
     good: dict[IndexKind, bytes] = field(default_factory=dict)
@@ -41,7 +47,7 @@ class Audited:
 
     @property
     def problems(self) -> list[Problem]:
-        return [*self.log, *self.indexes]
+        return [*self.log, *self.records, *self.indexes]
 
 
 async def audit_segment(
@@ -115,6 +121,10 @@ async def _audit_log(opened: OpenSegment, indexes: IndexAudit, audited: Audited)
     try:
         async for position, header, batch in _positioned(opened):
             whole = audit.step(position, header, batch)
+            fault = await record_fault(header, batch) if whole else None
+            if fault is not None and len(audited.records) < _MAX_UNDECODABLE:
+                text = f"the batch of offset {header.base_offset}: {fault}"
+                audited.records.append(_problem(opened.segment, Promise.READABLE, text))
             indexes.step(position, header, batch if whole else None)
             audited.batches += 1
     except ObjectNotFoundError:
