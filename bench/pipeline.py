@@ -427,7 +427,7 @@ async def clean(control: ControlPlane, store: ObjectStore) -> None:
         control=control,
         store=store,
         retention_of=lambda _: Retention(ms=None, bytes=None),
-        settings=JanitorSettings(interval_ms=0, grace_ms=0, answers_ms=0),
+        settings=JanitorSettings(interval_ms=0, grace_ms=0, backup_window_ms=0, answers_ms=0),
         offsets_retention_ms=DAY_MS,
         clock=SystemClock(),
         segment_prefix=RemoteSettings().prefix,

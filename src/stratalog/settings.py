@@ -221,6 +221,12 @@ class JanitorSettings:
     """How often retention, deletion and the sweep run. 0 switches them off on this broker."""
     grace_ms: NotNegative = 60 * SECOND_MS
     """How long an object outlives its last reference, for readers that still hold it."""
+    backup_window_ms: NotNegative = DAY_MS
+    """How long, after the grace, objects and segments are kept that merges, splits and rewrites
+    have replaced, or that retention and deletes have freed. A backup of the control plane that is
+    younger than this finds everything it names. The price is space: records that were merged lie in
+    the store twice for so long, expired ones remain, and the control plane has a row more for each
+    block. With 0 no backup is of use that is older than the last run of the pipeline."""
     orphan_age_ms: NotNegative = HOUR_MS
     """How old an object without a row must be before the sweeper deletes it."""
     unfinished_age_ms: NotNegative = DAY_MS

@@ -60,7 +60,9 @@ class ChaosBroker:
             broker=BrokerSettings(listen="127.0.0.1:0", id=number, lease_ms=1000),
             block=BlockSettings(window_ms=10, retry_ms=RETRY_MS, max_bytes=4096),
             fetch=FetchSettings(poll_ms=200),
-            janitor=JanitorSettings(interval_ms=500, grace_ms=0, orphan_age_ms=1000),
+            janitor=JanitorSettings(
+                interval_ms=500, grace_ms=0, backup_window_ms=0, orphan_age_ms=1000
+            ),
             storage=storage,
         )
         self.faults = SwitchedFaults(seed)

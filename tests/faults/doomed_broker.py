@@ -94,7 +94,10 @@ class Doomed:
                 object_options=dict(self.object_options),
             ),
             janitor=JanitorSettings(
-                interval_ms=self.janitor_ms, grace_ms=0, orphan_age_ms=self.orphan_age_ms
+                interval_ms=self.janitor_ms,
+                grace_ms=0,
+                backup_window_ms=0,
+                orphan_age_ms=self.orphan_age_ms,
             ),
         )
 

@@ -134,7 +134,7 @@ async def check_promises(scene: Scene) -> None:
 
 
 def test_a_kafka_client_reads_through_the_moving_boundary(quick_folder: Path) -> None:
-    janitor = JanitorSettings(interval_ms=50, grace_ms=GRACE_MS)
+    janitor = JanitorSettings(interval_ms=50, grace_ms=GRACE_MS, backup_window_ms=0)
     settings = replace(BASE, storage=folder_storage(quick_folder), janitor=janitor)
     over = threading.Event()
     with one_broker(quick_folder, base=settings) as cluster, ThreadPoolExecutor() as threads:

@@ -333,7 +333,7 @@ def test_what_no_commit_refers_to_is_collected_and_nothing_else(
     sweeping = replace(
         TIDY,
         block=BlockSettings(window_ms=5, retry_ms=200, cache_bytes=0),
-        janitor=JanitorSettings(interval_ms=60, grace_ms=0, orphan_age_ms=0),
+        janitor=JanitorSettings(interval_ms=60, grace_ms=0, backup_window_ms=0, orphan_age_ms=0),
     )
     with frail_broker(postgres_server, s3_server, sweeping) as broker:
         topic = create(Cluster([broker.address]), fresh_topic("swept"))

@@ -58,7 +58,12 @@ SPECULATION = {
     "spark.speculation.task.duration.threshold": "3s",
 }
 ENVIRONMENT_PYTHON = "./environment/bin/python"
-CLEAN_AT_ONCE = ("janitor.grace_ms=0", "janitor.orphan_age_ms=0", "janitor.unfinished_age_ms=0")
+CLEAN_AT_ONCE = (
+    "janitor.grace_ms=0",
+    "janitor.backup_window_ms=0",
+    "janitor.orphan_age_ms=0",
+    "janitor.unfinished_age_ms=0",
+)
 
 
 class Storage:

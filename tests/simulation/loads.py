@@ -180,6 +180,8 @@ def _settings(random: Random, **chosen: int) -> Settings:
         janitor=JanitorSettings(
             interval_ms=one_of("interval_ms", 400, 1500),
             grace_ms=one_of("grace_ms", 100, 1500),
+            # Readers of a deleted object are the danger, and a window would hide them.
+            backup_window_ms=0,
             orphan_age_ms=one_of("orphan_age_ms", 400, 4000),
             unfinished_age_ms=one_of("unfinished_age_ms", 200, 4000),
             answers_ms=60_000,

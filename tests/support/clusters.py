@@ -29,7 +29,7 @@ BASE = Settings(
     # The lease decides how soon brokers notice each other: three times within it.
     broker=BrokerSettings(listen="127.0.0.1:0", lease_ms=1500, default_partitions=2),
     block=BlockSettings(window_ms=5, retry_ms=10_000),
-    janitor=JanitorSettings(interval_ms=0),
+    janitor=JanitorSettings(interval_ms=0, backup_window_ms=0),
 )
 
 

@@ -37,9 +37,17 @@ log = logging.getLogger(__name__)
 
 
 async def delete_doomed(
-    metadata: SegmentMetadata, stores: SegmentStores, *, grace_ms: int, chunk_rows: int
+    metadata: SegmentMetadata,
+    stores: SegmentStores,
+    *,
+    grace_ms: int,
+    window_ms: int = 0,
+    chunk_rows: int,
 ) -> int:
     """Delete the objects of segments whose grace is over, and forget them; return how many.
+
+    Finished segments are kept for `window_ms` more, because a backup may name them. No backup is of
+    use for an upload that was never finished.
 
     Raises `DeletionRefusedError` at the end if a store refused some of them. The next run tries
     these again.
@@ -47,7 +55,9 @@ async def delete_doomed(
     run = _Run(stores)
     deleted = 0
     after: Segment | None = None
-    while segments := await metadata.doomed(grace_ms=grace_ms, limit=chunk_rows, after=after):
+    while segments := await metadata.doomed(
+        grace_ms=grace_ms, window_ms=window_ms, limit=chunk_rows, after=after
+    ):
         after = segments[-1]
         gone: list[Segment] = []
         for store_url, neighbours in _by_store(segments).items():

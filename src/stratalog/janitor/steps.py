@@ -58,7 +58,10 @@ async def _purge_topics(at: Premises) -> int:
 
 async def _delete_marked(at: Premises) -> int:
     return await delete_marked(
-        at.control, at.store, grace_ms=at.settings.grace_ms, chunk_rows=at.settings.chunk_rows
+        at.control,
+        at.store,
+        grace_ms=at.settings.grace_ms + at.settings.backup_window_ms,
+        chunk_rows=at.settings.chunk_rows,
     )
 
 
@@ -75,6 +78,7 @@ async def _delete_segments(at: Premises) -> int:
         at.control.segments,
         at.segments,
         grace_ms=at.settings.grace_ms,
+        window_ms=at.settings.backup_window_ms,
         chunk_rows=at.settings.chunk_rows,
     )
 

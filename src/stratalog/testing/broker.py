@@ -28,9 +28,10 @@ _STOP_TIMEOUT_S = 60
 FAST = Settings(
     broker=BrokerSettings(listen="127.0.0.1:0"),
     block=BlockSettings(window_ms=5),
-    janitor=JanitorSettings(interval_ms=0),
+    janitor=JanitorSettings(interval_ms=0, backup_window_ms=0),
 )
-"""Settings for tests: any free port, a short window, and nothing in the background."""
+"""Settings for tests: any free port, a short window, and nothing in the background. Deletion
+waits for no window of backups, because objects in memory have none."""
 
 
 class Broker:

@@ -7,15 +7,17 @@ from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor
-from stratalog.settings import JanitorSettings
+from stratalog.settings import DAY_MS, JanitorSettings
 
 
-def janitor_of(cluster: SmallCluster, retention: Retention) -> Janitor:
+def janitor_of(cluster: SmallCluster, retention: Retention, backup_window_ms: int = 0) -> Janitor:
     return Janitor(
         control=cluster.control,
         store=cluster.store,
         retention_of=lambda topic: retention,
-        settings=JanitorSettings(grace_ms=0, answers_ms=0, chunk_rows=3),
+        settings=JanitorSettings(
+            grace_ms=0, backup_window_ms=backup_window_ms, answers_ms=0, chunk_rows=3
+        ),
         offsets_retention_ms=1000,
         clock=cluster.later,
     )
@@ -56,6 +58,22 @@ async def test_a_lease_keeps_what_it_saw(cluster: SmallCluster, topic: Topic) ->
     assert await cluster.keys() == [block.commit.key]
     await cluster.control.scans.release_lease(lease.lease_id)
     await janitor.run_once()
+    assert await cluster.keys() == []
+
+
+async def test_objects_that_were_freed_are_kept_for_the_window_of_backups(
+    cluster: SmallCluster, topic: Topic
+) -> None:
+    block = await cluster.write(topic, {0: [5]})
+    await cluster.write(topic, {0: [5]})
+    keep_nothing = Retention(ms=0, bytes=0)
+    await janitor_of(cluster, keep_nothing, backup_window_ms=DAY_MS).run_once()
+    state = await cluster.control.log.topic_partitions(topic.id)
+    assert state[0].log_start == state[0].high_watermark
+    assert block.commit.key in await cluster.keys()
+    # Marks are made by the clock of the database, and compared with it.
+    cluster.damage(f"UPDATE objects SET marked_ms = marked_ms - {DAY_MS}")
+    await janitor_of(cluster, keep_nothing, backup_window_ms=DAY_MS).run_once()
     assert await cluster.keys() == []
 
 

@@ -174,7 +174,7 @@ class FakeControl(FakeControlPlane):
         return removed
 
     async def segments_doomed(
-        self, *, grace_ms: int, limit: int, after: Segment | None = None
+        self, *, grace_ms: int, window_ms: int = 0, limit: int, after: Segment | None = None
     ) -> list[Segment]:
         self._called("segments.doomed")
         first = UUID(int=0) if after is None else UUID(int=after.segment_id.int + 1)

@@ -102,7 +102,12 @@ class Lab:
             tiering=tiering,
             remote=remote or RemoteSettings(),
             janitor=JanitorSettings(
-                interval_ms=0, grace_ms=0, orphan_age_ms=0, unfinished_age_ms=0, answers_ms=0
+                interval_ms=0,
+                grace_ms=0,
+                backup_window_ms=0,
+                orphan_age_ms=0,
+                unfinished_age_ms=0,
+                answers_ms=0,
             ),
         )
         control = await open_control_plane(settings.storage.control)

@@ -72,12 +72,15 @@ _CHAINED = f"""
 """
 _DOOMED = f"""
     {_SELECT}
-    WHERE NOT chained AND state = $1 AND changed_ms <= {{now_ms}} - $2
+    WHERE NOT chained AND state = $1
+        AND changed_ms <= {{now_ms}} - CASE
+            WHEN manifest IS NULL THEN CAST($2 AS bigint) ELSE CAST($3 AS bigint)
+        END
         AND changed_ms < COALESCE(
             (SELECT MIN(started_ms) FROM leases WHERE expires_ms > {{now_ms}}), changed_ms + 1
         )
-        AND (changed_ms, segment_id) > ($3, $4)
-    ORDER BY changed_ms, segment_id LIMIT $5
+        AND (changed_ms, segment_id) > ($4, $5)
+    ORDER BY changed_ms, segment_id LIMIT $6
 """
 _UNCHAINED = f"""
     {_SELECT}
@@ -175,14 +178,16 @@ class SegmentOperations(Ledger):
         await self._database.write(lambda connection: begin_deletion(connection, ids))
 
     async def doomed(
-        self, *, grace_ms: int, limit: int, after: Segment | None = None
+        self, *, grace_ms: int, window_ms: int = 0, limit: int, after: Segment | None = None
     ) -> list[Segment]:
         """Segments whose deletion began longer ago than the grace period, and before every live
-        lease began. Oldest first, from the one after `after` on."""
+        lease began. Finished ones are left out for `window_ms` more. Oldest first, from the one
+        after `after` on."""
         return await self._fetch(
             _DOOMED,
             SegmentState.DELETE_STARTED.value,
             grace_ms,
+            grace_ms + window_ms,
             -1 if after is None else after.changed_ms,
             _BEFORE_ALL if after is None else after.segment_id,
             limit,

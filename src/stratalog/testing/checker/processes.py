@@ -28,7 +28,7 @@ FAST: Mapping[str, Mapping[str, object]] = {
     "block": {"window_ms": 20, "retry_ms": 15_000},
     "fetch": {"poll_ms": 200},
     "groups": {"initial_rebalance_delay_ms": 200},
-    "janitor": {"interval_ms": 3000, "grace_ms": 3000},
+    "janitor": {"interval_ms": 3000, "grace_ms": 3000, "backup_window_ms": 0},
 }
 """Short times, so that a run of a minute goes through as much as a day of a real cluster."""
 

@@ -145,6 +145,19 @@ async def test_a_deletion_waits_for_the_grace_period_and_is_then_finished(
     assert await known(plane, segment_id) is None
 
 
+async def test_finished_segments_wait_for_the_window_of_backups_and_abandoned_ones_do_not(
+    plane: ControlPlane, topic: Topic, database: Database
+) -> None:
+    whole = await finished(plane, part(topic), 0, 4)
+    abandoned = segment(part(topic), 5, 9)
+    await plane.segments.add(abandoned)
+    await plane.segments.delete([whole, abandoned.segment_id])
+    doomed = await plane.segments.doomed(grace_ms=0, window_ms=DAY_MS, limit=10)
+    assert [each.segment_id for each in doomed] == [abandoned.segment_id]
+    await age(database, whole)
+    assert len(await plane.segments.doomed(grace_ms=0, window_ms=DAY_MS, limit=10)) == 2
+
+
 async def test_a_deletion_that_is_begun_again_keeps_its_time(
     plane: ControlPlane, topic: Topic, database: Database
 ) -> None:

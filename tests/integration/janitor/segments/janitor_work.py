@@ -73,7 +73,12 @@ def janitor_of(
         store=small.store,
         retention_of=lambda topic: retention,
         settings=JanitorSettings(
-            grace_ms=0, answers_ms=0, unfinished_age_ms=0, chunk_rows=3, orphan_age_ms=0
+            grace_ms=0,
+            backup_window_ms=0,
+            answers_ms=0,
+            unfinished_age_ms=0,
+            chunk_rows=3,
+            orphan_age_ms=0,
         ),
         offsets_retention_ms=1000,
         clock=small.later,

@@ -85,7 +85,7 @@ async def test_a_snapshot_stays_readable_until_its_lease_ends(
         control=cluster.control,
         store=cluster.store,
         retention_of=lambda topic: retention,
-        settings=JanitorSettings(grace_ms=0, unfinished_age_ms=0, answers_ms=0),
+        settings=JanitorSettings(grace_ms=0, backup_window_ms=0, unfinished_age_ms=0, answers_ms=0),
         offsets_retention_ms=1000,
         clock=cluster.cluster.later,
     )
