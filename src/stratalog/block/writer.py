@@ -343,6 +343,9 @@ class BlockWriter:
         for request in queued.requests:
             if not request.answered.done():
                 request.answered.set_exception(error)
+                # The request may have ended with its connection. Looked at once, the error is not
+                # reported by asyncio as one that nothing handled.
+                request.answered.exception()
 
     def _adjust_window(self, partitions: int) -> None:
         self._stretch = min(max(partitions / _PARTITIONS_PER_WINDOW, 1.0), _MAX_STRETCH)

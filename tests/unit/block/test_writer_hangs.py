@@ -1,10 +1,11 @@
 """A store or a control plane that takes calls and never answers them."""
 
 import asyncio
+import gc
 from collections.abc import Sequence
 
 import pytest
-from tests.support.faulty_control import Answers, Commit
+from tests.support.faulty_control import Answers, Commit, refuses
 from tests.unit.block.rig import Rig, offsets, soon
 
 from stratalog.block import writer as writer_module
@@ -91,3 +92,21 @@ async def test_a_call_that_cannot_be_stopped_does_not_delay_the_answer() -> None
     with pytest.raises(StoreUnavailableError, match="cut"):
         await soon(writer_module._cut_off(stubborn(), 0.01, StoreUnavailableError("cut")))
     freed.set()
+
+
+async def test_a_failure_that_its_request_no_longer_waits_for_is_not_reported(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    # A captured line would hold the error, its frames and the future for ever.
+    caplog.set_level("CRITICAL", logger=writer_module.__name__)
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: reported.append(told))
+    rig.control.commit_troubles.append(refuses(BlockFailedError("not today")))
+    writer = rig.writer(max_bytes=1)
+
+    writer.append([rig.batch()])
+    await writer.close()
+
+    rig.writers.clear()
+    gc.collect()
+    assert reported == []
