@@ -42,6 +42,17 @@ PARTITION_ERRORS = CounterSpec(
     ("api", "error"),
 )
 
+CONNECTIONS_REFUSED = CounterSpec(
+    "stratalog_connections_refused",
+    "Clients that got no connection. `limit` is `total`, `address` (too many from one) or "
+    "`descriptors` (too few would be left for files and the database).",
+    ("limit",),
+)
+CONNECTIONS_IDLE = CounterSpec(
+    "stratalog_connections_idle",
+    "Connections closed because nothing moved on them for `broker.connections_max_idle_ms`.",
+)
+
 BLOCKS_COMMITTED = CounterSpec("stratalog_blocks_committed", "Blocks committed.")
 BLOCK_BYTES = CounterSpec("stratalog_block_bytes", "Bytes of committed blocks.")
 BLOCKS_FAILED = CounterSpec(

@@ -48,6 +48,16 @@ class BrokerSettings:
     """A longer request closes its connection: it is more likely garbage than data."""
     max_pipelined_requests: Positive = 1000
     """Requests of one connection that are worked on at once; more wait in the socket."""
+    max_connections: Positive = 10_000
+    """Connections of clients. More are closed at once. Each costs some 20 KiB and a descriptor;
+    `stratalog up` raises its limit of open files for them, and keeps 512 descriptors for files and
+    the database whatever is set here."""
+    max_connections_per_address: Positive = 5000
+    """Connections from one address, or from one IPv6 network of 64 bits. Lower keeps one client
+    from taking all; it must be enough for all clients behind one proxy."""
+    connections_max_idle_ms: Positive = 10 * MINUTE_MS
+    """How long a connection stays open on which nothing moves, as Kafka's
+    `connections.max.idle.ms`. Clients connect again when they need to."""
     lease_ms: Positive = 10 * SECOND_MS
     """How long a silent broker counts as alive. A shorter lease finds dead brokers sooner and asks
     the control plane more often."""

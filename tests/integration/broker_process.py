@@ -14,10 +14,14 @@ from tests.support.clients.client import ANSWER_SECONDS
 class BrokerProcess:
     """A broker as users start it."""
 
-    def __init__(self, flags: list[str], folder: Path) -> None:
+    def __init__(self, flags: list[str], folder: Path, *, open_files: int | None = None) -> None:
+        limited = [] if open_files is None else _limited(open_files)
         command = [sys.executable, "-m", "stratalog.cli.main", "up", "--listen", "127.0.0.1:0"]
         self._process = subprocess.Popen(
-            [*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder
+            [*limited, *command, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
         )
 
     def kill(self) -> None:
@@ -43,9 +47,15 @@ class BrokerProcess:
         raise AssertionError(f"the broker did not start:\n{said.decode()}")
 
 
+def _limited(open_files: int) -> list[str]:
+    return ["sh", "-c", f'ulimit -n {open_files} && exec "$@"', "sh"]
+
+
 @contextmanager
-def process(flags: list[str], folder: Path) -> Iterator[BrokerProcess]:
-    broker = BrokerProcess(flags, folder)
+def process(
+    flags: list[str], folder: Path, *, open_files: int | None = None
+) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(flags, folder, open_files=open_files)
     try:
         yield broker
     finally:

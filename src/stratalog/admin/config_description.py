@@ -122,6 +122,7 @@ def _settings(settings: Settings, broker_id: int) -> list[_Setting]:
     return [
         *_identity_settings(settings.broker, broker_id),
         *_topic_settings(settings.broker),
+        *_connection_settings(settings.broker),
         *_limit_settings(settings),
     ]
 
@@ -162,6 +163,29 @@ def _topic_settings(broker: BrokerSettings) -> list[_Setting]:
             ConfigType.INT,
             "1",
             "Always 1: the object store replicates.",
+        ),
+    ]
+
+
+def _connection_settings(broker: BrokerSettings) -> list[_Setting]:
+    return [
+        _Setting(
+            "max.connections",
+            ConfigType.INT,
+            str(broker.max_connections),
+            "The most connections of clients.",
+        ),
+        _Setting(
+            "max.connections.per.ip",
+            ConfigType.INT,
+            str(broker.max_connections_per_address),
+            "The most connections from one address.",
+        ),
+        _Setting(
+            "connections.max.idle.ms",
+            ConfigType.LONG,
+            str(broker.connections_max_idle_ms),
+            "The time after which a connection is closed on which nothing moves.",
         ),
     ]
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import typer
 from rich.markup import escape
 
+from stratalog import descriptors
 from stratalog.cli.errors import PortTakenError
 from stratalog.cli.options import Config, Control, Data, Objects, Set, examples, settings_from
 from stratalog.cli.output import say
@@ -64,6 +65,7 @@ def up(
     # Imported late: no other command needs an event loop of this size to start.
     import uvloop
 
+    descriptors.allow_clients(settings.broker.max_connections)
     keep_freed_memory()
     collect_garbage_rarely()
     uvloop.run(_serve(settings))

@@ -30,6 +30,7 @@ async def bind_listener(parts: Parts, ground: Ground, reader: TopicReader) -> Li
         settings=settings,
         max_inflight_bytes=ground.settings.block.max_inflight_bytes,
         clock=ground.clock,
+        metrics=ground.metrics,
     )
 
     async def drain() -> None:

@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 _UNCHARGED_BYTES = 1 << 20
 """Requests other than Produce are charged to the budget only above this size, which honest ones
 rarely reach."""
+_KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+"""A client that is gone without a word is noticed after 60 + 4 * 15 s. The system's own default is
+two hours."""
 _STEP_BYTES = 64 << 10
 """A request gets room and is charged for it in steps, so that six bytes which state a large request
 take no memory from anybody. Each step is as long as all that has arrived, so that a large request
@@ -86,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
         self._lost = asyncio.Event()
         self._moved_s = clock.monotonic()
+        self._answered_s = self._moved_s
         self._began_s = self._moved_s
         self._held_since_s = self._moved_s
         self.peer = "?"
@@ -102,7 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         sock = transport.get_extra_info("socket")
         if sock is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            _keep_alive(sock)
         self._work = asyncio.gather(self._accept_all(), self._answer_all(), self._lost.wait())
         self._work.add_done_callback(self._finished)
         self._on_opened(self)
@@ -132,6 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.clear()
 
     def resume_writing(self) -> None:
+        self._answered_s = self._clock.monotonic()
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -176,6 +181,16 @@ class Connection(asyncio.BufferedProtocol):
         now = self._clock.monotonic()
         deadline_s = stall_s + self._frames.size_bytes / least_bytes_per_s
         return now - self._moved_s > stall_s or now - self._began_s > deadline_s
+
+    def is_idle(self, idle_s: float) -> bool:
+        """Tell whether nothing has moved for this long, and no request is being worked on.
+
+        A client that takes no response counts as idle, although its requests are unanswered.
+        """
+        works = self._unanswered > 0 and self._writable.is_set()
+        if works or _Hold.BUDGET in self._holds:
+            return False
+        return self._clock.monotonic() - max(self._moved_s, self._answered_s) > idle_s
 
     # Reading.
 
@@ -286,6 +301,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answered(self) -> None:
         self._unanswered -= 1
+        self._answered_s = self._clock.monotonic()
         if _Hold.UNANSWERED in self._holds and self._unanswered < self._max_unanswered:
             self._let_go(_Hold.UNANSWERED)
 
@@ -295,6 +311,13 @@ class Connection(asyncio.BufferedProtocol):
             log.error("The connection of %s failed", self.peer, exc_info=error)
             self.abort()
         self._on_closed(self)
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE:
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _release_when_done(response: asyncio.Future[Response], grant: Grant) -> None:

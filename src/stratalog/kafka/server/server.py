@@ -4,12 +4,17 @@ import asyncio
 import itertools
 import logging
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
+from stratalog import descriptors
 from stratalog.clock import Clock
 from stratalog.kafka.server.acceptor import Acceptor
+from stratalog.kafka.server.admission import Admission
 from stratalog.kafka.server.budget import ByteBudget
 from stratalog.kafka.server.connection import Connection, ConnectionLimits
+from stratalog.metrics import CONNECTIONS_IDLE, Metrics
 from stratalog.settings import BrokerSettings
 
 log = logging.getLogger(__name__)
@@ -22,6 +27,8 @@ clients: Java's give up after half a minute."""
 _STALL_CHECK_S = 15.0
 _KILL_S = 1.0
 _BACKLOG = 1024
+_ACCEPT_PAUSE_S = 1.0
+"""After a failed accept. The system is out of descriptors or memory, which takes time to pass."""
 
 
 class Address(NamedTuple):
@@ -40,16 +47,31 @@ def parse_address(text: str) -> Address:
 class Server:
     """Binds first and starts later: other parts need the port before requests can be served."""
 
-    def __init__(self, *, settings: BrokerSettings, max_inflight_bytes: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        max_inflight_bytes: int,
+        clock: Clock,
+        metrics: Metrics | None = None,
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._budget = ByteBudget(max_inflight_bytes)
         self._connections: set[Connection] = set()
         self._numbers = itertools.count(1)
         self._socket: socket.socket | None = None
-        self._listener: asyncio.Server | None = None
-        self._stall_watch: asyncio.Task[None] | None = None
+        self._workers: list[asyncio.Task[None]] = []
         self._stopping = False
+        metrics = metrics or Metrics()
+        self._idle = metrics.counter(CONNECTIONS_IDLE)
+        self._admission = Admission(
+            most=settings.max_connections,
+            most_per_address=settings.max_connections_per_address,
+            reserve_keeps=descriptors.most_clients(),
+            clock=clock,
+            metrics=metrics,
+        )
 
     @property
     def connection_count(self) -> int:
@@ -75,7 +97,7 @@ class Server:
             max_pipelined_requests=self._settings.max_pipelined_requests,
         )
 
-        def connect() -> Connection:
+        def connect(host: str) -> Connection:
             return Connection(
                 number=next(self._numbers),
                 listener=self._settings.listen,
@@ -84,12 +106,40 @@ class Server:
                 limits=limits,
                 clock=self._clock,
                 on_opened=self._opened,
-                on_closed=self._connections.discard,
+                on_closed=lambda connection: self._closed(connection, host),
             )
 
+        self._workers = [
+            asyncio.create_task(self._accept_for_ever(self._socket, connect), name="listener"),
+            asyncio.create_task(self._close_idle_for_ever(), name="idle watch"),
+        ]
+
+    async def _accept_for_ever(
+        self, listening: socket.socket, connect: Callable[[str], Connection]
+    ) -> None:
+        """Accept clients one at a time, so that the limits hold at every moment: the event loop's
+        own listener accepts all that wait before the first of them can be refused."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(connect, sock=self._socket, backlog=_BACKLOG)
-        self._stall_watch = asyncio.create_task(self._abort_stalled(), name="stall watch")
+        while True:
+            try:
+                client, address = await loop.sock_accept(listening)
+            except ConnectionError:
+                continue  # The client left while it waited.
+            except OSError as error:
+                log.warning("No client can be accepted, trying again: %s", error)
+                await self._clock.sleep(_ACCEPT_PAUSE_S)
+                continue
+            if not self._admission.admit(host := str(address[0])):
+                client.close()
+                continue
+            connection = connect(host)
+            try:
+                await loop.connect_accepted_socket(partial(_itself, connection), client)
+            except OSError as error:
+                log.info("The client at %s left at once: %s", host, error)
+                client.close()
+                if connection not in self._connections:
+                    self._admission.left(host)
 
     def _opened(self, connection: Connection) -> None:
         """Close a client at once that was accepted just before the listener closed."""
@@ -97,15 +147,17 @@ class Server:
         if self._stopping:
             connection.close()
 
+    def _closed(self, connection: Connection, host: str) -> None:
+        self._connections.discard(connection)
+        self._admission.left(host)
+
     async def stop(self, timeout_ms: int) -> None:
         """Answer the accepted requests, then close. Connections that take longer are cut off."""
         self._stopping = True
-        if self._stall_watch is not None:
-            self._stall_watch.cancel()
-            await asyncio.gather(self._stall_watch, return_exceptions=True)
-        if self._listener is not None:
-            self._listener.close()
-        elif self._socket is not None:
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+        if self._socket is not None:
             self._socket.close()
         for connection in list(self._connections):
             connection.close()
@@ -122,10 +174,19 @@ class Server:
             await asyncio.wait(closed, timeout=timeout_s)
         return not self._connections
 
-    async def _abort_stalled(self) -> None:
+    async def _close_idle_for_ever(self) -> None:
+        idle_s = self._settings.connections_max_idle_ms / 1000
         while True:
             await self._clock.sleep(_STALL_CHECK_S)
             for connection in list(self._connections):
                 if connection.is_late(stall_s=_STALL_S, least_bytes_per_s=_LEAST_BYTES_PER_S):
                     log.info("Closing the connection of %s: its request is late", connection.peer)
                     connection.abort()
+                elif connection.is_idle(idle_s):
+                    log.debug("Closing the connection of %s: it is idle", connection.peer)
+                    self._idle.inc()
+                    connection.abort()
+
+
+def _itself(connection: Connection) -> Connection:
+    return connection
