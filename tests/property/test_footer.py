@@ -12,14 +12,16 @@ from stratalog.block.footer import (
     FOOTER_MAGIC,
     TRAILER_BYTES,
     BlockFooter,
+    EarlierAnswer,
     FooterBatch,
     FooterPartition,
     FooterRange,
+    FooterWriter,
     decode_footer,
     encode_footer,
     parse_trailer,
 )
-from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicId
+from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicId, WriterTag
 
 PLACES = st.tuples(st.uuids(), st.integers(0, 2**31 - 1))
 TIMES = st.integers(-1, 2**63 - 1)
@@ -47,6 +49,23 @@ def stretches(draw: st.DrawFn, batches: list[FooterBatch]) -> list[FooterRange]:
     return ranges
 
 
+FORMS = st.tuples(st.just(True), st.tuples(st.integers(0, 2**63 - 1))) | st.tuples(
+    st.just(False), st.lists(st.integers(-1, 2**63 - 1), max_size=3).map(tuple)
+)
+NUMBERS = st.integers(0, 2**64 - 1)
+WRITERS = st.none() | st.tuples(st.integers(1, 2**40 - 1), NUMBERS, NUMBERS)
+SEQUENCES = st.lists(st.integers(0, 2**64 - 1), max_size=2)
+
+
+def earlier_answers(draw: st.DrawFn, writer: FooterWriter) -> list[EarlierAnswer]:
+    sequences = {each % writer.sequence for each in draw(SEQUENCES) if writer.sequence}
+    drawn = [(sequence, *draw(FORMS)) for sequence in sorted(sequences)]
+    return [
+        EarlierAnswer(sequence=sequence, is_run=is_run, offsets=tuple(map(Offset, offsets)))
+        for sequence, is_run, offsets in drawn
+    ]
+
+
 @st.composite
 def footers(draw: st.DrawFn) -> BlockFooter:
     places = sorted(draw(st.sets(PLACES, max_size=5)))
@@ -66,6 +85,10 @@ def footers(draw: st.DrawFn) -> BlockFooter:
     ]
     partitions = []
     stamped = draw(st.booleans())
+    numbers = None if stamped else draw(WRITERS)
+    writer = numbers and FooterWriter(
+        tag=WriterTag(numbers[0]), sequence=numbers[1], commits=numbers[2]
+    )
     for (topic_id, partition), count in zip(places, counts, strict=True):
         partitions.append(
             FooterPartition(
@@ -73,6 +96,7 @@ def footers(draw: st.DrawFn) -> BlockFooter:
                 topic_name=draw(st.text(max_size=8)),
                 partition=PartitionIndex(partition),
                 batches=tuple(draw(stretches(batches[:count])) if stamped else batches[:count]),
+                answers=tuple(earlier_answers(draw, writer) if writer else ()),
             )
         )
         del batches[:count]
@@ -82,6 +106,7 @@ def footers(draw: st.DrawFn) -> BlockFooter:
         created_ms=draw(st.integers(-(2**63), 2**63 - 1)),
         partitions=tuple(partitions),
         stamped=stamped,
+        writer=writer,
     )
 
 

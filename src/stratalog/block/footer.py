@@ -11,11 +11,22 @@ writes the bytes.
               per entry: u64 byte offset, u32 size, u32 records,
                          of a split file u32 batches, i64 base offset, i64 last offset,
                          i64 max timestamp
+    a writer  u64 tag, u64 sequence, u64 commits; it follows the preamble
+    answers   u32 count; per answer: u64 sequence, u16 form,
+                         form 0: i64 base offset
+                         form 1: u32 count, i64 base offset of each batch;
+                         they follow the entries of their partition
     trailer   u32 payload length, u32 CRC-32C of the payload, the magic
 
-Version 3 is a block's: an entry is one batch, and the flags are 0. Version 2 is a split file's: an
-entry is a range of adjoining batches, the broker is -1, and flag 0x0001 says that offsets, leader
-epochs and append times are stamped. Version 1, which is only read, is a block's without the times.
+Version 4 is a block's: an entry is one batch, and the flags are 0. It alone has the writer and the
+answers. A block cannot tell its own offsets, which are assigned after its upload. So the next
+block of the same writer with batches of the same partition tells them: in its answers. Rows of a
+partition are removed from the oldest on, so the block that tells lives as long as the block that it
+tells of.
+
+Version 3 is a block's without a writer. Version 2 is a split file's: an entry is a range of
+adjoining batches, the broker is -1, and flag 0x0001 says that offsets, leader epochs and append
+times are stamped. Version 1, which is only read, is version 3 without the times.
 All integers are big-endian. The trailer is the last thing in the object, so that a reader without
 any other knowledge starts at the end.
 """
@@ -30,20 +41,27 @@ from crc32c import crc32c
 
 from stratalog.batch.header import HEADER_BYTES
 from stratalog.block.errors import FooterDamagedError
-from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicId
+from stratalog.ids import NO_OFFSET, BrokerId, ObjectId, Offset, PartitionIndex, TopicId, WriterTag
 
 TIMELESS_FOOTER_VERSION = 1
 STAMPED_FOOTER_VERSION = 2
-FOOTER_VERSION = 3
+WRITERLESS_FOOTER_VERSION = 3
+FOOTER_VERSION = 4
 STAMPED_FLAG = 0x0001
 FOOTER_MAGIC = b"STRATBLK"
 
 _PREAMBLE = struct.Struct(">HH16siqI")
+_WRITER = struct.Struct(">QQQ")
 _TOPIC = struct.Struct(">16sH")
 _PARTITION = struct.Struct(">iI")
 _TIMELESS_BATCH = struct.Struct(">QII")
 _BATCH = struct.Struct(">QIIq")
 _RANGE = struct.Struct(">QIIIqqq")
+_COUNT = struct.Struct(">I")
+_ANSWER = struct.Struct(">QH")
+_OFFSET = struct.Struct(">q")
+_RUN_FORM = 0
+_LIST_FORM = 1
 _TRAILER = struct.Struct(">II8s")
 
 TRAILER_BYTES = _TRAILER.size
@@ -72,6 +90,30 @@ class FooterRange(FooterBatch):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierAnswer:
+    """The offsets that an earlier block of the same writer got in one partition."""
+
+    sequence: int
+    """The place of that block among the blocks of its writer."""
+    is_run: bool
+    """True if all of its batches in the partition were accepted, one after the other."""
+    offsets: Sequence[Offset]
+    """The base offset of the run; otherwise of each batch in byte order, -1 of a batch that was not
+    accepted: a rejected one, or a duplicate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FooterWriter:
+    """The process that uploaded the block."""
+
+    tag: WriterTag
+    sequence: int = 0
+    """The number of blocks that the writer sealed before this one."""
+    commits: int = 0
+    """The writer's commits that it knew of when it sealed this block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FooterPartition:
     topic_id: TopicId
     topic_name: str
@@ -79,6 +121,8 @@ class FooterPartition:
     partition: PartitionIndex
     batches: Sequence[FooterBatch]
     """In a stamped footer these are ranges of batches: `FooterRange`."""
+    answers: Sequence[EarlierAnswer] = ()
+    """The answers of earlier blocks that no footer before this one tells."""
 
     @property
     def batch_count(self) -> int:
@@ -96,6 +140,8 @@ class BlockFooter:
     partitions: Sequence[FooterPartition]
     stamped: bool = False
     """True for a split file, whose batches hold their offsets."""
+    writer: FooterWriter | None = None
+    """None in footers of split files, and of the versions before 4."""
 
     @property
     def data_end(self) -> int:
@@ -158,19 +204,39 @@ def decode_footer(data: bytes | bytearray | memoryview) -> BlockFooter:
 
 def _encode_payload(footer: BlockFooter) -> Iterator[bytes]:
     yield _PREAMBLE.pack(
-        STAMPED_FOOTER_VERSION if footer.stamped else FOOTER_VERSION,
+        _version(footer),
         STAMPED_FLAG if footer.stamped else 0,
         footer.block_id.bytes,
         footer.broker_id,
         footer.created_ms,
         len(footer.partitions),
     )
+    if footer.writer is not None:
+        writer = footer.writer
+        yield _WRITER.pack(writer.tag, writer.sequence, writer.commits)
     for partition in footer.partitions:
         name = partition.topic_name.encode()
         yield _TOPIC.pack(partition.topic_id.bytes, len(name))
         yield name
         yield _PARTITION.pack(partition.partition, len(partition.batches))
         yield from map(_encode_entry, partition.batches)
+        if footer.writer is not None:
+            yield _COUNT.pack(len(partition.answers))
+            yield from map(_encode_answer, partition.answers)
+
+
+def _version(footer: BlockFooter) -> int:
+    if footer.stamped:
+        return STAMPED_FOOTER_VERSION
+    return WRITERLESS_FOOTER_VERSION if footer.writer is None else FOOTER_VERSION
+
+
+def _encode_answer(answer: EarlierAnswer) -> bytes:
+    offsets = b"".join(map(_OFFSET.pack, answer.offsets))
+    if answer.is_run:
+        return _ANSWER.pack(answer.sequence, _RUN_FORM) + offsets
+    lead = _ANSWER.pack(answer.sequence, _LIST_FORM)
+    return lead + _COUNT.pack(len(answer.offsets)) + offsets
 
 
 def _encode_entry(entry: FooterBatch) -> bytes:
@@ -218,6 +284,7 @@ def _decode_payload(payload: bytes) -> BlockFooter:
     stamped = version == STAMPED_FOOTER_VERSION
     if flags != (STAMPED_FLAG if stamped else 0):
         raise FooterDamagedError(f"flags {flags:#06x} are unknown: written by a newer Stratalog?")
+    writer = _decode_writer(cursor) if version == FOOTER_VERSION else None
     partitions = tuple(_decode_partition(cursor, version) for _ in range(partition_count))
     cursor.finish()
     return BlockFooter(
@@ -226,7 +293,13 @@ def _decode_payload(payload: bytes) -> BlockFooter:
         created_ms=created_ms,
         partitions=partitions,
         stamped=stamped,
+        writer=writer,
     )
+
+
+def _decode_writer(cursor: _Cursor) -> FooterWriter:
+    tag, sequence, commits = _WRITER.unpack(cursor.take(_WRITER.size, "its writer"))
+    return FooterWriter(tag=WriterTag(tag), sequence=sequence, commits=commits)
 
 
 def _decode_partition(cursor: _Cursor, version: int) -> FooterPartition:
@@ -239,11 +312,33 @@ def _decode_partition(cursor: _Cursor, version: int) -> FooterPartition:
         topic_name = name.decode()
     except UnicodeDecodeError as error:
         raise FooterDamagedError(f"topic name {name!r} is not UTF-8") from error
+    batches = tuple(decode(*fields) for fields in layout.iter_unpack(entries))
     return FooterPartition(
         topic_id=TopicId(UUID(bytes=topic_id)),
         topic_name=topic_name,
         partition=PartitionIndex(partition),
-        batches=tuple(decode(*fields) for fields in layout.iter_unpack(entries)),
+        batches=batches,
+        answers=_decode_answers(cursor) if version == FOOTER_VERSION else (),
+    )
+
+
+def _decode_answers(cursor: _Cursor) -> tuple[EarlierAnswer, ...]:
+    (count,) = _COUNT.unpack(cursor.take(_COUNT.size, "a count of answers"))
+    return tuple(_decode_answer(cursor) for _ in range(count))
+
+
+def _decode_answer(cursor: _Cursor) -> EarlierAnswer:
+    sequence, form = _ANSWER.unpack(cursor.take(_ANSWER.size, "an answer"))
+    if form not in (_RUN_FORM, _LIST_FORM):
+        raise FooterDamagedError(f"answers of form {form}: written by a newer Stratalog?")
+    count = 1
+    if form == _LIST_FORM:
+        (count,) = _COUNT.unpack(cursor.take(_COUNT.size, "a count of offsets"))
+    offsets = cursor.take(_OFFSET.size * count, f"{count} offsets")
+    return EarlierAnswer(
+        sequence=sequence,
+        is_run=form == _RUN_FORM,
+        offsets=tuple(Offset(offset) for (offset,) in _OFFSET.iter_unpack(offsets)),
     )
 
 
@@ -281,6 +376,7 @@ def _decode_range(
 _ENTRIES: dict[int, tuple[struct.Struct, Callable[..., FooterBatch]]] = {
     TIMELESS_FOOTER_VERSION: (_TIMELESS_BATCH, _decode_batch),
     STAMPED_FOOTER_VERSION: (_RANGE, _decode_range),
+    WRITERLESS_FOOTER_VERSION: (_BATCH, _decode_batch),
     FOOTER_VERSION: (_BATCH, _decode_batch),
 }
 
@@ -304,10 +400,25 @@ def _problem(footer: BlockFooter) -> str | None:
             if batch.byte_offset < data_end:
                 return f"{name}: the batch at byte {batch.byte_offset} begins before {data_end}"
             data_end = batch.byte_end
-        problem = _range_problem(entry.batches, footer.stamped)
+        problem = _range_problem(entry.batches, footer.stamped) or _answer_problem(entry, footer)
         if problem is not None:
             return f"{name}: {problem}"
         previous = place
+    return None
+
+
+def _answer_problem(entry: FooterPartition, footer: BlockFooter) -> str | None:
+    if entry.answers and footer.writer is None:
+        return "answers without a writer"
+    for answer in entry.answers:
+        if footer.writer is not None and answer.sequence >= footer.writer.sequence:
+            return f"block {footer.writer.sequence} tells the answers of {answer.sequence}"
+        if answer.is_run and len(answer.offsets) != 1:
+            return f"a run of batches with {len(answer.offsets)} base offsets"
+        if min(answer.offsets, default=0) < (0 if answer.is_run else NO_OFFSET):
+            return f"offset {min(answer.offsets)} in the answers of block {answer.sequence}"
+    if any(each.sequence <= before.sequence for before, each in pairwise(entry.answers)):
+        return "answers are not in ascending order"
     return None
 
 

@@ -266,6 +266,12 @@ def _footer_as_dict(footer: BlockFooter) -> dict[str, object]:
         "broker_id": footer.broker_id,
         "created_ms": footer.created_ms,
         "stamped": footer.stamped,
+        "writer": footer.writer
+        and {
+            "tag": f"{footer.writer.tag:010x}",
+            "sequence": footer.writer.sequence,
+            "commits": footer.writer.commits,
+        },
         "partitions": [
             {
                 "topic": entry.topic_name,
@@ -274,6 +280,10 @@ def _footer_as_dict(footer: BlockFooter) -> dict[str, object]:
                 "batches": entry.batch_count,
                 "bytes": sum(batch.byte_size for batch in entry.batches),
                 "records": sum(batch.record_count for batch in entry.batches),
+                "answers": [
+                    {"sequence": each.sequence, "run": each.is_run, "offsets": [*each.offsets]}
+                    for each in entry.answers
+                ],
             }
             for entry in footer.partitions
         ],

@@ -18,6 +18,7 @@ from stratalog.segment.keys import parse_segment_key
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
+    from stratalog.block.footer import BlockFooter
     from stratalog.checks.inspect import InspectedBatch, Inspection
     from stratalog.checks.inspect_segment import InspectedIndex, SegmentInspection
 
@@ -169,7 +170,9 @@ def _print_object(inspection: "Inspection") -> None:
     if footer.stamped:
         say(f"split file {written}, offsets are stamped\n")
     else:
-        say(f"block {written} by broker {footer.broker_id}\n")
+        say(f"block {written} by broker {footer.broker_id}")
+        _print_writer(footer)
+        say("")
     print_table(
         ["topic", "partition", "batches", "records", "bytes"],
         [
@@ -183,6 +186,18 @@ def _print_object(inspection: "Inspection") -> None:
             for entry in footer.partitions
         ],
     )
+
+
+def _print_writer(footer: "BlockFooter") -> None:
+    if footer.writer is None:
+        return
+    writer = footer.writer
+    say(f"writer {writer.tag:010x}, block {writer.sequence}, after {writer.commits} commits")
+    for entry in footer.partitions:
+        for answer in entry.answers:
+            offsets = ", ".join(map(str, answer.offsets))
+            form = f"from offset {offsets} on" if answer.is_run else f"at offsets {offsets}"
+            say(f"{entry.topic_name}-{entry.partition}: block {answer.sequence} lies {form}")
 
 
 def _print_batches(batches: Sequence["InspectedBatch"]) -> None:

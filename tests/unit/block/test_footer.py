@@ -10,15 +10,17 @@ from stratalog.block.footer import (
     FOOTER_MAGIC,
     TRAILER_BYTES,
     BlockFooter,
+    EarlierAnswer,
     FooterBatch,
     FooterPartition,
     FooterRange,
+    FooterWriter,
     decode_footer,
     encode_footer,
     parse_trailer,
     stamped_footer_bytes,
 )
-from stratalog.ids import NO_BROKER, BrokerId, ObjectId, Offset, PartitionIndex, TopicId
+from stratalog.ids import NO_BROKER, BrokerId, ObjectId, Offset, PartitionIndex, TopicId, WriterTag
 
 TOPIC_A = TopicId(UUID(int=1))
 TOPIC_B = TopicId(UUID(int=2))
@@ -128,7 +130,7 @@ def test_the_trailer_tells_length_and_crc() -> None:
         (encode_footer(FOOTER)[1:], "but there are"),
         (b"x" + encode_footer(FOOTER), "but there are"),
         (bytes([255]) + encode_footer(FOOTER)[1:], "CRC is"),
-        (sealed(b"\0\4" + PAYLOAD[2:]), "version 4 is none of 1, 2, 3"),
+        (sealed(b"\0\5" + PAYLOAD[2:]), "version 5 is none of 1, 2, 3, 4"),
         (sealed(b"\0\2" + PAYLOAD[2:]), "flags 0x0000"),
         (sealed(b"\0\2\0\3" + PAYLOAD[4:]), "flags 0x0003"),
         (sealed(PAYLOAD[:2] + b"\0\1" + PAYLOAD[4:]), "flags 0x0001"),
@@ -169,6 +171,71 @@ def test_a_footer_that_contradicts_itself_is_neither_written_nor_read(
         data = encode_footer(footer)
     with pytest.raises(FooterDamagedError, match=message):
         decode_footer(data)
+
+
+WRITER = FooterWriter(tag=WriterTag(0xABCDE), sequence=12, commits=11)
+TOLD = [
+    EarlierAnswer(sequence=9, is_run=True, offsets=(Offset(70),)),
+    EarlierAnswer(sequence=11, is_run=False, offsets=(Offset(80), Offset(-1), Offset(90))),
+]
+
+
+def telling(*answers: EarlierAnswer) -> BlockFooter:
+    partition = replace(entry(TOPIC_A, 5, batch(0, 61)), answers=answers)
+    return replace(footer_of(partition), writer=WRITER)
+
+
+def test_the_bytes_of_a_footer_with_a_writer_are_those_of_the_documented_layout() -> None:
+    footer = telling(*TOLD)
+    assert decode_footer(encode_footer(footer)) == footer
+    assert encode_footer(footer) == sealed(
+        struct.pack(">HH", 4, 0)
+        + UUID(int=7).bytes
+        + struct.pack(">iqI", 3, 1_700_000_000_000, 1)
+        + struct.pack(">QQQ", 0xABCDE, 12, 11)
+        + UUID(int=1).bytes
+        + struct.pack(">H", 6)
+        + b"orders"
+        + struct.pack(">iI", 5, 1)
+        + struct.pack(">QIIq", 0, 61, 3, MAX_MS)
+        + struct.pack(">I", 2)
+        + struct.pack(">QHq", 9, 0, 70)
+        + struct.pack(">QHIqqq", 11, 1, 3, 80, -1, 90)
+    )
+
+
+def test_a_form_of_answers_that_is_unknown_is_named() -> None:
+    payload = encode_footer(telling(TOLD[0]))[:-TRAILER_BYTES]
+    with pytest.raises(FooterDamagedError, match="form 9"):
+        decode_footer(sealed(payload[:-10] + b"\0\x09" + payload[-8:]))
+
+
+def test_a_footer_of_the_third_version_has_no_writer() -> None:
+    assert encode_footer(FOOTER)[:2] == b"\0\3"
+    assert decode_footer(encode_footer(FOOTER)).writer is None
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([replace(TOLD[0], sequence=12)], "block 12 tells the answers of 12"),
+        ([TOLD[1], TOLD[0]], "not in ascending order"),
+        ([TOLD[0], TOLD[0]], "not in ascending order"),
+        ([replace(TOLD[0], offsets=())], "with 0 base offsets"),
+        ([replace(TOLD[0], offsets=(Offset(-1),))], "offset -1"),
+        ([replace(TOLD[1], offsets=(Offset(-2),))], "offset -2"),
+    ],
+)
+def test_answers_that_contradict_themselves_are_not_written(
+    answers: list[EarlierAnswer], message: str
+) -> None:
+    with pytest.raises(AssertionError, match=message):
+        encode_footer(telling(*answers))
+
+
+def test_answers_without_a_writer_are_not_written() -> None:
+    with pytest.raises(AssertionError, match="without a writer"):
+        encode_footer(replace(telling(TOLD[0]), writer=None))
 
 
 def test_ranges_may_touch_and_may_leave_gaps() -> None:
