@@ -9,10 +9,11 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.unit.groups.consumer.beats import found_of
 
 from stratalog.errors import StratalogError
 from stratalog.groups.consumer.errors import FencedMemberEpochError, UnreleasedInstanceError
-from stratalog.groups.consumer.group import ConsumerGroup, Limits, TopicsFound
+from stratalog.groups.consumer.group import ConsumerGroup, Limits
 from stratalog.groups.consumer.heartbeat import Heartbeat, HeartbeatAnswer
 from stratalog.groups.consumer.model import (
     LEAVE_EPOCH,
@@ -133,7 +134,7 @@ class GroupMachine(RuleBasedStateMachine):
         return True
 
     def heard(self, beat: Heartbeat) -> HeartbeatAnswer:
-        found = TopicsFound.of(self.group.wants(beat), self.topics.values())
+        found = found_of(self.group.wants(beat), self.topics.values())
         looks = self.group.must_look(beat, self.now_s)
         return self.group.heartbeat(beat, found if looks else None, self.now_s)
 

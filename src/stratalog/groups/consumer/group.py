@@ -1,8 +1,7 @@
 """A consumer group in the memory of its coordinator: its state, its deadlines, its revision."""
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stratalog.control.groups.model import GroupKind
 from stratalog.groups.consumer import transitions
@@ -10,8 +9,13 @@ from stratalog.groups.consumer.codec import decode_state, encode_state
 from stratalog.groups.consumer.deadlines import Deadlines
 from stratalog.groups.consumer.errors import OldCommitError, StaleMemberEpochError
 from stratalog.groups.consumer.heartbeat import Heartbeat, HeartbeatAnswer
-from stratalog.groups.consumer.model import GroupState, TopicShape
-from stratalog.groups.consumer.subscriptions import any_pattern, topic_names
+from stratalog.groups.consumer.model import GroupState
+from stratalog.groups.consumer.subscriptions import (
+    TopicsFound,
+    TopicsWanted,
+    patterns_of,
+    topic_names,
+)
 from stratalog.groups.errors import UnknownMemberError
 from stratalog.groups.group import CONSUMER, Answer, Committer, Group, GroupDescription
 
@@ -24,28 +28,6 @@ class Limits:
     max_members: int
     look_ms: int
     """The time after which the topics are looked up again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsWanted:
-    names: frozenset[str]
-    all: bool
-    """True if a member subscribes by a pattern, for which every topic must be known."""
-
-    def __le__(self, other: "TopicsWanted") -> bool:
-        return other.all or (not self.all and self.names <= other.names)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsFound:
-    """The result of a lookup: the topics that were asked for, and the ones of them that exist."""
-
-    asked: TopicsWanted
-    topics: dict[str, TopicShape] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, asked: TopicsWanted, topics: Iterable[TopicShape]) -> "TopicsFound":
-        return cls(asked=asked, topics={topic.name: topic for topic in topics})
 
 
 class ConsumerGroup:
@@ -169,9 +151,8 @@ class ConsumerGroup:
         """Return the topics that the group depends on once it has had this heartbeat."""
         members = self.state.members.values()
         names = topic_names(members) | (beat.topic_names or frozenset())
-        return TopicsWanted(
-            names=frozenset(names), all=any_pattern(members) or bool(beat.topic_pattern)
-        )
+        patterns = patterns_of(members) | ({beat.topic_pattern} if beat.topic_pattern else set())
+        return TopicsWanted(names=frozenset(names), patterns=frozenset(patterns))
 
     def must_look(self, beat: Heartbeat, now_s: float) -> bool:
         """Return whether the topics must be looked up for this heartbeat."""
@@ -193,7 +174,7 @@ class ConsumerGroup:
         assert found is None or self.wants(beat) <= found.asked
         if found is not None:
             self._look_s = now_s + self._limits.look_ms / 1000
-        state, answer = transitions.advance(admitted, beat, None if found is None else found.topics)
+        state, answer = transitions.advance(admitted, beat, found)
         self._enter(state, now_s)
         self._deadlines.heard(state.members[answer.member_id], now_s)
         return answer

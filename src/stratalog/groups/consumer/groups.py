@@ -7,9 +7,11 @@ from stratalog.clock import Clock
 from stratalog.control.groups.model import GroupKind, GroupRecord
 from stratalog.control.topics.model import Topic
 from stratalog.groups.consumer.errors import NotSavedError
-from stratalog.groups.consumer.group import ConsumerGroup, Limits, TopicsFound, TopicsWanted
+from stratalog.groups.consumer.group import ConsumerGroup, Limits
 from stratalog.groups.consumer.heartbeat import Heartbeat, HeartbeatAnswer, check_heartbeat
 from stratalog.groups.consumer.model import GroupState, TopicShape
+from stratalog.groups.consumer.pattern_matches import PatternMatches
+from stratalog.groups.consumer.subscriptions import TopicsFound, TopicsWanted
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.groups.errors import GroupNotFoundError
 from stratalog.groups.loaded_group import LoadedGroup
@@ -43,6 +45,7 @@ class ConsumerGroups:
             max_members=settings.max_size,
             look_ms=settings.consumer_topics_poll_ms,
         )
+        self._matches = PatternMatches(clock)
         self._all_topics: list[Topic] = []
         self._all_until_s = 0.0
         coordinator.register_loader(GroupKind.CONSUMER, self._load)
@@ -112,10 +115,14 @@ class ConsumerGroups:
         )
 
     async def _look(self, wanted: TopicsWanted) -> TopicsFound:
-        if wanted.all:
-            return TopicsFound.of(wanted, map(_shape, await self._every_topic()))
-        found = await self._catalog.named(sorted(wanted.names))
-        return TopicsFound.of(wanted, map(_shape, found.values()))
+        found = (
+            await self._every_topic()
+            if wanted.all
+            else (await self._catalog.named(sorted(wanted.names))).values()
+        )
+        topics = {topic.name: _shape(topic) for topic in found}
+        matches = await self._matches.of(wanted.patterns, topics)
+        return TopicsFound(asked=wanted, topics=topics, matches=matches)
 
     async def _every_topic(self) -> Iterable[Topic]:
         """Return all topics, from one lookup for all groups that have patterns."""

@@ -4,7 +4,6 @@ Each function returns the state that follows. The caller saves that state before
 client.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from stratalog.groups.consumer.assignment import AssignedMember, AssignmentTask
@@ -19,10 +18,9 @@ from stratalog.groups.consumer.model import (
     Member,
     MemberState,
     Subscription,
-    TopicShape,
 )
 from stratalog.groups.consumer.reconcile import Goal, is_settled, reconcile
-from stratalog.groups.consumer.subscriptions import resolve
+from stratalog.groups.consumer.subscriptions import TopicsFound, resolve
 from stratalog.groups.errors import FencedInstanceError, GroupFullError, UnknownMemberError
 
 
@@ -59,15 +57,15 @@ def admit(state: GroupState, beat: Heartbeat, *, max_members: int) -> Admitted:
 
 
 def advance(
-    admitted: Admitted, beat: Heartbeat, topics: Mapping[str, TopicShape] | None
+    admitted: Admitted, beat: Heartbeat, found: TopicsFound | None
 ) -> tuple[GroupState, HeartbeatAnswer]:
     """Do the rest of a heartbeat: the group's epoch, the target, the member's step towards it.
 
-    `topics` has the existing topics by name, or is None if they were not looked up again.
+    `found` has the topics of the group, or is None if they were not looked up again.
     """
     state = admitted.state
-    if topics is not None:
-        state = refreshed(state, topics)
+    if found is not None:
+        state = refreshed(state, found)
     if admitted.resubscribed and state.group_epoch == admitted.state.group_epoch:
         state = replace(state, group_epoch=state.group_epoch + 1)
     if state.group_epoch > state.assignment_epoch:
@@ -81,9 +79,9 @@ def advance(
     return state, answer
 
 
-def refreshed(state: GroupState, topics: Mapping[str, TopicShape]) -> GroupState:
+def refreshed(state: GroupState, found: TopicsFound) -> GroupState:
     """Return the group after a lookup of its topics. It has a new epoch if they have changed."""
-    members, shapes = resolve(state.members, topics)
+    members, shapes = resolve(state.members, found)
     if members == state.members and shapes == state.topics:
         return state
     return replace(state, group_epoch=state.group_epoch + 1, members=members, topics=shapes)

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from uuid import UUID
 
-from stratalog.groups.consumer.group import ConsumerGroup, Limits, TopicsFound
+from stratalog.groups.consumer.group import ConsumerGroup, Limits
 from stratalog.groups.consumer.heartbeat import Heartbeat, HeartbeatAnswer
 from stratalog.groups.consumer.model import GroupState, Partitions, TopicShape
+from stratalog.groups.consumer.subscriptions import TopicsFound, TopicsWanted, compiled
 from stratalog.ids import PartitionIndex, TopicId, TopicPartition
 
 LIMITS = Limits(session_ms=45_000, max_members=3, look_ms=1000)
@@ -75,10 +76,19 @@ class Bench:
             assignor=assignor,
             owned=owned,
         )
-        found = TopicsFound.of(self.group.wants(beat), self.topics)
+        found = found_of(self.group.wants(beat), self.topics)
         looks = self.group.must_look(beat, self.now_s)
         return self.group.heartbeat(beat, found if looks else None, self.now_s)
 
     def pass_time(self, seconds: float) -> None:
         self.now_s += seconds
         self.group.tick(self.now_s)
+
+
+def found_of(asked: TopicsWanted, topics: Iterable[TopicShape]) -> TopicsFound:
+    """The answer of a lookup among these topics."""
+    by_name = {topic.name: topic for topic in topics}
+    matches = {
+        pattern: frozenset(filter(compiled(pattern).matches, by_name)) for pattern in asked.patterns
+    }
+    return TopicsFound(asked=asked, topics=by_name, matches=matches)
