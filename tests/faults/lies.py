@@ -95,8 +95,12 @@ def _doubled(block: BlockToCommit) -> BlockToCommit:
 def withhold_the_end(patch: pytest.MonkeyPatch) -> None:
     """Let readers believe that a partition ends early."""
 
-    async def lie(ledger: LogLedger, spans: Sequence[Span]) -> list[FoundBatches]:
-        return [_truncated(found) for found in await _find_batches(ledger, spans)]
+    async def lie(
+        ledger: LogLedger, spans: Sequence[Span], *, max_bytes: int | None = None
+    ) -> list[FoundBatches]:
+        return [
+            _truncated(found) for found in await _find_batches(ledger, spans, max_bytes=max_bytes)
+        ]
 
     patch.setattr(LogLedger, "find_batches", lie)
 
@@ -112,8 +116,10 @@ def _truncated(found: FoundBatches) -> FoundBatches:
 def swap_rows(patch: pytest.MonkeyPatch) -> None:
     """Answer neighbouring rows of the same number of records with each other's bytes."""
 
-    async def lie(ledger: LogLedger, spans: Sequence[Span]) -> list[FoundBatches]:
-        found = await _find_batches(ledger, spans)
+    async def lie(
+        ledger: LogLedger, spans: Sequence[Span], *, max_bytes: int | None = None
+    ) -> list[FoundBatches]:
+        found = await _find_batches(ledger, spans, max_bytes=max_bytes)
         return [replace(one, pieces=_swapped(one.rows)) for one in found]
 
     patch.setattr(LogLedger, "find_batches", lie)

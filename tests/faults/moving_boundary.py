@@ -72,8 +72,10 @@ class Watching(ControlWrapper):
         self.seen: Counter[str] = Counter()
         self._random = Random(PARTITIONS)
 
-    async def log_find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
-        found = await self.inner.log.find_batches(spans)
+    async def log_find_batches(
+        self, spans: Sequence[Span], *, max_bytes: int | None = None
+    ) -> list[FoundBatches]:
+        found = await self.inner.log.find_batches(spans, max_bytes=max_bytes)
         if self._random.random() < HELD_CHANCE:
             await asyncio.sleep(HELD_S)
         for one in found:

@@ -227,7 +227,9 @@ async def _horizon_without_leases(self: Any) -> int:
     return int(self._clock.now_ms() - self._orphan_age_ms)
 
 
-async def _find_in_two_snapshots(self: Any, spans: Sequence[Span]) -> list[FoundBatches]:
+async def _find_in_two_snapshots(
+    self: Any, spans: Sequence[Span], *, max_bytes: int | None = None
+) -> list[FoundBatches]:
     partitions = [span.topic_partition for span in spans]
     states = await self._database.read(lambda one: read_states(one, partitions))
 
@@ -236,7 +238,7 @@ async def _find_in_two_snapshots(self: Any, spans: Sequence[Span]) -> list[Found
 
     async def find(connection: Connection) -> list[FoundBatches]:
         with replaced(reads, "read_states", earlier):
-            return await reads._find(connection, spans)
+            return await reads._find(connection, spans, max_bytes)
 
     found: list[FoundBatches] = await self._database.read(find)
     return found

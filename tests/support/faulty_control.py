@@ -97,10 +97,12 @@ class LossyControl(ControlWrapper):
             raise CommitInDoubtError("made to lose its reply")
         return answers
 
-    async def log_find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
+    async def log_find_batches(
+        self, spans: Sequence[Span], *, max_bytes: int | None = None
+    ) -> list[FoundBatches]:
         if self._draw({"look unavailable": 0.05}):
             raise ControlUnavailableError("made to be unavailable")
-        return await self.inner.log.find_batches(spans)
+        return await self.inner.log.find_batches(spans, max_bytes=max_bytes)
 
     async def close(self) -> None:
         await asyncio.gather(*self._late)

@@ -24,6 +24,8 @@ from stratalog.topic.model import PartitionRead
 from stratalog.topic.tiers import Look, Tiers
 from stratalog.topic.watermarks import Watermarks
 
+_MANY_PIECES = 2_000
+
 
 class TopicReader:
     def __init__(
@@ -68,7 +70,7 @@ class TopicReader:
         with self._watermarks.watch(span.topic_partition for span in spans) as watch:
             while True:
                 watch.rest()
-                looks = await self._look(spans, committed=committed)
+                looks = await self._look(spans, budget, committed=committed)
                 over = self._stopping or self._clock.monotonic() >= deadline
                 if over or self._enough(looks, min_bytes):
                     answers = await self._answer(spans, looks, budget, committed=committed)
@@ -83,14 +85,15 @@ class TopicReader:
         answers = await self._read_found(looks, budget, committed=committed)
         stale = [place for place, one in enumerate(answers) if self._tiers.is_stale(one.error)]
         if stale:
-            looks = await self._look([spans[place] for place in stale], committed=committed)
-            again = await self._read_found(looks, _left(budget, answers), committed=committed)
+            left = _left(budget, answers)
+            looks = await self._look([spans[place] for place in stale], left, committed=committed)
+            again = await self._read_found(looks, left, committed=committed)
             for place, answer in zip(stale, again, strict=True):
                 answers[place] = answer
         return answers
 
-    async def _look(self, spans: Sequence[Span], *, committed: bool) -> list[Look]:
-        found = await self._control.log.find_batches(spans)
+    async def _look(self, spans: Sequence[Span], budget: int, *, committed: bool) -> list[Look]:
+        found = await self._control.log.find_batches(spans, max_bytes=budget)
         for one in found:
             if one.state is not None:
                 self._watermarks.seen(one.state.topic_partition, one.state.high_watermark)
@@ -103,12 +106,13 @@ class TopicReader:
         """Tell whether an answer now would be worth sending: enough bytes, or an error.
 
         A reader does not wait where a tier holds pieces that the partition is no longer written
-        to: they are complete. Tiers that this broker does not read count for nothing, so that
-        clients which ask again at once do not spin.
+        to: they are complete. Nor does it wait for more bytes of many thin pieces, because one
+        look finds a bounded number of them. Tiers that this broker does not read count for
+        nothing, so that clients which ask again at once do not spin.
         """
         if any(_problem(look) is not None for look in looks):
             return True
-        size_bytes = 0
+        size_bytes, piece_count = 0, 0
         for look in looks:
             pieces, state = look.found.pieces, look.found.state
             if not pieces or self._tiers.refusal(pieces[0].tier) is not None:
@@ -116,7 +120,8 @@ class TopicReader:
             if state is not None and pieces[0].tier.value != state.write_tier.value:
                 return True
             size_bytes += sum(one.size_bytes for one in pieces if one.base_offset < look.end)
-        return size_bytes >= min_bytes
+            piece_count += len(pieces)
+        return size_bytes >= min_bytes or piece_count >= _MANY_PIECES
 
     async def _read_found(
         self, looks: Sequence[Look], budget: int, *, committed: bool
@@ -156,8 +161,9 @@ class TopicReader:
         }
         if ends:
             beyond = [replace(looks[place].span, offset=end) for place, end in ends.items()]
-            found = await self._look(beyond, committed=committed)
-            again = await self._read_found(found, _left(budget, answers), committed=committed)
+            left = _left(budget, answers)
+            found = await self._look(beyond, left, committed=committed)
+            again = await self._read_found(found, left, committed=committed)
             for place, answer in zip(ends, again, strict=True):
                 answers[place] = answer
 

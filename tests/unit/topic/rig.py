@@ -70,9 +70,11 @@ class LookingControl(ControlWrapper):
             raise ControlUnavailableError("the control plane is away")
         return await call()
 
-    async def log_find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
+    async def log_find_batches(
+        self, spans: Sequence[Span], *, max_bytes: int | None = None
+    ) -> list[FoundBatches]:
         self.looks += 1
-        found = await self.inner.log.find_batches(spans)
+        found = await self.inner.log.find_batches(spans, max_bytes=max_bytes)
         return await self.after_look.pop(0)(found) if self.after_look else found
 
 

@@ -4,8 +4,9 @@ The boundaries alone decide whether an offset is in a segment or in a row. Segme
 block range, so a lookup by time searches them first.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 
 from stratalog.control.keys import partition_rows
 from stratalog.control.ledger import Ledger
@@ -30,12 +31,18 @@ MAX_SPAN_ROWS = 2048
 """Bounds an answer about tiny rows. The reader comes back for the rest."""
 MAX_SPAN_SEGMENTS = 16
 """Bounds an answer about tiny segments, each of which carries its manifest."""
+MAX_CALL_ROWS = 20_000
+"""Bounds an answer about many spans, of which each gets one row at the least: a few megabytes, and
+some tenths of a second on either database."""
+MAX_CALL_SEGMENTS = 1_000
 
 _SPAN = BATCHES.shape("topic_id", "partition", first_offset="bigint", max_bytes="bigint")
 _TIME = BATCHES.shape("topic_id", "partition", timestamp="bigint")
 
 
+@cache
 def _span_query(max_rows: int) -> str:
+    """The bound stands in the text, because PostgreSQL takes no column in its place."""
     return f"""
         SELECT {COORDINATES.columns}
         FROM (
@@ -52,9 +59,6 @@ def _span_query(max_rows: int) -> str:
         WHERE batches.bytes_before < r.max_bytes ORDER BY batches.last_offset
     """
 
-
-_FIRST_LOOK = _span_query(FIRST_LOOK_ROWS)
-_SECOND_LOOK = _span_query(MAX_SPAN_ROWS - FIRST_LOOK_ROWS)
 
 # Rows that end below block_start wait for their deletion.
 _SERVED_ROWS = f"""
@@ -95,31 +99,39 @@ _ALL_ROWS = f"""
     ORDER BY batches.last_offset LIMIT $4
 """
 
-# The first segment is read from somewhere inside and may give little: only the others count.
-_SEGMENT_SPAN = f"""
-    SELECT {SEGMENT.columns}
-    FROM (
-        SELECT segments.*,
-            SUM(size_bytes) OVER (ORDER BY last_offset) - size_bytes
-                - FIRST_VALUE(size_bytes) OVER (ORDER BY last_offset) AS bytes_before
+
+@cache
+def _segment_span_query(max_segments: int) -> str:
+    """The first segment is read from somewhere inside and may give little: only the others
+    count."""
+    return f"""
+        SELECT {SEGMENT.columns}
         FROM (
-            SELECT * FROM segments
-            WHERE segments.topic_id = r.topic_id AND segments.partition = r.partition
-                AND segments.chained AND segments.last_offset >= r.first_offset
-            ORDER BY last_offset LIMIT {MAX_SPAN_SEGMENTS}
+            SELECT segments.*,
+                SUM(size_bytes) OVER (ORDER BY last_offset) - size_bytes
+                    - FIRST_VALUE(size_bytes) OVER (ORDER BY last_offset) AS bytes_before
+            FROM (
+                SELECT * FROM segments
+                WHERE segments.topic_id = r.topic_id AND segments.partition = r.partition
+                    AND segments.chained AND segments.last_offset >= r.first_offset
+                ORDER BY last_offset LIMIT {max_segments}
+            ) AS segments
         ) AS segments
-    ) AS segments
-    WHERE segments.bytes_before < r.max_bytes ORDER BY segments.last_offset
-"""
+        WHERE segments.bytes_before < r.max_bytes ORDER BY segments.last_offset
+    """
 
 
 class ReadOperations(Ledger):
-    async def find_batches(self, spans: Sequence[Span]) -> list[FoundBatches]:
+    async def find_batches(
+        self, spans: Sequence[Span], *, max_bytes: int | None = None
+    ) -> list[FoundBatches]:
         """Find the rows of each span until its `max_bytes` is crossed (the crossing row included).
 
-        An answer about many tiny rows ends earlier; the reader asks again from where it ends.
+        An answer about many tiny rows ends earlier; the reader asks again from where it ends. With
+        `max_bytes`, the bytes that all spans may answer with together, the call as a whole is
+        bounded: each span gets its first rows, and more only as far as they fit the answer.
         """
-        return await self._database.read(lambda connection: _find(connection, spans))
+        return await self._database.read(lambda connection: _find(connection, spans, max_bytes))
 
     async def find_by_time(
         self, queries: Sequence[TimeQuery]
@@ -151,14 +163,16 @@ class ReadOperations(Ledger):
         return COORDINATES.read_all(rows)
 
 
-async def _find(connection: Connection, spans: Sequence[Span]) -> list[FoundBatches]:
+async def _find(
+    connection: Connection, spans: Sequence[Span], max_bytes: int | None
+) -> list[FoundBatches]:
     states = await read_states(connection, [span.topic_partition for span in spans])
-    segments = await _find_segments(connection, spans, states)
+    segments = await _find_segments(connection, spans, states, is_bounded=max_bytes is not None)
     in_blocks = [
         _span_in_blocks(span, states.get(span.topic_partition), segments.get(i, ()))
         for i, span in enumerate(spans)
     ]
-    rows = await _find_rows(connection, in_blocks, states)
+    rows = await _RowSearch(connection, in_blocks, states, max_bytes).run()
     return [
         FoundBatches(
             state=states.get(span.topic_partition), pieces=[*segments.get(i, ()), *rows[i]]
@@ -168,7 +182,11 @@ async def _find(connection: Connection, spans: Sequence[Span]) -> list[FoundBatc
 
 
 async def _find_segments(
-    connection: Connection, spans: Sequence[Span], states: dict[TopicPartition, PartitionState]
+    connection: Connection,
+    spans: Sequence[Span],
+    states: Mapping[TopicPartition, PartitionState],
+    *,
+    is_bounded: bool,
 ) -> dict[int, Sequence[Segment]]:
     """Find the segments of spans that begin in the remote tier, by the number of the span."""
     looking = [
@@ -176,30 +194,90 @@ async def _find_segments(
     ]
     if not looking:
         return {}
-    source = Rows(_SPAN, [_rest(spans[i], ()) for i in looking])
-    found = zip(looking, await connection.fetch_each(_SEGMENT_SPAN, source), strict=True)
+    each = MAX_SPAN_SEGMENTS
+    if is_bounded:
+        each = _share(MAX_CALL_SEGMENTS, len(looking), most=MAX_SPAN_SEGMENTS)
+    source = Rows(_SPAN, [_wanted(spans[i], (), spans[i].max_bytes) for i in looking])
+    answers = await connection.fetch_each(_segment_span_query(each), source)
+    found = zip(looking, answers, strict=True)
     return {i: _without_gap(spans[i], SEGMENT.read_all(rows)) for i, rows in found}
 
 
-async def _find_rows(
-    connection: Connection,
-    spans: Sequence[Span | None],
-    states: dict[TopicPartition, PartitionState],
-) -> list[Sequence[Coordinates]]:
-    found: list[list[Coordinates]] = [[] for _ in spans]
-    looking = [(i, span) for i, span in enumerate(spans) if span is not None]
-    for query in (_FIRST_LOOK, _SECOND_LOOK):
-        if not looking:
-            break
-        source = Rows(_SPAN, [_rest(span, found[i]) for i, span in looking])
-        answers = await connection.fetch_each(query, source)
-        for (i, _), rows in zip(looking, answers, strict=True):
-            found[i].extend(map(COORDINATES.read, rows))
-        looking = [(i, span) for i, span in looking if _is_hungry(span, found[i], states)]
-    return [
-        () if span is None else _from_offset(span, rows)
-        for span, rows in zip(spans, found, strict=True)
-    ]
+@dataclass(slots=True)
+class _RowSearch:
+    """Two looks for the rows of the spans of one call; None is a span without rows."""
+
+    connection: Connection
+    spans: Sequence[Span | None]
+    states: Mapping[TopicPartition, PartitionState]
+    max_bytes: int | None
+    found: dict[int, list[Coordinates]] = field(default_factory=dict)
+
+    async def run(self) -> list[Sequence[Coordinates]]:
+        looking = {i: span for i, span in enumerate(self.spans) if span is not None}
+        if looking:
+            await self._look_for_first_rows(looking)
+        return [
+            () if span is None else _from_offset(span, self.found[i])
+            for i, span in enumerate(self.spans)
+        ]
+
+    async def _look_for_first_rows(self, looking: Mapping[int, Span]) -> None:
+        self.found = {i: [] for i in looking}
+        each = FIRST_LOOK_ROWS
+        if self.max_bytes is not None:
+            each = _share(MAX_CALL_ROWS, len(looking), most=FIRST_LOOK_ROWS)
+        await self._look({i: (span, span.max_bytes) for i, span in looking.items()}, each)
+        hungry = {i: span for i, span in looking.items() if self._is_hungry(i, span, each)}
+        if hungry:
+            await self._look_for_more_rows(hungry)
+
+    async def _look_for_more_rows(self, hungry: Mapping[int, Span]) -> None:
+        """Give the hungry spans even shares of the answer's rest, and none where nothing is left.
+
+        A span that could use more comes back with the reader's next request.
+        """
+        most = MAX_SPAN_ROWS - FIRST_LOOK_ROWS
+        if self.max_bytes is None:
+            await self._look({i: (span, span.max_bytes) for i, span in hungry.items()}, most)
+            return
+        found_bytes = (
+            min(_bytes(rows), max(span.max_bytes, 1))
+            for span, rows in zip(filter(None, self.spans), self.found.values(), strict=True)
+        )
+        rest_bytes = self.max_bytes - sum(found_bytes)
+        rest_rows = MAX_CALL_ROWS - sum(map(len, self.found.values()))
+        served = list(hungry.items())[: max(0, min(rest_bytes, rest_rows))]
+        if served:
+            share = rest_bytes // len(served)
+            wanted = {
+                i: (span, min(span.max_bytes, _bytes(self.found[i]) + share)) for i, span in served
+            }
+            await self._look(wanted, _share(rest_rows, len(served), most=most))
+
+    async def _look(self, wanted: Mapping[int, tuple[Span, int]], max_rows: int) -> None:
+        source = Rows(
+            _SPAN,
+            [_wanted(span, self.found[i], max_bytes) for i, (span, max_bytes) in wanted.items()],
+        )
+        answers = await self.connection.fetch_each(_span_query(max_rows), source)
+        for i, rows in zip(wanted, answers, strict=True):
+            self.found[i].extend(map(COORDINATES.read, rows))
+
+    def _is_hungry(self, place: int, span: Span, looked_for: int) -> bool:
+        rows = self.found[place]
+        return (
+            len(rows) == looked_for
+            and _bytes(rows) < span.max_bytes
+            and rows[-1].last_offset + 1 < self.states[span.topic_partition].block_end
+        )
+
+
+def _share(total: int, among: int, *, most: int) -> int:
+    """Return an even share of a bound: `most`, or else a power of two, so that a database sees few
+    different statements."""
+    share = max(1, total // among)
+    return most if share >= most else 1 << (share.bit_length() - 1)
 
 
 def _in_segments(span: Span, state: PartitionState | None) -> bool:
@@ -222,22 +300,10 @@ def _span_in_blocks(
     return replace(span, offset=state.block_start, max_bytes=left) if left > 0 else None
 
 
-def _rest(span: Span, found: Sequence[Coordinates]) -> tuple[object, ...]:
+def _wanted(span: Span, found: Sequence[Coordinates], max_bytes: int) -> tuple[object, ...]:
     """Return the rest of the span. The first row comes whatever the budget."""
     first_offset = found[-1].last_offset + 1 if found else span.offset
-    max_bytes = max(span.max_bytes, 1) - _bytes(found)
-    return (span.topic_id, span.partition, first_offset, max_bytes)
-
-
-def _is_hungry(
-    span: Span, found: Sequence[Coordinates], states: dict[TopicPartition, PartitionState]
-) -> bool:
-    block_end = states[span.topic_partition].block_end
-    return (
-        len(found) == FIRST_LOOK_ROWS
-        and _bytes(found) < span.max_bytes
-        and found[-1].last_offset + 1 < block_end
-    )
+    return (span.topic_id, span.partition, first_offset, max(max_bytes, 1) - _bytes(found))
 
 
 def _bytes(found: Sequence[Coordinates]) -> int:

@@ -4,6 +4,7 @@ A consumer that names its rack is sent on to the broker of its zone at which the
 partition meet. A consumer that stays is served.
 """
 
+import itertools
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
@@ -87,6 +88,7 @@ class FetchHandler(Handler[FetchBody]):
         if _continues_session(request, body):
             not_found = ErrorCode.fetch_session_id_not_found
             return fetch_response(request.version, [], error_code=not_found)
+        body = _without_repeats(request, body)
         topics = await self._topics(request, body)
         spans = [
             Span(
@@ -231,6 +233,25 @@ class FetchHandler(Handler[FetchBody]):
             read.parts,
             aborted=read.aborted,
         )
+
+
+def _without_repeats(request: Request, body: FetchBody) -> FetchBody:
+    """Answer a partition once however often it is named, with its last entry, as Kafka does.
+
+    No client repeats a partition. Each repeat would cost a look, and hold bytes of the answer.
+    """
+    asked = [
+        (_key(request, topic), one.partition) for topic in body.topics for one in topic.partitions
+    ]
+    last = {key: place for place, key in enumerate(asked)}
+    if len(last) == len(asked):
+        return body
+    kept, places = set(last.values()), itertools.count()
+    topics = [
+        topic._replace(partitions=[one for one in topic.partitions if next(places) in kept])
+        for topic in body.topics
+    ]
+    return body._replace(topics=[topic for topic in topics if topic.partitions])
 
 
 def _continues_session(request: Request, body: FetchBody) -> bool:

@@ -1,14 +1,17 @@
 """Finding rows: by offset, by time, the newest."""
 
+import pytest
 from tests.contract.control.building import batch, block, change, commit, part, span
 
 from stratalog.batch.header import TimestampType
+from stratalog.control.log import reads
+from stratalog.control.log.ledger import LogLedger
 from stratalog.control.log.model import Coordinates, TimeQuery
 from stratalog.control.log.reads import FIRST_LOOK_ROWS, MAX_SPAN_ROWS
 from stratalog.control.plane import ControlPlane
-from stratalog.control.sql.database import Database
+from stratalog.control.sql.database import Connection, Database, Row, Rows, T, Work
 from stratalog.control.topics.model import Topic
-from stratalog.ids import Offset, PartitionIndex, TopicPartition, new_topic_id
+from stratalog.ids import Offset, PartitionIndex, TopicPartition, new_topic_id, system_entropy
 
 
 def bases(rows: object) -> list[int]:
@@ -92,6 +95,75 @@ async def test_an_answer_about_tiny_rows_is_bounded(plane: ControlPlane, topic: 
     await commit(plane, *(batch(key, size=1, gap=1) for _ in range(MAX_SPAN_ROWS + 5)))
     [found] = await plane.log.find_batches([span(key, 0)])
     assert bases(found.rows) == list(range(MAX_SPAN_ROWS))
+
+
+class CountingConnection:
+    """A connection that counts the lookups and the rows of `fetch_each`."""
+
+    def __init__(self, inner: Connection) -> None:
+        self.inner = inner
+        self.lookups: list[int] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    async def fetch_each(self, sql: str, rows: Rows) -> list[list[Row]]:
+        answers = await self.inner.fetch_each(sql, rows)
+        self.lookups.append(sum(map(len, answers)))
+        return answers
+
+
+class CountingDatabase:
+    def __init__(self, inner: Database) -> None:
+        self.inner = inner
+        self.lookups: list[int] = []
+
+    async def read(self, work: Work[T]) -> T:
+        async def counted(connection: Connection) -> T:
+            counting = CountingConnection(connection)
+            try:
+                return await work(counting)  # type: ignore[arg-type]
+            finally:
+                self.lookups += counting.lookups
+
+        return await self.inner.read(counted)
+
+
+async def test_a_call_about_many_thin_partitions_is_bounded_as_a_whole(
+    plane: ControlPlane, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that is far behind on all of them gets some rows of each, in two lookups."""
+    monkeypatch.setattr(reads, "MAX_CALL_ROWS", 600)
+    thin = await plane.topics.create("thin", partition_count=40, configs={})
+    for _ in range(30):
+        await commit(plane, *(batch(part(thin, i), size=10, gap=1) for i in range(40)))
+    counting = CountingDatabase(database)
+    log = LogLedger(counting, system_entropy)  # type: ignore[arg-type]
+    spans = [span(part(thin, i), 0, 2**31 - 1) for i in range(40)]
+    found = await log.find_batches(spans, max_bytes=2**24)
+    assert len(counting.lookups) == 2
+    assert 300 <= sum(counting.lookups) <= 600
+    for each in found:
+        assert bases(each.rows) == list(range(len(each.rows)))
+        assert len(each.rows) > FIRST_LOOK_ROWS
+    repeated = await log.find_batches(spans * 20, max_bytes=2**24)
+    assert sum(len(each.rows) for each in repeated) == 800
+
+
+async def test_spans_get_more_rows_only_as_far_as_they_fit_the_answer(
+    plane: ControlPlane, database: Database, topic: Topic
+) -> None:
+    for _ in range(30):
+        await commit(plane, *(batch(part(topic, i), size=10, gap=1) for i in range(3)))
+    counting = CountingDatabase(database)
+    log = LogLedger(counting, system_entropy)  # type: ignore[arg-type]
+    spans = [span(part(topic, i), 0, 1000) for i in range(3)]
+    first_look_bytes = 3 * FIRST_LOOK_ROWS * 10
+    found = await log.find_batches(spans, max_bytes=first_look_bytes)
+    assert [len(each.rows) for each in found] == [FIRST_LOOK_ROWS] * 3
+    assert len(counting.lookups) == 1
+    found = await log.find_batches(spans, max_bytes=first_look_bytes + 30)
+    assert [len(each.rows) for each in found] == [FIRST_LOOK_ROWS + 1] * 3
 
 
 async def test_rows_tell_everything_about_themselves(plane: ControlPlane, topic: Topic) -> None:

@@ -223,7 +223,7 @@ async def test_readers_of_rows_do_not_pay_for_segments(
         wanted = [span(part(topic), offset) for offset in offsets]
         await database.read(
             lambda connection, spans=wanted, seen=about_segments: _find(  # type: ignore[misc]
-                CountingConnection(connection, seen), spans
+                CountingConnection(connection, seen), spans, None
             )
         )
         assert len(about_segments) == asked

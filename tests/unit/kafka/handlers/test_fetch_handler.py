@@ -112,7 +112,9 @@ async def test_a_leader_epoch_that_is_not_the_partitions_own_is_told_at_once(
 ) -> None:
     known = desk.control.by_id[TopicId(ORDERS)]
     desk.control.by_id[known.id] = replace(known, leader_epochs={PartitionIndex(0): LeaderEpoch(4)})
-    asked = fetch(wanted("orders", ORDERS, 5, epoch=epoch), wanted("orders", ORDERS, 5))
+    other = wanted("orders", ORDERS, 5)
+    other["partitions"][0]["partition"] = 1
+    asked = fetch(wanted("orders", ORDERS, 5, epoch=epoch), other)
     response = await desk.ask(ApiKey.FETCH, version, **asked)
     checked, _ = response.responses
     assert checked.partitions[0].error_code is code
@@ -159,6 +161,22 @@ async def test_a_fetch_that_fails_as_a_whole_fails_every_partition(
     response = await desk.ask(ApiKey.FETCH, version, **fetch(wanted("orders", ORDERS, 5, 6)))
     found = [one.error_code for one in response.responses[0].partitions]
     assert found == [ErrorCode.kafka_storage_error] * 2
+
+
+@pytest.mark.parametrize("version", [4, 12, 13])
+async def test_a_partition_that_is_named_again_and_again_is_answered_once(
+    desk: Desk, version: int
+) -> None:
+    """Kafka reads the entries into a map: the last one counts, at the place of the first."""
+    twice = wanted("orders", ORDERS, 5, 6)
+    twice["partitions"] += [{**twice["partitions"][0], "fetch_offset": 7}] * 3000
+    response = await desk.ask(ApiKey.FETCH, version, **fetch(twice, wanted("orders", ORDERS, 8)))
+    [topic] = response.responses[:1]
+    answered = [one.partition_index for topic in response.responses for one in topic.partitions]
+    assert sorted(answered) == [0, 1]
+    assert topic.partitions
+    spans, *_ = desk.reads.asked[0]
+    assert sorted((span.partition, span.offset) for span in spans) == [(0, 8), (1, 6)]
 
 
 async def test_fetches_are_worked_on_in_turn(desk: Desk) -> None:
