@@ -237,6 +237,10 @@ class JanitorSettings:
     younger than this finds everything it names. The price is space: records that were merged lie in
     the store twice for so long, expired ones remain, and the control plane has a row more for each
     block. With 0 no backup is of use that is older than the last run of the pipeline."""
+    deleted_topic_window_ms: NotNegative = DAY_MS
+    """How long a deleted topic can be undeleted. Longer forgives later; until then its records take
+    room, and `stratalog topic purge` frees it sooner. 0 removes topics with the janitor's next
+    run."""
     orphan_age_ms: NotNegative = HOUR_MS
     """How old an object without a row must be before the sweeper deletes it."""
     unfinished_age_ms: NotNegative = DAY_MS

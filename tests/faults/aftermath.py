@@ -55,7 +55,9 @@ class Ground(NamedTuple):
             control=self.control,
             store=self.store,
             retention_of=lambda topic: Retention(ms=None, bytes=None),
-            settings=JanitorSettings(grace_ms=0, backup_window_ms=0, orphan_age_ms=0),
+            settings=JanitorSettings(
+                grace_ms=0, backup_window_ms=0, deleted_topic_window_ms=0, orphan_age_ms=0
+            ),
             offsets_retention_ms=1000,
             clock=SystemClock(),
         )

@@ -97,6 +97,7 @@ class Doomed:
                 interval_ms=self.janitor_ms,
                 grace_ms=0,
                 backup_window_ms=0,
+                deleted_topic_window_ms=0,
                 orphan_age_ms=self.orphan_age_ms,
             ),
         )

@@ -232,7 +232,7 @@ async def fill(rig: ScanRig, topic: Topic) -> None:
 async def janitor(rig: ScanRig, retention: Retention) -> int:
     """All that a janitor deletes, without grace. How many objects and segments that were."""
     await enforce_retention(rig.control, lambda _: retention, chunk_rows=3)
-    await purge_topics(rig.control, chunk_rows=3)
+    await purge_topics(rig.control, window_ms=0, chunk_rows=3)
     stores = beside_blocks(rig.store)
     return await delete_doomed(
         rig.control.segments, stores, grace_ms=0, chunk_rows=2

@@ -93,7 +93,7 @@ async def test_retention_and_deletes_leave_a_healthy_store(
     assert (await fsck(cluster, deep=True)).ok
     await control.topics.delete(topic.id)
     assert (await fsck(cluster, deep=True)).ok
-    await control.topics.purge_deleted(max_rows=100)
+    await control.topics.purge_deleted(window_ms=0, max_rows=100)
     assert (await fsck(cluster, deep=True)).ok
     assert await delete_marked(control, cluster.store, grace_ms=0, chunk_rows=10) == 3
     report = await fsck(cluster, deep=True)
@@ -362,7 +362,7 @@ async def test_a_topic_deleted_and_purged_during_a_check_is_no_finding(
 ) -> None:
     async def purge() -> None:
         await cluster.control.topics.delete(topic.id)
-        await cluster.control.topics.purge_deleted(max_rows=100)
+        await cluster.control.topics.purge_deleted(window_ms=0, max_rows=100)
         await delete_marked(cluster.control, cluster.store, grace_ms=0, chunk_rows=10)
 
     control = ActingControl(cluster.control, "log.all_coordinates", purge)

@@ -322,7 +322,7 @@ async def test_a_topic_deleted_during_a_check_is_no_finding(
 ) -> None:
     async def remove() -> None:
         await cluster.control.topics.delete(cluster.topic.id)
-        await cluster.control.topics.purge_deleted(max_rows=100)
+        await cluster.control.topics.purge_deleted(window_ms=0, max_rows=100)
         stores = beside_blocks(cluster.store)
         await delete_doomed(cluster.control.segments, stores, grace_ms=0, chunk_rows=10)
         await delete_marked(cluster.control, cluster.store, grace_ms=0, chunk_rows=10)

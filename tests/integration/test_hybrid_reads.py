@@ -341,7 +341,7 @@ def test_a_deleted_topic_is_gone_with_its_segments(tiered: Tiered) -> None:
         assert wire.fetch(topic, 0, 0)[0] is ErrorCode.unknown_topic_or_partition
 
     async def purge(control: ControlPlane, store: ObjectStore) -> tuple[int, int]:
-        while await control.topics.purge_deleted(max_rows=1000):
+        while await control.topics.purge_deleted(window_ms=0, max_rows=1000):
             pass
         key = TopicPartition(topic_id, PartitionIndex(0))
         doomed = await control.segments.doomed(grace_ms=0, limit=1000)

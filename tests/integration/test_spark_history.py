@@ -195,7 +195,7 @@ async def delete_all(control: ControlPlane, store: ObjectStore) -> int:
         key = TopicPartition(topic.id, PartitionIndex(partition))
         await control.log.delete_records({key: NO_OFFSET})
     await control.topics.delete(topic.id)
-    await purge_topics(control, chunk_rows=100)
+    await purge_topics(control, window_ms=0, chunk_rows=100)
     await delete_doomed(control.segments, beside_blocks(store), grace_ms=0, chunk_rows=100)
     await delete_marked(control, store, grace_ms=0, chunk_rows=100)
     return len([entry async for entry in store.list("blocks/")])

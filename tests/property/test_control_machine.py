@@ -321,10 +321,10 @@ class ControlMachine(RuleBasedStateMachine):
     @rule(max_rows=st.integers(1, 5))
     def purge(self, max_rows: int) -> None:
         segments = self._condemned_segments()
-        removed = self.run(self.plane.topics.purge_deleted(max_rows=max_rows))
+        removed = self.run(self.plane.topics.purge_deleted(window_ms=0, max_rows=max_rows))
         assert removed == min(max_rows, len(self.condemned) + len(segments))
         # Which went is the database's choice, so all of them have to.
-        while self.run(self.plane.topics.purge_deleted(max_rows=100)):
+        while self.run(self.plane.topics.purge_deleted(window_ms=0, max_rows=100)):
             pass
         self.condemned.clear()
         for segment in segments:

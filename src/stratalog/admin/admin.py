@@ -7,6 +7,7 @@ no rules of their own.
 
 from stratalog.admin.authorizer import Authorizer
 from stratalog.admin.configs import ConfigAdmin
+from stratalog.admin.deleted_topics import DeletedTopicAdmin
 from stratalog.admin.groups import GroupAdmin
 from stratalog.admin.migration import MigrationAdmin
 from stratalog.admin.partitions import PartitionAdmin
@@ -37,6 +38,7 @@ class Admin:
         self.topics = TopicAdmin(
             control=control, catalog=catalog, settings=settings, authorizer=self.authorizer
         )
+        self.deleted_topics = DeletedTopicAdmin(control=control, authorizer=self.authorizer)
         self.records = RecordAdmin(control=control, catalog=catalog, authorizer=self.authorizer)
         self.migration = MigrationAdmin(
             control=control, topics=self.topics, authorizer=self.authorizer

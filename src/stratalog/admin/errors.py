@@ -11,6 +11,10 @@ class UnknownTopicIdError(CallError):
     """No topic has this id, or not any more."""
 
 
+class DeletedTopicChoiceError(CallError):
+    """Several deleted topics had this name, and none was chosen."""
+
+
 class PartitionAssignmentError(CallError):
     """Replicas were assigned by hand, which means nothing where objects hold the data."""
 

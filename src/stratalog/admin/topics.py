@@ -1,5 +1,6 @@
 """Creating, growing and deleting topics."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -32,10 +33,12 @@ from stratalog.control.topics.errors import (
 )
 from stratalog.control.topics.model import MAX_PARTITIONS, Topic
 from stratalog.errors import CallError, StratalogError
-from stratalog.ids import TopicId
+from stratalog.ids import TopicId, kafka_base64
 from stratalog.settings import Settings
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic_configs import check_configs
+
+log = logging.getLogger(__name__)
 
 DEFAULT_COUNT = -1
 """Kafka's number for "as many partitions as the broker's settings say"."""
@@ -160,11 +163,21 @@ class TopicAdmin:
     async def delete(
         self, principal: Principal, wanted: Sequence[TopicName]
     ) -> dict[TopicName, Topic | StratalogError]:
-        """Delete topics with all their records. The outcome of a success is the deleted topic."""
+        """Delete topics with all their records. The outcome of a success is the deleted topic.
+
+        Their rows are kept for a while, and `DeletedTopicAdmin` can bring them back.
+        """
 
         async def delete_one(name: TopicName) -> Topic:
             topic = await self._deletable(principal, name)
             await self._catalog.delete(topic)
+            log.warning(
+                "%s deleted topic %r with the id %s and %d partitions.",
+                principal,
+                topic.name,
+                kafka_base64(topic.id),
+                topic.partition_count,
+            )
             return topic
 
         return await each_once(((name, name) for name in wanted), delete_one, noun="topic")

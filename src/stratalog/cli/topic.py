@@ -26,6 +26,13 @@ from rich.markup import escape
 from stratalog.admin.principal import ANONYMOUS
 from stratalog.cli.admin import admin_of, opened_admin
 from stratalog.cli.client import REQUEST_SECONDS, KafkaAdmin, as_our_error
+from stratalog.cli.deleted_topics import (
+    PURGE_EPILOG,
+    UNDELETE_EPILOG,
+    list_deleted,
+    purge,
+    undelete,
+)
 from stratalog.cli.errors import (
     BrokerRefusedError,
     NothingToAlterError,
@@ -122,9 +129,34 @@ def create(
         raise _named(topic, error.args[0], bootstrap)
 
 
-@app.command("list", epilog=examples("stratalog topic list", "stratalog topic list --json"))
-def list_(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """List all topics."""
+@app.command(
+    "list",
+    epilog=examples(
+        "stratalog topic list",
+        "stratalog topic list --json",
+        "stratalog topic list --deleted --data ./data",
+    ),
+)
+def list_(
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    deleted: Annotated[
+        bool,
+        typer.Option(
+            "--deleted", help="List the deleted topics that are kept, from the control plane."
+        ),
+    ] = False,
+    data: Data = None,
+    objects: Objects = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
+) -> None:
+    """List all topics, or the deleted ones that can be undeleted."""
+    if deleted:
+        settings = settings_from(config, overrides, data=data, objects=objects, control=control)
+        list_deleted(settings, json=json)
+        return
     topics = sorted(KafkaAdmin(bootstrap).topics().items())
     if json:
         print_json([{"topic": name, "partitions": len(it.partitions)} for name, it in topics])
@@ -253,7 +285,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Delete a topic and all its records."""
+    """Delete a topic and all its records. `topic undelete` brings it back for a day."""
     admin = KafkaAdmin(bootstrap)
     count = len(admin.topic(topic).partitions)
     if not yes:
@@ -263,6 +295,10 @@ def delete(
     if error is not None:
         raise _named(topic, error.args[0], bootstrap)
     say(f"Deleted topic {escape(topic)}.")
+
+
+app.command(epilog=UNDELETE_EPILOG)(undelete)
+app.command(epilog=PURGE_EPILOG)(purge)
 
 
 def _entries(wanted: Sequence[tuple[str, str]], unset: Sequence[str]) -> list[ConfigEntry]:

@@ -4,6 +4,7 @@ A crash between the two leaves a marked row whose object is gone. The next run d
 again, which is a success, and forgets the row.
 """
 
+import logging
 from collections.abc import Sequence
 
 from stratalog.control.objects.model import StoredObjectRow
@@ -12,12 +13,17 @@ from stratalog.janitor.errors import DeletionRefusedError
 from stratalog.janitor.partial_deletion import PartialDeletion
 from stratalog.objects.store import ObjectStore
 
+log = logging.getLogger(__name__)
 
-async def purge_topics(control: ControlPlane, *, chunk_rows: int) -> int:
-    """Remove the rows of deleted topics. An object that loses its last row is marked."""
+
+async def purge_topics(control: ControlPlane, *, window_ms: int, chunk_rows: int) -> int:
+    """Remove the rows of topics that were deleted longer ago than the window. An object that loses
+    its last row is marked."""
     removed = 0
-    while chunk := await control.topics.purge_deleted(max_rows=chunk_rows):
+    while chunk := await control.topics.purge_deleted(window_ms=window_ms, max_rows=chunk_rows):
         removed += chunk
+    if removed:
+        log.info("%d rows and segments of deleted topics were removed.", removed)
     return removed
 
 

@@ -53,7 +53,11 @@ async def _enforce_retention(at: Premises) -> int:
 
 
 async def _purge_topics(at: Premises) -> int:
-    return await purge_topics(at.control, chunk_rows=at.settings.chunk_rows)
+    return await purge_topics(
+        at.control,
+        window_ms=at.settings.deleted_topic_window_ms,
+        chunk_rows=at.settings.chunk_rows,
+    )
 
 
 async def _delete_marked(at: Premises) -> int:

@@ -46,7 +46,7 @@ def delete_topic_for_good(place: AdoptingCluster) -> None:
     place.wire("topic", "delete", TOPIC, "--yes")
 
     async def clean(control: ControlPlane) -> None:
-        await purge_topics(control, chunk_rows=100)
+        await purge_topics(control, window_ms=0, chunk_rows=100)
         own = open_store(place.settings.storage.objects, {}, clock=SystemClock())
         stores = SegmentStores(own, lambda url: open_store(url, {}, clock=SystemClock()))
         await delete_doomed(control.segments, stores, grace_ms=0, chunk_rows=100)

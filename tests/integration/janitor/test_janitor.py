@@ -16,7 +16,11 @@ def janitor_of(cluster: SmallCluster, retention: Retention, backup_window_ms: in
         store=cluster.store,
         retention_of=lambda topic: retention,
         settings=JanitorSettings(
-            grace_ms=0, backup_window_ms=backup_window_ms, answers_ms=0, chunk_rows=3
+            grace_ms=0,
+            backup_window_ms=backup_window_ms,
+            deleted_topic_window_ms=0,
+            answers_ms=0,
+            chunk_rows=3,
         ),
         offsets_retention_ms=1000,
         clock=cluster.later,

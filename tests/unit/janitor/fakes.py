@@ -156,7 +156,7 @@ class FakeControl(FakeControlPlane):
         self._called("objects.forget")
         self.marked = [row for row in self.marked if row.object_id not in ids]
 
-    async def topics_purge_deleted(self, *, max_rows: int) -> int:
+    async def topics_purge_deleted(self, *, window_ms: int, max_rows: int) -> int:
         self._called("topics.purge_deleted")
         removed = min(max_rows, self.purgeable)
         self.purgeable -= removed

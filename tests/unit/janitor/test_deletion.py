@@ -82,5 +82,5 @@ async def test_a_lost_permission_is_not_tried_on_every_object() -> None:
 
 async def test_deleted_topics_are_purged_until_nothing_is_left() -> None:
     control = FakeControl(purgeable=7)
-    assert await purge_topics(control, chunk_rows=3) == 7
+    assert await purge_topics(control, window_ms=0, chunk_rows=3) == 7
     assert control.calls == ["topics.purge_deleted"] * 4

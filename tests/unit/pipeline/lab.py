@@ -105,6 +105,7 @@ class Lab:
                 interval_ms=0,
                 grace_ms=0,
                 backup_window_ms=0,
+                deleted_topic_window_ms=0,
                 orphan_age_ms=0,
                 unfinished_age_ms=0,
                 answers_ms=0,

@@ -183,6 +183,7 @@ async def _adopt(connection: Connection, topic: TopicToAdopt) -> Topic:
 
 
 async def _insert_topic(connection: Connection, topic: TopicToAdopt) -> int:
+    await connection.lock("topic names", shared=True)
     # The id of a deleted topic is taken until the last of its rows is gone.
     rows = await connection.fetch(
         _INSERT_TOPIC,
@@ -194,7 +195,8 @@ async def _insert_topic(connection: Connection, topic: TopicToAdopt) -> int:
     if not rows:
         raise TopicExistsError(
             f"topic {topic.name} with the id {kafka_base64(topic.topic_id)} cannot be adopted:"
-            " a topic of this name or id exists, or is still being deleted"
+            " a topic of this name or id exists, or was deleted and is still kept: undelete it, or"
+            " remove it with `stratalog topic purge`"
         )
     created_ms: int = rows[0][0]
     return created_ms

@@ -1,4 +1,4 @@
-"""Topics: made, found, changed and hidden. Their rows leave in `purge.py`."""
+"""Topics: made, found, changed and hidden. Their rows leave in `purge.py`, if at all."""
 
 import json
 from collections import defaultdict
@@ -15,6 +15,7 @@ from stratalog.control.topics.errors import PartitionCountError, TopicExistsErro
 from stratalog.control.topics.migration import MigrationOperations
 from stratalog.control.topics.model import TOPIC, TOPICS, Topic
 from stratalog.control.topics.purge import PurgeOperations
+from stratalog.control.topics.undelete import UndeleteOperations
 from stratalog.ids import (
     LeaderEpoch,
     PartitionIndex,
@@ -44,13 +45,14 @@ _INSERT_HEADS = HEADS.insert(
 _INSERT_EPOCHS = EPOCHS.insert(PARTITION, leader_epoch="0", start_offset="0")
 
 
-class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations):
+class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations, UndeleteOperations):
     async def create(self, name: str, *, partition_count: int, configs: Mapping[str, str]) -> Topic:
         if partition_count < 1:
             raise PartitionCountError(f"topic {name}: needs at least one partition")
         topic_id = new_topic_id(self._entropy)
 
         async def work(connection: Connection) -> Topic:
+            await connection.lock("topic names", shared=True)
             rows = await connection.fetch(
                 _CREATE,
                 topic_id,
@@ -137,7 +139,7 @@ class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations):
         return await self._database.write(work)
 
     async def delete(self, topic_id: TopicId) -> None:
-        """Hide the topic at once; `purge_deleted` takes its rows away in chunks."""
+        """Hide the topic at once; `purge_deleted` takes its rows away later, in chunks."""
         hidden = await self._database.write(
             lambda connection: connection.execute(
                 "UPDATE topics SET deleted_ms = {now_ms}"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from stratalog.control.log.model import WriteTier
 from stratalog.control.segments.model import EpochStart, SegmentToAdd, SegmentUploaded
-from stratalog.control.sql.table import Selection, Table
+from stratalog.control.sql.table import Expression, Selection, Table
 from stratalog.ids import (
     LeaderEpoch,
     Offset,
@@ -43,6 +43,7 @@ TOPICS = Table(
     partition_count="integer",
     created_ms="bigint",
     deleted_ms="bigint null",
+    purge_ms="bigint null",
 )
 TOPIC = Selection(
     Topic,
@@ -52,6 +53,43 @@ TOPIC = Selection(
     absent=("leader_epochs", "write_tiers"),
 )
 """Without leader epochs and write tiers, which belong to the partitions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedTopic:
+    """A topic that was deleted, and whose rows and segments are still there, at least in part."""
+
+    id: TopicId
+    name: str
+    partition_count: int
+    deleted_ms: int
+    purge_ms: int | None
+    """When its removal began or was ordered. From then on it cannot be undeleted."""
+    offsets: int
+    """Offsets between the starts and the ends of its partitions: about the number of records."""
+    size_bytes: int
+
+
+DELETED_TOPIC = Selection(
+    DeletedTopic,
+    TOPICS,
+    id=TOPICS["topic_id"],
+    # Null only in topics that are not deleted.
+    deleted_ms=Expression("topics.deleted_ms", "bigint"),
+    offsets=Expression(
+        "(SELECT COALESCE(SUM(heads.high_watermark - partitions.log_start), 0) FROM heads"
+        " JOIN partitions ON partitions.topic_id = heads.topic_id"
+        " AND partitions.partition = heads.partition WHERE heads.topic_id = topics.topic_id)",
+        "bigint",
+        int,
+    ),
+    size_bytes=Expression(
+        "(SELECT COALESCE(SUM(heads.size_bytes), 0) FROM heads"
+        " WHERE heads.topic_id = topics.topic_id)",
+        "bigint",
+        int,
+    ),
+)
 
 
 ADOPTED_OFFSETS_END = 1 << 62

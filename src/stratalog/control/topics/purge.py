@@ -1,8 +1,13 @@
 """The end of deleted topics: their rows and segments in chunks, then all that bears their id.
 
+A topic is kept for a window after its deletion (`undelete.py`). Its removal begins with a note in
+its row, in a transaction of its own. An undeletion looks for the note under the same row's lock, so
+that a topic that comes back has all its rows.
+
 The rows of segments whose deletion has begun remain until their objects are gone from the store.
 """
 
+from typing import NamedTuple
 from uuid import UUID
 
 from stratalog.control.ledger import Ledger
@@ -22,23 +27,48 @@ _TABLES = (
 _HELD = ("batches WHERE topic_id = $1", "segments WHERE topic_id = $1 AND chained")
 
 
+_DUE = """
+    SELECT topic_id, deleted_ms, purge_ms FROM topics
+    WHERE deleted_ms IS NOT NULL AND (purge_ms IS NOT NULL OR deleted_ms <= {now_ms} - $1)
+    ORDER BY deleted_ms
+"""
+_BEGIN = """
+    UPDATE topics SET purge_ms = {now_ms}
+    WHERE topic_id = $1 AND deleted_ms = $2 AND purge_ms IS NULL
+"""
+
+
+class _DueTopic(NamedTuple):
+    topic_id: UUID
+    deleted_ms: int
+    purge_ms: int | None
+
+
 class PurgeOperations(Ledger):
-    async def purge_deleted(self, *, max_rows: int) -> int:
-        """Remove up to `max_rows` coordinates of deleted topics. 0 means that none are left."""
+    async def purge_deleted(self, *, window_ms: int, max_rows: int) -> int:
+        """Remove up to `max_rows` coordinates of topics that were deleted longer ago than the
+        window, or whose removal was ordered. 0 means that none are left."""
         removed = 0
-        for topic_id in await self._deleted_topics():
-            removed += await self._purge(topic_id, max_rows - removed)
+        for topic in await self._due_topics(window_ms):
+            if not await self._begin(topic):
+                continue
+            removed += await self._purge(topic.topic_id, max_rows - removed)
             if removed >= max_rows:
                 break
         return removed
 
-    async def _deleted_topics(self) -> list[UUID]:
-        rows = await self._database.read(
-            lambda connection: connection.fetch(
-                "SELECT topic_id FROM topics WHERE deleted_ms IS NOT NULL ORDER BY deleted_ms"
-            )
+    async def _due_topics(self, window_ms: int) -> list[_DueTopic]:
+        rows = await self._database.read(lambda connection: connection.fetch(_DUE, window_ms))
+        return [_DueTopic(as_uuid(row[0]), row[1], row[2]) for row in rows]
+
+    async def _begin(self, topic: _DueTopic) -> bool:
+        """Return False if the topic was undeleted, or another janitor was faster."""
+        if topic.purge_ms is not None:
+            return True
+        begun = await self._database.write(
+            lambda connection: connection.execute(_BEGIN, topic.topic_id, topic.deleted_ms)
         )
-        return [as_uuid(row[0]) for row in rows]
+        return begun > 0
 
     async def _purge(self, topic_id: UUID, max_rows: int) -> int:
         removed = await self._database.write(

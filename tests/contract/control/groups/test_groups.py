@@ -301,7 +301,7 @@ async def test_a_deleted_topic_takes_its_offsets_along(
     await plane.groups.commit_offsets([commit_of(record, *sent)])
     await plane.topics.delete(topic.id)
     assert await committed(plane) == {0: 2}
-    await plane.topics.purge_deleted(max_rows=100)
+    await plane.topics.purge_deleted(window_ms=0, max_rows=100)
     rows = await database.read(
         lambda connection: connection.fetch("SELECT partition FROM group_offsets")
     )
@@ -395,3 +395,14 @@ async def test_expiry_takes_no_more_than_asked_at_a_time(
     assert len(await plane.groups.all()) == 1
     assert await plane.groups.expire_offsets(retention_ms=WEEK_MS, max_rows=2) == 1
     assert await plane.groups.all() == []
+
+
+async def test_an_undeleted_topic_has_the_offsets_of_its_groups_again(
+    plane: ControlPlane, topic: Topic, first: BrokerInfo
+) -> None:
+    record = await opened(plane, first)
+    await plane.groups.commit_offsets([commit_of(record, offset_of(part(topic, 1), 5))])
+    await plane.topics.delete(topic.id)
+    assert await committed(plane) == {}
+    await plane.topics.undelete(topic.id, "events")
+    assert await committed(plane) == {1: 5}

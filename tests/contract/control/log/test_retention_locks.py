@@ -111,7 +111,7 @@ async def test_a_purge_that_waits_for_a_lease_holds_no_segment(
         )
         # Rows go first, and stand there with their objects.
         await leasing.execute("DELETE FROM batches")
-        purging = asyncio.create_task(server.topics.purge_deleted(max_rows=100))
+        purging = asyncio.create_task(server.topics.purge_deleted(window_ms=0, max_rows=100))
         pid = await waiting_backend(leasing)
         assert "segments" not in await tables_locked_by(leasing, pid)
     assert await asyncio.wait_for(purging, PATIENCE_S)

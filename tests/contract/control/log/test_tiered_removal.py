@@ -357,7 +357,12 @@ async def test_purging_takes_the_segments_of_a_deleted_topic_in_chunks(
     await change(database, "UPDATE segments SET owned = false WHERE base_offset = 20")
     await finished(plane, part(topic), 60, 80)
     await plane.topics.delete(topic.id)
-    assert [await plane.topics.purge_deleted(max_rows=3) for _ in range(4)] == [3, 3, 2, 0]
+    assert [await plane.topics.purge_deleted(window_ms=0, max_rows=3) for _ in range(4)] == [
+        3,
+        3,
+        2,
+        0,
+    ]
     assert [each.base_offset for each in await doomed(plane)] == [0, 40, 60]
     assert {each.topic_id for each in await doomed(plane)} == {topic.id}
     assert len(await plane.segments.all(limit=10)) == 6
@@ -375,7 +380,7 @@ async def test_a_topic_outlives_its_chained_segments(
     await change(database, "DELETE FROM batches")
     await database.write(lambda connection: _forget(connection, topic.id))
     assert await topic_rows(database, topic) == 1
-    assert await plane.topics.purge_deleted(max_rows=100) == 3
+    assert await plane.topics.purge_deleted(window_ms=0, max_rows=100) == 3
     assert await topic_rows(database, topic) == 0
 
 

@@ -121,7 +121,7 @@ async def test_the_end_of_a_topic_ends_its_claims(
     await plane.topics.delete(topic.id)
     assert await plane.pipeline.commit_split(split((token, rows))) == [SplitOutcome.ROWS_CHANGED]
     assert await plane.segments.chain(segment_id, claim=token) is ChainOutcome.OVERTAKEN
-    while await plane.topics.purge_deleted(max_rows=100):
+    while await plane.topics.purge_deleted(window_ms=0, max_rows=100):
         pass
     left = await database.read(
         lambda connection: connection.fetch(

@@ -80,7 +80,7 @@ async def test_a_tombstone_of_a_deleted_topic_outlives_it(
     late = segment(part(topic), 0, 4)
     await plane.segments.bar({late.segment_id: tombstone(late)})
     await plane.topics.delete(topic.id)
-    assert await plane.topics.purge_deleted(max_rows=10) == 0
+    assert await plane.topics.purge_deleted(window_ms=0, max_rows=10) == 0
     assert len(await plane.segments.doomed(grace_ms=0, limit=10)) == 1
 
 
@@ -96,7 +96,7 @@ async def test_an_export_is_remembered_longer_than_its_topic(
     # A Kafka cluster has one prefix for all its topics, also for topics that are unknown here.
     assert await plane.segments.shared_topics(asked) == {topic.id, strange}
     await plane.topics.delete(topic.id)
-    await plane.topics.purge_deleted(max_rows=10)
+    await plane.topics.purge_deleted(window_ms=0, max_rows=10)
     assert await plane.segments.shared_topics(asked) == {topic.id, strange}
     assert await plane.segments.shared_topics([]) == set()
 

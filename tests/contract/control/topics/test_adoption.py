@@ -144,7 +144,7 @@ async def test_a_name_or_an_id_that_is_taken_is_refused(plane: ControlPlane) -> 
     await plane.topics.delete(TOPIC_ID)
     with pytest.raises(TopicExistsError):
         await plane.topics.adopt(source())
-    while await plane.topics.purge_deleted(max_rows=100):
+    while await plane.topics.purge_deleted(window_ms=0, max_rows=100):
         pass
     assert (await plane.topics.adopt(source())).id == TOPIC_ID
 
@@ -380,7 +380,7 @@ async def test_segments_of_a_deleted_topic_that_are_not_ours_leave_no_trace(
     to_adopt = source()
     await plane.topics.adopt(to_adopt)
     await plane.topics.delete(TOPIC_ID)
-    while await plane.topics.purge_deleted(max_rows=100):
+    while await plane.topics.purge_deleted(window_ms=0, max_rows=100):
         pass
     assert await known(plane, to_adopt.partitions[0].segments[0].segment.segment_id) is None
     assert await plane.segments.doomed(grace_ms=0, limit=10) == []

@@ -112,7 +112,12 @@ async def test_purging_takes_a_deleted_topic_away_in_chunks(
     own = block(*(batch(part(topic, i), gap=1) for i in (0, 0, 1, 1)))
     await plane.log.commit_blocks([own])
     await plane.topics.delete(topic.id)
-    assert [await plane.topics.purge_deleted(max_rows=2) for _ in range(4)] == [2, 2, 1, 0]
+    assert [await plane.topics.purge_deleted(window_ms=0, max_rows=2) for _ in range(4)] == [
+        2,
+        2,
+        1,
+        0,
+    ]
     marked = await plane.objects.marked(grace_ms=0, limit=10)
     assert [each.object_id for each in marked] == [own.object_id]
     assert await rows_of(plane, part(kept)) == [(0, 0)]

@@ -75,6 +75,7 @@ def janitor_of(
         settings=JanitorSettings(
             grace_ms=0,
             backup_window_ms=0,
+            deleted_topic_window_ms=0,
             answers_ms=0,
             unfinished_age_ms=0,
             chunk_rows=3,

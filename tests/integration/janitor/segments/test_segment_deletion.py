@@ -85,7 +85,13 @@ async def test_a_snapshot_stays_readable_until_its_lease_ends(
         control=cluster.control,
         store=cluster.store,
         retention_of=lambda topic: retention,
-        settings=JanitorSettings(grace_ms=0, backup_window_ms=0, unfinished_age_ms=0, answers_ms=0),
+        settings=JanitorSettings(
+            grace_ms=0,
+            backup_window_ms=0,
+            deleted_topic_window_ms=0,
+            unfinished_age_ms=0,
+            answers_ms=0,
+        ),
         offsets_retention_ms=1000,
         clock=cluster.cluster.later,
     )
@@ -137,7 +143,7 @@ async def test_objects_of_an_adopted_segment_are_never_deleted(cluster: SegmentC
     await cluster.control.topics.delete(cluster.topic.id)
     stores = beside_blocks(cluster.store)
     assert await delete_doomed(cluster.control.segments, stores, grace_ms=0, chunk_rows=100) == 0
-    await cluster.control.topics.purge_deleted(max_rows=100)
+    await cluster.control.topics.purge_deleted(window_ms=0, max_rows=100)
     assert await delete_doomed(cluster.control.segments, stores, grace_ms=0, chunk_rows=100) == 0
     assert await cluster.control.segments.all(limit=10) == []
     for segment in (first, second):
