@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from stratalog.cli import (
+    backup,
     bench,
     consume,
     fsck,
@@ -77,6 +78,7 @@ app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(segments.app, name="segments")
 app.add_typer(store.app, name="store")
+app.add_typer(backup.app, name="backup")
 app.add_typer(pipeline.app, name="pipeline")
 app.command(help=prose(produce.produce), epilog=produce.EPILOG)(produce.produce)
 app.command(help=prose(consume.consume), epilog=consume.EPILOG)(consume.consume)

@@ -26,5 +26,9 @@ class ControlDamagedError(DamagedError):
     """The file is not a database, or is broken."""
 
 
+class SchemaNewerError(CallError):
+    """The schema has migrations that this version does not know."""
+
+
 class PlanOutdatedError(Exception):
     """The control plane is no longer as the plan found it. Nothing was changed; plan again."""

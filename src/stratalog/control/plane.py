@@ -33,6 +33,11 @@ class ControlPlane:
         self.groups = GroupsLedger(database, entropy)
 
     @property
+    def database(self) -> Database:
+        """The database under the ledgers, for backups, which copy all of its tables."""
+        return self._database
+
+    @property
     def url(self) -> str:
         """The address without any secret in it, for people."""
         return self._database.url

@@ -6,6 +6,7 @@ where the two differ, there is a token in braces that the dialect fills in (see 
 - `{rows}`: a table `r` made of the rows that were passed with the statement
 - `{now_ms}`: the database's clock in milliseconds
 - `{tables}`: a table `t` of the names of all tables
+- `{columns}`: a table `c` of the columns of all tables, for backups
 - `{for_update}`, `{for_update_of <table>}`, `{for_update_skip_locked}`: row locks
 
 Tables have no aliases but `r`; a subquery is named after the table whose rows it gives.

@@ -25,6 +25,20 @@ class PostgresDialect:
             "(SELECT tablename AS name FROM pg_tables"
             " WHERE schemaname = ANY (current_schemas(false))) AS t",
         ),
+        (
+            "{columns}",
+            "(SELECT tables.relname::text AS table_name, attributes.attname::text AS column_name,"
+            " format_type(attributes.atttypid, NULL) AS type_name,"
+            " attributes.attnum::integer AS position,"
+            # The numbers of a key's columns, counted from 0; 0 is then no part of the key.
+            " COALESCE(array_position(keys.indkey::smallint[], attributes.attnum) + 1, 0)"
+            " AS key_position FROM pg_class AS tables"
+            " JOIN pg_attribute AS attributes ON attributes.attrelid = tables.oid"
+            " AND attributes.attnum > 0 AND NOT attributes.attisdropped"
+            " LEFT JOIN pg_index AS keys ON keys.indrelid = tables.oid AND keys.indisprimary"
+            " WHERE tables.relkind = 'r' AND tables.relnamespace IN"
+            " (SELECT oid FROM pg_namespace WHERE nspname = ANY (current_schemas(false)))) AS c",
+        ),
         ("{for_update}", "FOR UPDATE"),
         ("{for_update_skip_locked}", "FOR UPDATE SKIP LOCKED"),
     )
@@ -63,6 +77,13 @@ class SqliteDialect:
         # A function of the connection, so that the clock can be given (see `sqlite.py`).
         ("{now_ms}", "now_ms()"),
         ("{tables}", "(SELECT name FROM sqlite_master WHERE type = 'table') AS t"),
+        (
+            "{columns}",
+            "(SELECT m.name AS table_name, p.name AS column_name, lower(p.type) AS type_name,"
+            " p.cid AS position, p.pk AS key_position"
+            " FROM sqlite_master AS m, pragma_table_info(m.name) AS p"
+            " WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%') AS c",
+        ),
         ("{for_update}", ""),
         ("{for_update_skip_locked}", ""),
     )

@@ -10,10 +10,14 @@ Migrations only ever add: tables, indexes, columns with a default. So a broker t
 the schema keeps working, and a schema that is newer than the broker is accepted as it is.
 """
 
+import re
+from collections.abc import Collection
 from importlib.resources import files
 from typing import NamedTuple
 
 from stratalog.control.sql.database import Connection, Database
+
+_CREATE_TABLE = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 
 
 class Migration(NamedTuple):
@@ -47,8 +51,25 @@ async def is_current(database: Database) -> bool:
     return await database.read(work)
 
 
-async def migrate(database: Database) -> None:
-    migrations = _migrations_of(database)
+def known_numbers(database: Database) -> set[int]:
+    return {one.number for one in _migrations_of(database)}
+
+
+def known_tables(database: Database) -> set[str]:
+    """Return the names of the tables that this version makes."""
+    statements = (text for one in _migrations_of(database) for text in one.statements)
+    found = (_CREATE_TABLE.search(text) for text in statements)
+    return {match[1] for match in found if match is not None}
+
+
+async def applied_migrations(connection: Connection) -> list[int]:
+    """Return the numbers of the migrations that the schema has."""
+    return sorted(number for (number,) in await _applied(connection))
+
+
+async def migrate(database: Database, *, only: Collection[int] | None = None) -> None:
+    """Apply the migrations that are missing; with `only`, these alone, for an older schema."""
+    migrations = [one for one in _migrations_of(database) if only is None or one.number in only]
 
     async def apply_some(connection: Connection) -> bool:
         """All in an empty database, otherwise the next; whether any was missing."""
