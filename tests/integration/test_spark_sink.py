@@ -279,6 +279,25 @@ def test_a_stream_that_starts_over_after_its_only_batch_does_not_drop_rows(
     assert topics.texts(topic) == ["a"]
 
 
+def test_a_stream_that_starts_over_with_as_many_rows_is_refused(
+    stream: Stream, topics: Written, tmp_path: Path
+) -> None:
+    topic = topics.topic("as-many")
+    stream.add("a")
+    stream.run(topic, sinkId=topic)
+    first = stream.checkpoint
+    stream.checkpoint = tmp_path / "another"
+    stream.replace_first("b")
+    with pytest.raises(PySparkException, match="from another checkpoint"):
+        stream.run(topic, sinkId=topic)
+    assert topics.texts(topic) == ["a"]
+    # The checkpoint is known by its id, also in another folder.
+    stream.checkpoint = first.rename(tmp_path / "moved")
+    stream.forget_last_commit()
+    stream.run(topic, sinkId=topic)
+    assert topics.texts(topic) == ["a"]
+
+
 def test_other_rows_under_a_batch_id_that_was_used_are_refused(
     spark: SparkSession, topics: Written
 ) -> None:

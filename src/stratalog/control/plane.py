@@ -10,6 +10,7 @@ from stratalog.control.brokers.ledger import BrokersLedger
 from stratalog.control.groups.ledger import GroupsLedger
 from stratalog.control.identity.ledger import IdentityLedger
 from stratalog.control.log.ledger import LogLedger
+from stratalog.control.lost.ledger import LostRangesLedger
 from stratalog.control.objects.ledger import ObjectsLedger
 from stratalog.control.pipeline.ledger import PipelineLedger
 from stratalog.control.scans.ledger import ScansLedger
@@ -26,6 +27,7 @@ class ControlPlane:
         self.brokers = BrokersLedger(database, entropy)
         self.topics = TopicsLedger(database, entropy)
         self.log = LogLedger(database, entropy)
+        self.lost = LostRangesLedger(database, entropy)
         self.objects = ObjectsLedger(database, entropy)
         self.segments = SegmentsLedger(database, entropy)
         self.pipeline = PipelineLedger(database, entropy, clock)

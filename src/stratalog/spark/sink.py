@@ -65,6 +65,7 @@ from stratalog.spark.sink_columns import check_columns
 from stratalog.spark.sink_commit import SinkCommitter
 from stratalog.spark.sink_model import SinkMessage, SinkPlan
 from stratalog.spark.sink_options import SinkOptions, batch_sink_options, stream_sink_options
+from stratalog.spark.sink_origin import sink_origin
 from stratalog.spark.sink_plan import plan_sink
 
 Messages = Sequence[WriterCommitMessage | None]
@@ -170,7 +171,13 @@ async def _commit(
             await committer.commit(blocks)
         else:
             await _refuse_unless_repeated(committer, options.sink_id, batch_id, answers)
-            await committer.commit_once(options.sink_id, batch_id, blocks, from_stream=from_stream)
+            await committer.commit_once(
+                options.sink_id,
+                batch_id,
+                blocks,
+                from_stream=from_stream,
+                origin=sink_origin(options) if from_stream else None,
+            )
         await _release(control, answers, plan)
 
 

@@ -13,7 +13,7 @@ from stratalog.clock import Clock
 from stratalog.control.log.model import BlockToCommit, CommitAnswer, CommitOutcome, WriteTier
 from stratalog.control.plane import ControlPlane
 from stratalog.control.scans.errors import SinkRefusedError
-from stratalog.control.scans.model import SinkOutcome
+from stratalog.control.scans.model import SinkOrigin, SinkOutcome
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
 from stratalog.ids import TopicPartition, kafka_base64
 from stratalog.spark.errors import SinkInDoubtError, SinkNotWrittenError, SinkPartlyWrittenError
@@ -37,6 +37,7 @@ class SinkCommitter:
         blocks: Sequence[BlockToCommit],
         *,
         from_stream: bool = False,
+        origin: SinkOrigin | None = None,
     ) -> None:
         """Commit unless this batch of the sink was committed before.
 
@@ -45,7 +46,7 @@ class SinkCommitter:
         try:
             outcome = await self._repeat(
                 lambda: self._control.scans.commit_sink(
-                    sink_id, batch_id, blocks, from_stream=from_stream
+                    sink_id, batch_id, blocks, from_stream=from_stream, origin=origin
                 ),
                 OUTAGES,
             )

@@ -12,7 +12,15 @@ from stratalog.opening.location import LOCATION_NAMES, ClusterLocation
 from stratalog.spark.errors import OptionError
 from stratalog.units import parse_duration_ms
 
-SINK_OPTIONS = ("topic", *LOCATION_NAMES, "sinkId", "batchId", "compression", "leaseMs")
+SINK_OPTIONS = (
+    "topic",
+    *LOCATION_NAMES,
+    "sinkId",
+    "batchId",
+    "checkpointId",
+    "compression",
+    "leaseMs",
+)
 _IGNORED = ("includeHeaders", "checkpointLocation", "queryName")
 """Options of Spark itself, and one of Kafka's sink that has no effect on writing."""
 _KAFKA_PREFIX = "kafka."
@@ -38,6 +46,10 @@ class SinkOptions:
     sink_id: str | None = None
     batch_id: int = 0
     """The number of a batch write among its sink's writes. Spark numbers a stream's batches."""
+    checkpoint: str | None = None
+    """Where Spark keeps the stream's checkpoint, if it was given as an option."""
+    checkpoint_id: str | None = None
+    """The id of the checkpoint, where it cannot be read from here."""
     codec: Codec | None = None
     lease_ms: int | None = None
 
@@ -46,6 +58,8 @@ def batch_sink_options(given: Mapping[str, str]) -> SinkOptions:
     options = _parse(given)
     if _text(given, "batchId") is not None and options.sink_id is None:
         raise OptionError("batchId: says which write of a sink this is: give a sinkId, too")
+    if options.checkpoint_id is not None:
+        raise OptionError("checkpointId: only a stream has a checkpoint; a write has a batchId")
     return options
 
 
@@ -62,6 +76,8 @@ def _parse(given: Mapping[str, str]) -> SinkOptions:
         location=ClusterLocation(**{name: _unchecked(given, name) for name in LOCATION_NAMES}),
         sink_id=_sink_id(_text(given, "sinkId")),
         batch_id=_batch_id(_text(given, "batchId")),
+        checkpoint=_unchecked(given, "checkpointLocation"),
+        checkpoint_id=_text(given, "checkpointId"),
         codec=_codec(given),
         lease_ms=_lease_ms(_text(given, "leaseMs")),
     )

@@ -41,7 +41,9 @@ def test_jobs_for_kafka_change_one_word() -> None:
         "includeHeaders": "true",
         "checkpointLocation": "there",
     }
-    assert stream_sink_options(given) == SinkOptions(topic="orders", codec=Codec.GZIP)
+    assert stream_sink_options(given) == SinkOptions(
+        topic="orders", checkpoint="there", codec=Codec.GZIP
+    )
 
 
 def test_our_compression_wins_over_kafkas() -> None:

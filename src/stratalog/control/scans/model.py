@@ -71,6 +71,17 @@ class ScanSnapshot:
     """In the order of the wishes; None for a partition that does not exist."""
 
 
+class SinkOrigin(NamedTuple):
+    """The stream that writes to a sink: the same in every run from one checkpoint."""
+
+    kind: str
+    """The source of the name. Names of different kinds cannot be compared."""
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
 class SinkOutcome(IntEnum):
     COMMITTED = 0
     REPEATED = 1
@@ -88,4 +99,5 @@ SINKS = Table(
     committed_ms="bigint",
     records="bigint null",
     counted_batch_id="bigint null",
+    origin="text null",
 )

@@ -6,6 +6,9 @@ settles doubt, too: after an unknown outcome the commit is repeated, with the sa
 others, and takes effect exactly once. Rows are never removed, because a stream may be restarted
 from an old checkpoint at any time.
 
+A stream's first batch has the number 0 whatever its checkpoint, so a note also has the origin of
+the batch: a repeat comes from the same checkpoint.
+
 The number of records distinguishes a repeat from other rows under the same batch number. Behind a
 stream's first batch it does not count: a stream that starts over begins with batch 0, so an equal
 batch number is a repeat. Its sources may have lost records since, or a table that it joins may have
@@ -24,7 +27,7 @@ from stratalog.control.log.model import BatchToCommit, BlockToCommit, CommitOutc
 from stratalog.control.objects.errors import BarredObjectError
 from stratalog.control.objects.model import OBJECT_ID, ObjectState
 from stratalog.control.scans.errors import SinkBehindError, SinkRefusedError
-from stratalog.control.scans.model import SINKS, SinkOutcome
+from stratalog.control.scans.model import SINKS, SinkOrigin, SinkOutcome
 from stratalog.control.sql.database import Connection, Rows
 from stratalog.ids import kafka_base64
 
@@ -35,12 +38,12 @@ _REASONS = {
     CommitOutcome.WRONG_TIER: "it is not written to in blocks: migrate the topic first",
 }
 
+_MOVED = SINKS.overwrite("batch_id", "committed_ms", "records", "counted_batch_id", "origin")
 # Not with {rows}: there, SQLite cuts a text at its first NUL, and one sink would move another.
 _ADVANCE = f"""
-    INSERT INTO sinks (sink_id, batch_id, committed_ms, records, counted_batch_id)
-    VALUES ($1, $2, {{now_ms}}, $3, $2)
-    ON CONFLICT (sink_id)
-    DO UPDATE SET {SINKS.overwrite("batch_id", "committed_ms", "records", "counted_batch_id")}
+    INSERT INTO sinks (sink_id, batch_id, committed_ms, records, counted_batch_id, origin)
+    VALUES ($1, $2, {{now_ms}}, $3, $2, $4)
+    ON CONFLICT (sink_id) DO UPDATE SET {_MOVED}
     WHERE sinks.batch_id < excluded.batch_id
 """
 
@@ -49,6 +52,7 @@ class _SinkBatch(NamedTuple):
     sink_id: str
     batch_id: int
     records: int
+    origin: SinkOrigin | None
 
 
 class SinkOperations(Ledger):
@@ -59,17 +63,18 @@ class SinkOperations(Ledger):
         blocks: Sequence[BlockToCommit],
         *,
         from_stream: bool = False,
+        origin: SinkOrigin | None = None,
     ) -> SinkOutcome:
         """Commit uploaded objects once for this batch of this sink, all of them or none.
 
         One transaction with the note of the sink's last batch, which is kept for ever. May be
         repeated whenever its outcome is not known. Raises `SinkBehindError` if the sink has taken a
-        later batch, or this one with another number of records (if it is `from_stream`, only if it
-        is the first and has more), `SinkRefusedError` if a partition does not exist or is not
-        written to in blocks, and `BarredObjectError` if the sweeper has given up one of the
-        objects.
+        later batch, or this one from a stream of another `origin` or with another number of records
+        (if it is `from_stream`, only if it is the first and has more), `SinkRefusedError` if a
+        partition does not exist or is not written to in blocks, and `BarredObjectError` if the
+        sweeper has given up one of the objects.
         """
-        batch = _SinkBatch(sink_id, batch_id, _count_records(blocks))
+        batch = _SinkBatch(sink_id, batch_id, _count_records(blocks), origin)
         try:
             return await self._database.write(
                 partial(_commit, batch=batch, blocks=blocks, from_stream=from_stream)
@@ -113,19 +118,28 @@ def _count_records(blocks: Sequence[BlockToCommit]) -> int:
 
 async def _advance(connection: Connection, batch: _SinkBatch) -> bool:
     """Lock the sink's row, and move it to this batch unless it is there or beyond."""
-    moved = await connection.execute(_ADVANCE, *batch)
+    origin = None if batch.origin is None else str(batch.origin)
+    moved = await connection.execute(_ADVANCE, batch.sink_id, batch.batch_id, batch.records, origin)
     return moved > 0
 
 
 async def _check_repeat(connection: Connection, batch: _SinkBatch, from_stream: bool) -> None:
-    [(last_batch, records, counted_batch)] = await connection.fetch(
-        "SELECT batch_id, records, counted_batch_id FROM sinks WHERE sink_id = $1", batch.sink_id
+    [(last_batch, records, counted_batch, origin)] = await connection.fetch(
+        "SELECT batch_id, records, counted_batch_id, origin FROM sinks WHERE sink_id = $1",
+        batch.sink_id,
     )
     if last_batch != batch.batch_id:
         raise SinkBehindError(
             f"sink {batch.sink_id!r} has taken batch {last_batch} already, and this is batch"
             f" {batch.batch_id}: a stream that starts over with a new checkpoint needs a sinkId of"
             " its own"
+        )
+    if batch.origin is not None and origin is not None and _is_other(batch.origin, origin):
+        raise SinkBehindError(
+            f"sink {batch.sink_id!r} has taken batch {last_batch} already, from another checkpoint"
+            f" ({origin}; this is {batch.origin}): nothing was written. A stream that starts over"
+            " with a new checkpoint needs a sinkId of its own. If the checkpoint was only moved,"
+            " give the option checkpointId the id in its file `metadata`"
         )
     if counted_batch != last_batch or batch.records == records:
         return
@@ -139,6 +153,11 @@ async def _check_repeat(connection: Connection, batch: _SinkBatch, from_stream: 
             " with a new checkpoint needs a sinkId of its own"
         )
     log.warning("%s A stream's batch is written once, as it was the first time.", found)
+
+
+def _is_other(origin: SinkOrigin, noted: str) -> bool:
+    kind, _, name = noted.partition(":")
+    return kind == origin.kind and name != origin.name
 
 
 def _refusal(batch: _SinkBatch, part: BatchToCommit, outcome: CommitOutcome) -> SinkRefusedError:

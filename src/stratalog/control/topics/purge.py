@@ -19,6 +19,7 @@ _TABLES = (
     "producers",
     "epochs",
     "claims",
+    "lost_ranges",
     "pipeline_topics",
     "partitions",
     "heads",

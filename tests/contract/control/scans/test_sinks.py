@@ -10,7 +10,7 @@ from stratalog.control.log.model import BlockToCommit
 from stratalog.control.objects.errors import BarredObjectError
 from stratalog.control.plane import ControlPlane
 from stratalog.control.scans.errors import SinkBehindError, SinkRefusedError
-from stratalog.control.scans.model import SinkOutcome
+from stratalog.control.scans.model import SinkOrigin, SinkOutcome
 from stratalog.control.sql.database import Database
 from stratalog.control.topics.model import Topic
 from stratalog.ids import NO_OFFSET, Offset, TopicPartition, kafka_base64
@@ -282,3 +282,39 @@ async def test_offsets_follow_those_of_other_writers(plane: ControlPlane, topic:
     assert await rows_of(plane, key) == [(0, 2), (3, 5), (6, 8)]
     await plane.log.delete_records({key: Offset(3)})
     assert (await state_of(plane, key)).log_start == 3
+
+
+FIRST_STREAM, OTHER_STREAM = SinkOrigin("checkpoint", "one"), SinkOrigin("checkpoint", "other")
+
+
+@pytest.mark.parametrize("records", [2, 3])
+async def test_the_first_batch_of_another_stream_is_no_repeat(
+    plane: ControlPlane, topic: Topic, records: int
+) -> None:
+    key = part(topic)
+
+    async def write(origin: SinkOrigin | None, count: int) -> SinkOutcome:
+        blocks = [block(batch(key, count))]
+        return await plane.scans.commit_sink("s", 0, blocks, from_stream=True, origin=origin)
+
+    assert await write(FIRST_STREAM, 3) is COMMITTED
+    with pytest.raises(SinkBehindError, match="sinkId of its own"):
+        await write(OTHER_STREAM, records)
+    assert await write(FIRST_STREAM, records) is REPEATED
+    # A stream that cannot tell, and one that tells in another way, are known by the number.
+    assert await write(None, records) is REPEATED
+    assert await write(SinkOrigin("location", "/elsewhere"), records) is REPEATED
+    assert await end_of(plane, key) == 3
+
+
+async def test_a_later_batch_notes_its_own_origin(plane: ControlPlane, topic: Topic) -> None:
+    key = part(topic)
+    await plane.scans.commit_sink("s", 0, [block(batch(key))], from_stream=True)
+    for _ in range(2):
+        await plane.scans.commit_sink(
+            "s", 1, [block(batch(key))], from_stream=True, origin=FIRST_STREAM
+        )
+    with pytest.raises(SinkBehindError, match="checkpoint:one"):
+        await plane.scans.commit_sink(
+            "s", 1, [block(batch(key))], from_stream=True, origin=OTHER_STREAM
+        )
