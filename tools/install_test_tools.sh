@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Finds or installs the programs that tests need beside Python packages: kcat and PostgreSQL.
+# Finds or installs the programs that tests need beside Python packages: kcat, PostgreSQL and a C compiler.
 # Usage: install_test_tools.sh <python of the virtual environment>
 set -euo pipefail
 python=$1
@@ -16,6 +16,16 @@ install_kcat() {
     fi
     echo "kcat is missing and cannot be installed from here: tests that need it will say so." >&2
     echo "Install the package kcat (apt, dnf, brew) to run them." >&2
+}
+
+install_compiler() {
+    if command -v cc >/dev/null || command -v gcc >/dev/null; then return; fi
+    if may_install; then
+        echo "Installing gcc …"
+        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y gcc libc6-dev; } \
+            >/dev/null 2>&1 && return
+    fi
+    echo "A C compiler is missing and cannot be installed from here: the tests of power cuts will say so." >&2
 }
 
 # Debian keeps the server's programs out of the PATH.
@@ -36,4 +46,5 @@ install_postgres() {
 }
 
 install_kcat
+install_compiler
 install_postgres

@@ -23,6 +23,7 @@ from stratalog.control.errors import (
 )
 from stratalog.control.sql.database import Row, Rows, Work
 from stratalog.control.sql.dialect import SqliteDialect
+from stratalog.objects.durable_files import make_durable_folder
 from stratalog.retry import Backoff, retry
 
 T = TypeVar("T")
@@ -218,7 +219,7 @@ class SqliteDatabase:
     async def open(cls, url: str, clock: Clock = SYSTEM_CLOCK) -> "SqliteDatabase":
         """Open the file. `clock` is the database's clock: the time of `{now_ms}` and of waits."""
         path = Path(url.removeprefix("sqlite:"))
-        await asyncio.to_thread(_make_folder, path.parent)
+        await asyncio.to_thread(_make_folder, path.parent.absolute())
         database = cls(path, clock)
         try:
             for connection in (database._writer, *database._readers):
@@ -297,6 +298,6 @@ def _translate(error: sqlite3.Error, path: Path) -> Exception:
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_durable_folder(folder)
     except OSError as error:
         raise ControlAccessError(f"{folder}: cannot be created: {error.strerror}") from error
