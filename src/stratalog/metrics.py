@@ -52,6 +52,10 @@ CONNECTIONS_IDLE = CounterSpec(
     "stratalog_connections_idle",
     "Connections closed because nothing moved on them for `broker.connections_max_idle_ms`.",
 )
+HINTS_REFUSED = CounterSpec(
+    "stratalog_hints_refused",
+    "Datagrams on the port of hints that no broker of this cluster sent, or that came before.",
+)
 
 BLOCKS_COMMITTED = CounterSpec("stratalog_blocks_committed", "Blocks committed.")
 BLOCK_BYTES = CounterSpec("stratalog_block_bytes", "Bytes of committed blocks.")

@@ -1,12 +1,11 @@
 """Hints: datagrams in which a broker tells the others which partitions have just grown.
 
 They make long polls on another broker wake at once. They are best effort: a lost one costs a
-reader the time until the next poll of watermarks, and a forged one costs a look into the control
-plane. No answer to a client rests on a hint alone.
+reader the time until the next poll of watermarks. Only brokers of the cluster can send one
+(`hint_seal`), and no answer to a client rests on a hint alone.
 
-A datagram is the magic, the cluster's id, and then per partition the topic's id, the partition
-and the new high watermark, big-endian. It travels to the UDP port with the number of the Kafka
-listener.
+A datagram is the magic and a sealed body: per partition the topic's id, the partition and the new
+high watermark, big-endian. It travels to the UDP port with the number of the Kafka listener.
 """
 
 import asyncio
@@ -17,16 +16,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, cast
 from uuid import UUID
 
+from stratalog.cluster.hint_seal import HintSeal
 from stratalog.control.brokers.model import BrokerInfo
 from stratalog.ids import Offset, PartitionIndex, TopicId, TopicPartition
+from stratalog.metrics import HINTS_REFUSED, Metrics
 
 log = logging.getLogger(__name__)
 
-_MAGIC = b"SLH1"
-_PREFIX_BYTES = len(_MAGIC) + 16
+_MAGIC = b"SLH2"
 _ENTRY = struct.Struct(">16siq")
 _ENTRIES_PER_DATAGRAM = 48
-"""Keeps a datagram below the 1,400 bytes that pass every network unfragmented."""
+"""Keeps a datagram, with the 44 bytes around its entries, below the 1,400 bytes that pass every
+network unfragmented."""
 
 Advanced = Mapping[TopicPartition, Offset]
 
@@ -35,21 +36,23 @@ class OnHint(Protocol):
     def __call__(self, advanced: Advanced) -> None: ...
 
 
-def encode_hints(cluster_id: UUID, advanced: Advanced) -> Iterator[bytes]:
+def encode_hints(seal: HintSeal, advanced: Advanced) -> Iterator[bytes]:
     entries = [
         _ENTRY.pack(partition.topic_id.bytes, partition.partition, high_watermark)
         for partition, high_watermark in advanced.items()
     ]
     for first in range(0, len(entries), _ENTRIES_PER_DATAGRAM):
         group = entries[first : first + _ENTRIES_PER_DATAGRAM]
-        yield b"".join((_MAGIC, cluster_id.bytes, *group))
+        yield _MAGIC + seal.seal(b"".join(group))
 
 
-def decode_hints(cluster_id: UUID, datagram: bytes) -> dict[TopicPartition, Offset]:
-    """Read a datagram. One that is not a hint of this cluster gives an empty answer."""
-    body = datagram[_PREFIX_BYTES:]
-    if not datagram.startswith(_MAGIC + cluster_id.bytes) or len(body) % _ENTRY.size:
-        return {}
+def decode_hints(seal: HintSeal, datagram: bytes) -> dict[TopicPartition, Offset] | None:
+    """Read a datagram. None if it is not a hint, is not of this cluster, or came before."""
+    if not datagram.startswith(_MAGIC):
+        return None
+    body = seal.open(datagram[len(_MAGIC) :])
+    if body is None or len(body) % _ENTRY.size:
+        return None
     return {
         TopicPartition(TopicId(UUID(bytes=topic_id)), PartitionIndex(partition)): Offset(high)
         for topic_id, partition, high in _ENTRY.iter_unpack(body)
@@ -60,11 +63,13 @@ class Hints(asyncio.DatagramProtocol):
     def __init__(
         self,
         *,
-        cluster_id: UUID,
+        seal: HintSeal,
         others: Callable[[], Iterable[BrokerInfo]],
         on_hint: OnHint,
+        metrics: Metrics,
     ) -> None:
-        self._cluster_id = cluster_id
+        self._seal = seal
+        self._refused = metrics.counter(HINTS_REFUSED)
         self._others = others
         self._on_hint = on_hint
         self._transport: asyncio.DatagramTransport | None = None
@@ -90,7 +95,7 @@ class Hints(asyncio.DatagramProtocol):
         known = [address for address in addresses if address is not None]
         if self._transport is None or not known:
             return
-        for datagram in encode_hints(self._cluster_id, advanced):
+        for datagram in encode_hints(self._seal, advanced):
             for address in known:
                 self._transport.sendto(datagram, address)
 
@@ -124,6 +129,8 @@ class Hints(asyncio.DatagramProtocol):
         self._transport = cast(asyncio.DatagramTransport, transport)
 
     def datagram_received(self, data: bytes, addr: object) -> None:  # noqa: ARG002
-        advanced = decode_hints(self._cluster_id, data)
-        if advanced:
+        advanced = decode_hints(self._seal, data)
+        if advanced is None:
+            self._refused.inc()
+        else:
             self._on_hint(advanced)

@@ -93,7 +93,9 @@ async def _start_serving(parts: Parts, ground: Ground, cluster: OpenCluster) -> 
     watermarks = reading.watermarks
     listener = await bind_listener(parts, ground, reading.reader)
     membership = await join_cluster(parts, ground, control, listener.advertised)
-    hints = await start_hints(parts, membership, listener.bound, on_hint=watermarks.hinted)
+    hints = await start_hints(
+        parts, ground, control, membership, listener.bound, on_hint=watermarks.hinted
+    )
 
     def committed(advanced: Advanced) -> None:
         watermarks.advanced(advanced)

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable
 
+from stratalog.cluster.hint_seal import HintSeal
 from stratalog.cluster.hints import Hints, OnHint
 from stratalog.cluster.membership import Membership
 from stratalog.control.plane import ControlPlane
@@ -38,9 +39,17 @@ async def join_cluster(
 
 
 async def start_hints(
-    parts: Parts, membership: Membership, bound: Address, *, on_hint: OnHint
+    parts: Parts,
+    ground: Ground,
+    control: ControlPlane,
+    membership: Membership,
+    bound: Address,
+    *,
+    on_hint: OnHint,
 ) -> Hints:
-    hints = Hints(cluster_id=membership.cluster_id, others=membership.others, on_hint=on_hint)
+    key = await patiently("The control plane", control.identity.hint_key, ground.clock)
+    seal = HintSeal(key=key, cluster_id=membership.cluster_id, incarnation=membership.incarnation)
+    hints = Hints(seal=seal, others=membership.others, on_hint=on_hint, metrics=ground.metrics)
     await parts.start(
         Part(
             name="the hints",

@@ -66,6 +66,8 @@ class Watermarks:
         # Inner dictionaries as ordered sets: watches are woken in the order in which they came.
         self._watches: dict[TopicPartition, dict[Watch, None]] = defaultdict(dict)
         self._known: dict[TopicPartition, Offset] = {}
+        self._hinted: set[TopicPartition] = set()
+        self._look: asyncio.Task[None] | None = None
         self._poller = asyncio.create_task(self._poll_for_ever(), name="watermark-poll")
 
     def watch(self, partitions: Iterable[TopicPartition]) -> Watch:
@@ -85,16 +87,38 @@ class Watermarks:
 
     def advanced(self, advanced: Mapping[TopicPartition, Offset]) -> None:
         """Wake the watches of partitions that have grown beyond their known high watermarks."""
-        self.hinted(advanced)
+        for partition in self._news(advanced):
+            for watch in self._watches[partition]:
+                watch.wake()
         for partition, high_watermark in advanced.items():
             self.seen(partition, high_watermark)
 
     def hinted(self, advanced: Mapping[TopicPartition, Offset]) -> None:
-        """Wake watches like `advanced`, and note nothing: hints may be wrong."""
-        for partition, high_watermark in advanced.items():
-            if partition in self._watches and high_watermark > self._known.get(partition, -1):
-                for watch in self._watches[partition]:
-                    watch.wake()
+        """Look whether the watched partitions among these have grown, as a broker said.
+
+        One look serves all their readers and all hints that came during the look before, so that
+        any number of hints costs one request at a time. Nothing else rests on a hint.
+        """
+        self._hinted.update(self._news(advanced))
+        if self._hinted and self._look is None:
+            self._look = asyncio.create_task(self._look_at_hinted(), name="look after hints")
+
+    def _news(self, advanced: Mapping[TopicPartition, Offset]) -> list[TopicPartition]:
+        return [
+            partition
+            for partition, high_watermark in advanced.items()
+            if partition in self._watches and high_watermark > self._known.get(partition, -1)
+        ]
+
+    async def _look_at_hinted(self) -> None:
+        try:
+            while self._hinted:
+                partitions, self._hinted = list(self._hinted), set()
+                self.advanced(await self._control.log.high_watermarks(partitions))
+        except StratalogError as error:
+            log.warning("High watermarks were not looked up after a hint: %s", error)
+        finally:
+            self._look = None
 
     def seen(self, partition: TopicPartition, high_watermark: Offset) -> None:
         """Note a high watermark that a reader has seen, so that it wakes no watch."""
@@ -108,8 +132,10 @@ class Watermarks:
                 watch.wake()
 
     async def close(self) -> None:
-        self._poller.cancel()
-        await asyncio.gather(self._poller, return_exceptions=True)
+        tasks = [self._poller, *([self._look] if self._look is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _poll_for_ever(self) -> None:
         while True:

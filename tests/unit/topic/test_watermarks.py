@@ -1,4 +1,6 @@
+import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack
 from uuid import UUID
 
 import pytest
@@ -102,25 +104,71 @@ async def test_a_lost_hint_is_made_good_by_the_poll(
     assert sorted(heads.asked[0]) == [P0, P1]
 
 
-async def test_a_hint_wakes_and_is_believed_no_further(watermarks: Watermarks) -> None:
-    """Anybody can send a hint: a wrong one must not hide the truth."""
+async def test_a_hint_wakes_if_the_partition_has_grown(
+    watermarks: Watermarks, heads: Heads
+) -> None:
+    heads.marks[P0] = high(5)
     with watermarks.watch([P0]) as watch:
+        watermarks.seen(P0, high(4))
         watermarks.hinted({P0: high(1 << 62)})
         assert await watch.grown(PATIENCE_S)
         watch.rest()
-        watermarks.seen(P0, high(4))
-        watermarks.advanced({P0: high(5)})
+        heads.marks[P0] = high(6)
+        watermarks.hinted({P0: high(6)})
         assert await watch.grown(PATIENCE_S)
 
 
-@pytest.mark.parametrize(("told", "woken"), [(5, False), (6, True)])
-async def test_a_hint_of_what_is_known_wakes_nobody(
-    watermarks: Watermarks, told: int, woken: bool
+async def test_a_hint_of_no_news_costs_one_look_for_all_readers_and_wakes_none(
+    watermarks: Watermarks, heads: Heads
 ) -> None:
+    heads.marks[P0] = high(5)
+    with ExitStack() as stack:
+        watches = [stack.enter_context(watermarks.watch([P0])) for _ in range(50)]
+        watermarks.seen(P0, high(5))
+        for told in range(6, 1000):
+            watermarks.hinted({P0: high(told), P1: high(told)})
+        await settle()
+        assert not any([await watch.grown(0) for watch in watches])
+    assert heads.asked == [[P0]]
+
+
+async def test_hints_during_a_look_share_the_next_one(watermarks: Watermarks, heads: Heads) -> None:
+    with watermarks.watch([P0]), watermarks.watch([P1]) as other:
+        heads.marks[P1] = high(3)
+        watermarks.hinted({P0: high(1)})
+        await asyncio.sleep(0)
+        watermarks.hinted({P1: high(3)})
+        watermarks.hinted({P0: high(2)})
+        assert await other.grown(PATIENCE_S)
+    assert len(heads.asked) == 2
+
+
+async def test_a_look_that_fails_does_not_end_the_looks(
+    watermarks: Watermarks, heads: Heads
+) -> None:
+    heads.marks[P0] = high(5)
+    heads.failures.append(ControlUnavailableError("away"))
     with watermarks.watch([P0]) as watch:
+        watermarks.hinted({P0: high(5)})
+        await settle()
+        watermarks.hinted({P0: high(5)})
+        assert await watch.grown(PATIENCE_S)
+
+
+@pytest.mark.parametrize("told", [4, 5])
+async def test_a_hint_of_what_is_known_costs_nothing(
+    watermarks: Watermarks, heads: Heads, told: int
+) -> None:
+    with watermarks.watch([P0]):
         watermarks.seen(P0, high(5))
         watermarks.hinted({P0: high(told), P1: high(told)})
-        assert await watch.grown(PATIENCE_S if woken else 0) is woken
+        await settle()
+    assert heads.asked == []
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 async def test_a_poll_that_finds_nothing_new_wakes_nobody(

@@ -11,6 +11,7 @@ from stratalog.ids import ProducerId
 FIRST_PRODUCER_ID = ProducerId(1 << 40)
 """Kafka gives out its numbers from 0 on. Producers of an adopted topic keep theirs, so no producer
 of this cluster may have been given the same number before the adoption."""
+_KEY_BYTES = 32
 RESTORE_JUMP = 1 << 32
 """More ids than were given out between a backup and its restore. Of the 63 bits of an id, enough
 remain for two thousand million jumps."""
@@ -51,6 +52,21 @@ class IdentityLedger(Ledger):
             lambda connection: connection.fetch(f"SELECT {CLUSTER.columns} FROM cluster")
         )
         return CLUSTER.read(rows[0])
+
+    async def hint_key(self) -> bytes:
+        """The key that authenticates hints between brokers. The first call makes it."""
+        fresh = self._entropy(_KEY_BYTES)
+
+        async def work(connection: Connection) -> bytes:
+            await connection.execute(
+                "INSERT INTO secrets (name, secret) VALUES ('hints', $1)"
+                " ON CONFLICT (name) DO NOTHING",
+                fresh,
+            )
+            [(key,)] = await connection.fetch("SELECT secret FROM secrets WHERE name = 'hints'")
+            return bytes(key)
+
+        return await self._database.write(work)
 
     async def next_generation(self) -> Cluster:
         """Raise the generation by one and return the new value."""

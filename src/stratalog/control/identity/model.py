@@ -26,3 +26,5 @@ CLUSTER_TABLE = Table(
     segments_apart="boolean null",
 )
 CLUSTER = Selection(Cluster, CLUSTER_TABLE)
+
+SECRETS = Table("secrets", name="text", secret="bytea")
