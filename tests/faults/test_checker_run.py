@@ -12,6 +12,7 @@ from tests.support.servers import S3Server
 from stratalog.settings import StorageSettings
 from stratalog.testing import Broker
 from stratalog.testing.checker.__main__ import summary
+from stratalog.testing.checker.faults import Kind
 from stratalog.testing.checker.history import Commit, Note, Stage
 from stratalog.testing.checker.recorder import Recorder
 from stratalog.testing.checker.run import Plan, run
@@ -42,6 +43,7 @@ async def test_clients_of_brokers_that_are_broken_all_the_time_see_no_violation(
         folder=tmp_path,
         drain_s=30.0,
         groups=True,
+        disasters=(Kind.HOSTILE, Kind.EAGER),
     )
     outcome = await run(plan, tick)
     told = "\n".join(summary(outcome, SEED))
@@ -52,6 +54,8 @@ async def test_clients_of_brokers_that_are_broken_all_the_time_see_no_violation(
     assert outcome.fsck.counts["batches"] > 0
     assert outcome.ok, told
     assert {name.partition(" ")[0] for name in outcome.faults} >= {"process"}
+    assert outcome.faults.keys() & {"clients hostile client", "process aggressive janitor"}
+    assert outcome.most_memory_bytes > 0
     assert sum(outcome.faults.values()) >= 4
     assert outcome.report.counts["sent ok"] > 500
     assert ticks

@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from random import SystemRandom
 from typing import Annotated
@@ -13,6 +14,7 @@ import uvloop
 
 from stratalog.settings import StorageSettings
 from stratalog.testing.checker.check import CHECKS, check
+from stratalog.testing.checker.faults import DISASTERS, Kind
 from stratalog.testing.checker.history import read_history, write_history
 from stratalog.testing.checker.recorder import Recorder
 from stratalog.testing.checker.report import Report
@@ -45,6 +47,9 @@ def main(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the run's own brokers."),
     ] = None,
+    disasters: Annotated[
+        str | None, typer.Option(metavar="KIND,KIND", help="Only these of them, or `none`.")
+    ] = None,
     folder: Annotated[
         Path | None,
         typer.Option(help="For data, logs and the history. Not given: a temporary one."),
@@ -60,22 +65,39 @@ def main(
     if judge is not None:
         raise typer.Exit(_judge(judge))
     place = folder or Path(tempfile.mkdtemp(prefix="stratalog-checker-"))
-    place.mkdir(parents=True, exist_ok=True)
     plan = Plan(
         seconds=seconds,
         seed=seed if seed is not None else SystemRandom().randrange(2**32),
         bootstrap=bootstrap,
-        storage=StorageSettings(
-            control=control or f"sqlite:{place / 'control.db'}",
-            objects=objects or f"file:{place / 'objects'}",
-            object_options=dict(each.split("=", 1) for each in object_options or ()),
-        ),
+        storage=_storage(place, control, objects, object_options or ()),
         folder=place,
         brokers=brokers,
         groups=groups,
         overrides=overrides or (),
+        disasters=_disasters(disasters),
     )
     raise typer.Exit(_run(plan, keep=folder is not None))
+
+
+def _storage(
+    place: Path, control: str | None, objects: str | None, options: Sequence[str]
+) -> StorageSettings:
+    place.mkdir(parents=True, exist_ok=True)
+    return StorageSettings(
+        control=control or f"sqlite:{place / 'control.db'}",
+        objects=objects or f"file:{place / 'objects'}",
+        object_options=dict(each.split("=", 1) for each in options),
+    )
+
+
+def _disasters(names: str | None) -> list[Kind] | None:
+    if names is None:
+        return None
+    known = {str(kind): kind for kind in DISASTERS}
+    chosen = [name.strip() for name in names.split(",") if name.strip() != "none"]
+    if unknown := [name for name in chosen if name not in known]:
+        raise typer.BadParameter(f"there is no {unknown[0]!r}; there are {', '.join(known)}")
+    return [known[name] for name in chosen]
 
 
 def _run(plan: Plan, *, keep: bool) -> int:
@@ -112,6 +134,7 @@ def summary(outcome: Outcome, seed: int) -> list[str]:
     counts, fsck = outcome.report.counts, outcome.fsck
     faults = ", ".join(f"{name} {times}" for name, times in sorted(outcome.faults.items()))
     ends = "nobody looked" if fsck is None else f"{len(fsck.findings) + fsck.left_out} findings"
+    memory = f"{outcome.most_memory_bytes >> 20} MiB of memory at the most"
     return [
         f"sent      {counts['sent']:,}: {counts['sent ok']:,} acknowledged,"
         f" {counts['sent unknown']:,} unknown, {counts['sent fail']:,} failed,"
@@ -119,7 +142,8 @@ def summary(outcome: Outcome, seed: int) -> list[str]:
         f"read      {counts['records read']:,} records in {counts['polls']:,} polls;"
         f" {'all was read in the end' if outcome.drained else 'NOT ALL could be read in the end'}"
         + (f"; stuck clients: {', '.join(outcome.stuck)}" if outcome.stuck else ""),
-        f"faults    {faults or 'none'}; {len(outcome.crashes)} brokers ended by themselves",
+        f"faults    {faults or 'none'}; {len(outcome.crashes)} brokers ended by themselves,"
+        f" {memory}" + "".join(f"; {mistake}" for mistake in outcome.mistakes),
         f"fsck      {ends}",
         f"verdict   {_verdict(outcome.report) if outcome.report.found or outcome.ok else 'BROKEN'},"
         f" seed {seed}",
@@ -145,6 +169,7 @@ def _store(outcome: Outcome, folder: Path) -> Path:
         "drained": outcome.drained,
         "crashes": outcome.crashes,
         "stuck": outcome.stuck,
+        "mistakes": outcome.mistakes,
         "fsck": outcome.fsck.as_dict() if outcome.fsck is not None else None,
     }
     (folder / "report.json").write_text(json.dumps(findings, indent=1))

@@ -1,19 +1,14 @@
-"""Faults of a run: planned from a seed, made against running brokers, and healed.
+"""Faults of a run, planned from a seed.
 
-Two streams of faults run side by side. One stops processes (killed, paused), the other one breaks
-networks (clients, database, object store). So a broker may be killed while its database is away.
+Three streams of faults run side by side. One stops processes (killed, paused), the second one
+breaks networks (clients, database, object store), and the third one makes disasters, one after the
+other. So a broker may be killed while its database is away and the store hangs.
 """
 
-import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
-
-from stratalog.clock import SYSTEM_CLOCK
-from stratalog.testing.checker.processes import BrokerProcess
-from stratalog.testing.checker.proxy import Proxy, Weather
 
 
 class Kind(StrEnum):
@@ -23,6 +18,14 @@ class Kind(StrEnum):
     AWAY = "away"
     DEAF = "lost replies"
     STALL = "stall"
+    HANG = "hang"
+    """The store takes requests and answers none, for longer than a block is retried."""
+    EMPTIED = "emptied"
+    """Another store, an empty one, stands where the cluster's store was."""
+    EAGER = "aggressive janitor"
+    """All brokers delete without any grace, and sweep without any age."""
+    HOSTILE = "hostile client"
+    """A client sends random bytes and requests without measure."""
 
 
 class Target(StrEnum):
@@ -47,19 +50,32 @@ class Fault:
         return f"{self.kind} {self.target} of broker {whom} for {self.seconds:.1f} s"
 
 
+DISASTERS: Mapping[Kind, tuple[Target, tuple[float, float]]] = {
+    Kind.HANG: (Target.OBJECTS, (16.0, 20.0)),
+    Kind.EMPTIED: (Target.OBJECTS, (3.0, 8.0)),
+    Kind.EAGER: (Target.PROCESS, (4.0, 12.0)),
+    Kind.HOSTILE: (Target.CLIENTS, (3.0, 10.0)),
+}
+"""The target of each disaster, and the seconds that it lasts. A hang is longer than the
+`block.retry_ms` of the run's brokers."""
+
 _PROCESS_KINDS = (Kind.KILL, Kind.KILL, Kind.PAUSE)
 _NETWORK_KINDS = (Kind.CUT, Kind.AWAY, Kind.DEAF, Kind.STALL)
-_WEATHER = {
-    Kind.AWAY: Weather.AWAY,
-    Kind.DEAF: Weather.DEAF,
-    Kind.STALL: Weather.STALLED,
-}
 _MEAN_PAUSE_S = 2.0
 _MAX_SECONDS = 4.0
 _ALL_BROKERS_CHANCE = 0.3
+_MEAN_RESPITE_S = 4.0
+"""Between two disasters."""
 
 
-def plan(seed: int, seconds: float, *, brokers: int, targets: Sequence[Target]) -> list[Fault]:
+def plan(
+    seed: int,
+    seconds: float,
+    *,
+    brokers: int,
+    targets: Sequence[Target],
+    disasters: Sequence[Kind] = (),
+) -> list[Fault]:
     """Plan the faults of a run, in the order in which they begin. A seed gives the same plan."""
     networks = [target for target in targets if target is not Target.PROCESS]
     streams = []
@@ -68,6 +84,8 @@ def plan(seed: int, seconds: float, *, brokers: int, targets: Sequence[Target]) 
     if networks:
         stream = _stream(Random(f"{seed} network"), seconds, brokers, _NETWORK_KINDS, networks)
         streams.append(stream)
+    if disasters:
+        streams.append(_disasters(Random(f"{seed} disasters"), seconds, brokers, disasters))
     return sorted((fault for stream in streams for fault in stream), key=lambda fault: fault.at_s)
 
 
@@ -93,93 +111,22 @@ def _stream(
         at_s += fault.seconds + random.expovariate(1 / _MEAN_PAUSE_S)
 
 
-class Nemesis:
-    """Carries a plan out against running brokers."""
-
-    def __init__(
-        self,
-        brokers: Sequence[BrokerProcess],
-        faults: Sequence[Fault],
-        *,
-        note: Callable[[str], None],
-    ) -> None:
-        self.done: Counter[str] = Counter()
-        """The number of faults of each kind."""
-        self._brokers = brokers
-        self._faults = faults
-        self._note = note
-        self._clock = SYSTEM_CLOCK
-        self._locks = [asyncio.Lock() for _ in brokers]
-
-    async def run(self) -> None:
-        """Make every fault at its time. Each ends by itself."""
-        started = self._clock.monotonic()
-        async with asyncio.TaskGroup() as tasks:
-            for fault in self._faults:
-                await asyncio.sleep(max(0.0, started + fault.at_s - self._clock.monotonic()))
-                tasks.create_task(self._make(fault))
-
-    async def heal(self) -> None:
-        """Repair everything that is broken."""
-        for number, broker in enumerate(self._brokers):
-            for proxy in broker.links.all:
-                proxy.turn(Weather.FAIR)
-            async with self._locks[number]:
-                broker.go_on()
-                if not broker.running:
-                    await broker.start()
-        self._note("healed")
-
-    async def restart_the_crashed(self) -> None:
-        """Start brokers that ended by themselves, as a supervisor would, and count them."""
-        for number, broker in enumerate(self._brokers):
-            if not self._locks[number].locked() and broker.note_crash():
-                self._note(f"broker {number} ended by itself ({broker.crashes[-1]})")
-                async with self._locks[number]:
-                    await broker.start()
-
-    async def _make(self, fault: Fault) -> None:
-        self._note(str(fault))
-        self.done[f"{fault.target} {fault.kind}"] += 1
-        await asyncio.gather(*(self._befall(number, fault) for number in fault.brokers))
-
-    async def _befall(self, number: int, fault: Fault) -> None:
-        broker = self._brokers[number]
-        if fault.target is Target.PROCESS:
-            async with self._locks[number]:
-                await self._stop_process(broker, fault)
-            return
-        proxy = _proxy(broker, fault.target)
-        if proxy is None:
-            return
-        if fault.kind is Kind.CUT:
-            proxy.cut_all()
-            return
-        proxy.turn(_WEATHER[fault.kind])
-        await asyncio.sleep(fault.seconds)
-        proxy.turn(Weather.FAIR)
-
-    async def _stop_process(self, broker: BrokerProcess, fault: Fault) -> None:
-        if fault.kind is Kind.PAUSE:
-            broker.pause()
-            await asyncio.sleep(fault.seconds)
-            broker.go_on()
-            return
-        broker.kill()
-        await asyncio.sleep(fault.seconds)
-        await broker.start()
-
-
-def _proxy(broker: BrokerProcess, target: Target) -> Proxy | None:
-    links = broker.links
-    return {
-        Target.CLIENTS: links.clients,
-        Target.CONTROL: links.control,
-        Target.OBJECTS: links.objects,
-    }[target]
-
-
-def possible_targets(broker: BrokerProcess) -> list[Target]:
-    """List the targets of faults. A folder or an embedded database has no connection to cut."""
-    networks = (Target.CLIENTS, Target.CONTROL, Target.OBJECTS)
-    return [Target.PROCESS, *(target for target in networks if _proxy(broker, target) is not None)]
+def _disasters(
+    random: Random, seconds: float, brokers: int, kinds: Sequence[Kind]
+) -> Iterator[Fault]:
+    """One after the other, each kind as often as the others."""
+    at_s = random.uniform(1.0, _MEAN_RESPITE_S)
+    while True:
+        for kind in random.sample(kinds, len(kinds)):
+            target, lasts_s = DISASTERS[kind]
+            if at_s >= seconds:
+                return
+            fault = Fault(
+                at_s=at_s,
+                seconds=random.uniform(*lasts_s),
+                kind=kind,
+                target=target,
+                brokers=tuple(range(brokers)),
+            )
+            yield fault
+            at_s += fault.seconds + random.expovariate(1 / _MEAN_RESPITE_S)

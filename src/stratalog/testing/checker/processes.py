@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -58,10 +59,17 @@ class BrokerProcess:
     folder: Path
     overrides: Sequence[str] = ()
     """Settings as `stratalog up --set` takes them."""
+    meanwhile: Sequence[str] = ()
+    """More of them, for as long as a fault lasts."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by a fault that ends or starts the process."""
     process: subprocess.Popen[bytes] | None = None
     expected_dead: bool = True
     crashes: list[int] = field(default_factory=list)
     """Exit codes of processes that ended by themselves."""
+    may_end: bool = False
+    """True while a process that ends by itself does right, because it would do harm."""
+    most_memory_bytes: int = 0
 
     @classmethod
     async def prepare(
@@ -99,12 +107,22 @@ class BrokerProcess:
         """Start, and return when the broker serves. A start that a fault prevents is retried."""
         deadline = SYSTEM_CLOCK.monotonic() + _START_SECONDS
         while SYSTEM_CLOCK.monotonic() < deadline:
-            greetings = self._greetings()
-            self._launch()
-            if await self._greeted(greetings):
+            if await self.starts():
                 self.expected_dead = False
                 return
         raise BrokerStartError(f"broker {self.number} does not start: see {self.log_file}")
+
+    async def starts(self) -> bool:
+        """Start once. False if the process ends before it serves."""
+        greetings = self._greetings()
+        self._launch()
+        return await self._greeted(greetings)
+
+    async def restart(self, meanwhile: Sequence[str] = ()) -> None:
+        """Kill the process, and start another one with these settings for a while."""
+        self.kill()
+        self.meanwhile = meanwhile
+        await self.start()
 
     def kill(self) -> None:
         self.note_crash()
@@ -135,9 +153,20 @@ class BrokerProcess:
         """Tell whether the process has ended by itself since its last start, and note it."""
         crashed = not self.expected_dead and not self.running
         if crashed and self.process is not None:
-            self.crashes.append(self.process.returncode)
+            if not self.may_end:
+                self.crashes.append(self.process.returncode)
             self.expected_dead = True
         return crashed
+
+    def note_memory(self) -> None:
+        """Note the most memory that the process ever had, where the system tells it."""
+        if self.process is None or not self.running:
+            return
+        status = Path(f"/proc/{self.process.pid}/status")
+        with suppress(OSError):
+            lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+            most_bytes = int(lines.get("VmHWM", "0 kB").split()[0]) * 1024
+            self.most_memory_bytes = max(self.most_memory_bytes, most_bytes)
 
     def _signal(self, number: signal.Signals) -> None:
         assert self.process is not None
@@ -149,7 +178,7 @@ class BrokerProcess:
         config.touch(mode=0o600)
         config.write_text(self._config())
         command = [sys.executable, "-m", "stratalog.cli.main", "up", "--config", f"{config}"]
-        for override in self.overrides:
+        for override in (*self.overrides, *self.meanwhile):
             command += ["--set", override]
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(

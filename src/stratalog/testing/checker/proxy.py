@@ -40,6 +40,7 @@ class Proxy:
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
         self._weather = Weather.FAIR
+        self._is_held = False
         self._passable = asyncio.Event()
         self._passable.set()
         self._links: set[_Link] = set()
@@ -51,6 +52,10 @@ class Proxy:
         assert self._server is not None, "start the proxy first"
         host, port = self._server.sockets[0].getsockname()[:2]
         return str(host), int(port)
+
+    @property
+    def is_passable(self) -> bool:
+        return self._passable.is_set()
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -65,7 +70,18 @@ class Proxy:
         await asyncio.gather(*self._handlers, return_exceptions=True)
         await self._server.wait_closed()
 
+    def hold(self, weather: Weather) -> None:
+        """Turn, and stay so until the release: other faults change nothing meanwhile."""
+        self.turn(weather)
+        self._is_held = True
+
+    def release(self) -> None:
+        self._is_held = False
+        self.turn(Weather.FAIR)
+
     def turn(self, weather: Weather) -> None:
+        if self._is_held:
+            return
         self._weather = weather
         if weather is Weather.STALLED:
             self._passable.clear()

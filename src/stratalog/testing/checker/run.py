@@ -4,9 +4,10 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from random import Random
+from typing import Any, NamedTuple
 
 from stratalog.checks.fsck import run_fsck
 from stratalog.checks.report import Report as FsckReport
@@ -15,8 +16,10 @@ from stratalog.opening.cluster import Rights, opened_cluster
 from stratalog.settings import Settings, StorageSettings
 from stratalog.testing.checker.check import check
 from stratalog.testing.checker.client_load import Load
-from stratalog.testing.checker.faults import Nemesis, plan, possible_targets
+from stratalog.testing.checker.disasters import Disasters
+from stratalog.testing.checker.faults import Kind, plan
 from stratalog.testing.checker.history import History, Note
+from stratalog.testing.checker.nemesis import Nemesis, possible_disasters, possible_targets
 from stratalog.testing.checker.processes import BrokerProcess
 from stratalog.testing.checker.recorder import Recorder
 from stratalog.testing.checker.report import Report
@@ -46,6 +49,10 @@ class Plan:
     groups: bool = False
     overrides: Sequence[str] = ()
     """Settings of the run's own brokers."""
+    disasters: Sequence[Kind] | None = ()
+    """None: all that the storage can have."""
+    most_memory_bytes: int = 1 << 30
+    """The most memory that a broker may ever need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +67,16 @@ class Outcome:
     """Exit codes of brokers that ended by themselves."""
     stuck: list[str]
     """Clients that did not end when the run stopped them. A broker may be the cause."""
+    mistakes: list[str] = field(default_factory=list)
+    """Acts of brokers that are wrong, whatever the clients saw."""
+    most_memory_bytes: int = 0
+    """The most memory that one of the brokers needed."""
 
     @property
     def ok(self) -> bool:
         fsck_ok = self.fsck is None or not self.fsck.damaged
-        return self.report.ok and self.drained and fsck_ok and not self.crashes
+        brokers_ok = not self.crashes and not self.mistakes
+        return self.report.ok and self.drained and fsck_ok and brokers_ok
 
 
 class _End(NamedTuple):
@@ -75,42 +87,86 @@ class _End(NamedTuple):
 
 
 async def run(plan_: Plan, tick: Tick) -> Outcome:
-    if plan_.bootstrap is not None:
-        recorder = Recorder()
-        end = await _drive(plan_, plan_.bootstrap, recorder, None, tick)
-        return _judge(recorder, end, None, Counter(), [])
-    return await _run_with_brokers(plan_, tick)
-
-
-async def _run_with_brokers(plan_: Plan, tick: Tick) -> Outcome:
-    assert plan_.storage is not None, "without a bootstrap address there must be a storage"
     recorder = Recorder()
+    if plan_.bootstrap is not None:
+        end = await _drive(plan_, _load(plan_, plan_.bootstrap), recorder, None, tick)
+        return _outcome(recorder, end)
+    return await _run_with_brokers(plan_, recorder, tick)
+
+
+def _load(plan_: Plan, bootstrap: str) -> Load:
+    return Load(
+        bootstrap=bootstrap,
+        topic=new_topic_name(),
+        partitions=plan_.partitions,
+        seed=plan_.seed,
+        sends_per_second=plan_.sends_per_second,
+        patience_s=plan_.patience_s,
+    )
+
+
+async def _run_with_brokers(plan_: Plan, recorder: Recorder, tick: Tick) -> Outcome:
+    assert plan_.storage is not None, "without a bootstrap address there must be a storage"
     async with _brokers(plan_, plan_.storage) as brokers:
-        targets = possible_targets(brokers[0])
-        faults = plan(plan_.seed, plan_.seconds, brokers=len(brokers), targets=targets)
-        nemesis = Nemesis(brokers, faults, note=lambda what: recorder.add(Note(what=what)))
-        bootstrap = ",".join(broker.address for broker in brokers)
-        end = await _drive(plan_, bootstrap, recorder, nemesis, tick)
+        load = _load(plan_, ",".join(broker.address for broker in brokers))
+        nemesis = _nemesis(plan_, plan_.storage, brokers, load.topic, recorder)
+        end = await _drive(plan_, load, recorder, nemesis, tick)
     fsck = await _fsck(plan_.storage)
-    crashes = [code for broker in brokers for code in broker.crashes]
-    return _judge(recorder, end, fsck, nemesis.done, crashes)
+    return _outcome(
+        recorder,
+        end,
+        fsck=fsck,
+        faults=nemesis.done,
+        crashes=[code for broker in brokers for code in broker.crashes],
+        mistakes=[*nemesis.mistakes, *_greed(plan_, brokers)],
+        most_memory_bytes=max(broker.most_memory_bytes for broker in brokers),
+    )
 
 
-def _judge(
+def _nemesis(
+    plan_: Plan,
+    storage: StorageSettings,
+    brokers: Sequence[BrokerProcess],
+    topic: str,
     recorder: Recorder,
-    end: _End,
-    fsck: FsckReport | None,
-    faults: Counter[str],
-    crashes: list[int],
-) -> Outcome:
+) -> Nemesis:
+    def note(what: str) -> None:
+        recorder.add(Note(what=what))
+
+    kinds = plan_.disasters
+    faults = plan(
+        plan_.seed,
+        plan_.seconds,
+        brokers=len(brokers),
+        targets=possible_targets(brokers[0]),
+        disasters=possible_disasters(brokers[0]) if kinds is None else kinds,
+    )
+    disasters = Disasters(
+        brokers,
+        storage=storage,
+        topic=topic,
+        random=Random(f"{plan_.seed} attacks"),
+        note=note,
+    )
+    return Nemesis(brokers, faults, disasters, note=note)
+
+
+def _greed(plan_: Plan, brokers: Sequence[BrokerProcess]) -> list[str]:
+    return [
+        f"broker {broker.number} needed {broker.most_memory_bytes >> 20} MiB of memory"
+        for broker in brokers
+        if broker.most_memory_bytes > plan_.most_memory_bytes
+    ]
+
+
+def _outcome(recorder: Recorder, end: _End, **rest: Any) -> Outcome:
+    nothing: dict[str, Any] = {"fsck": None, "faults": Counter(), "crashes": []}
     return Outcome(
         history=recorder.history,
         report=check(recorder.history),
         drained=end.drained,
-        fsck=fsck,
-        faults=faults,
-        crashes=crashes,
         stuck=end.stuck,
+        **(nothing | rest),
     )
 
 
@@ -130,17 +186,9 @@ async def _brokers(plan_: Plan, storage: StorageSettings) -> AsyncIterator[list[
 
 
 async def _drive(
-    plan_: Plan, bootstrap: str, recorder: Recorder, nemesis: Nemesis | None, tick: Tick
+    plan_: Plan, load: Load, recorder: Recorder, nemesis: Nemesis | None, tick: Tick
 ) -> _End:
     """Write and read under faults for the given time, and then read to the end."""
-    load = Load(
-        bootstrap=bootstrap,
-        topic=new_topic_name(),
-        partitions=plan_.partitions,
-        seed=plan_.seed,
-        sends_per_second=plan_.sends_per_second,
-        patience_s=plan_.patience_s,
-    )
     await create_topic(load)
     workload = Workload(load, groups=plan_.groups, recorder=recorder)
     workload.start()
@@ -165,7 +213,7 @@ async def _tick(recorder: Recorder, nemesis: Nemesis | None, tick: Tick) -> None
         await asyncio.sleep(_TICK_SECONDS)
         tick(clock.monotonic() - started, recorder)
         if nemesis is not None:
-            await nemesis.restart_the_crashed()
+            await nemesis.look_after()
 
 
 async def _fsck(storage: StorageSettings) -> FsckReport:

@@ -1,0 +1,112 @@
+"""Disasters: the faults that need more than a signal or a proxy.
+
+Each lasts for a while, concerns all brokers, and leaves nothing behind.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from random import Random
+
+from stratalog.settings import StorageSettings
+from stratalog.testing.checker.faults import Fault, Kind
+from stratalog.testing.checker.hostile import HostileClient
+from stratalog.testing.checker.processes import BrokerProcess
+from stratalog.testing.checker.proxy import Weather
+
+_EAGER = (
+    "janitor.interval_ms=200ms",
+    "janitor.grace_ms=0",
+    "janitor.orphan_age_ms=0",
+    "janitor.unfinished_age_ms=0",
+    "janitor.backup_window_ms=0",
+)
+_HOSTILE_CLIENTS = 3
+
+
+class Disasters:
+    def __init__(
+        self,
+        brokers: Sequence[BrokerProcess],
+        *,
+        storage: StorageSettings,
+        topic: str,
+        random: Random,
+        note: Callable[[str], None],
+    ) -> None:
+        self.mistakes: list[str] = []
+        """Acts of brokers that no history of clients would tell."""
+        self._brokers = brokers
+        self._storage = storage
+        self._topic = topic
+        self._random = random
+        self._note = note
+
+    async def make(self, fault: Fault) -> None:
+        """Make a disaster, wait for its end, and repair it."""
+        acts: Mapping[Kind, Callable[[float], Awaitable[None]]] = {
+            Kind.HANG: self._hang,
+            Kind.EMPTIED: self._empty,
+            Kind.EAGER: self._make_eager,
+            Kind.HOSTILE: self._attack,
+        }
+        await acts[fault.kind](fault.seconds)
+
+    async def _hang(self, seconds: float) -> None:
+        links = [broker.links.objects for broker in self._brokers]
+        proxies = [proxy for proxy in links if proxy is not None]
+        for proxy in proxies:
+            proxy.hold(Weather.STALLED)
+        await asyncio.sleep(seconds)
+        for proxy in proxies:
+            proxy.release()
+
+    async def _empty(self, seconds: float) -> None:
+        """Start the brokers again where nothing was ever stored: they must refuse."""
+        elsewhere = f"storage.objects={self._storage.objects}-elsewhere"
+        async with AsyncExitStack() as stack:
+            for broker in self._brokers:
+                await stack.enter_async_context(broker.lock)
+                broker.kill()
+                broker.meanwhile = [elsewhere]
+            try:
+                async with asyncio.timeout(seconds):
+                    await asyncio.gather(*(self._start_elsewhere(one) for one in self._brokers))
+            except TimeoutError:
+                pass  # Some broker waits for its database, which another fault took away.
+            await asyncio.gather(*(broker.restart() for broker in self._brokers))
+
+    async def _start_elsewhere(self, broker: BrokerProcess) -> None:
+        while not await broker.starts():
+            pass
+        self._blame(f"broker {broker.number} started on an empty store")
+
+    async def _make_eager(self, seconds: float) -> None:
+        await self._restart_all(_EAGER)
+        await asyncio.sleep(seconds)
+        await self._restart_all(())
+
+    async def _restart_all(self, meanwhile: Sequence[str]) -> None:
+        for broker in self._brokers:
+            async with broker.lock:
+                await broker.restart(meanwhile)
+
+    async def _attack(self, seconds: float) -> None:
+        addresses = [broker.links.clients.address for broker in self._brokers]
+        seed = self._random.getrandbits(64)
+        clients = [
+            HostileClient(addresses, self._topic, Random(seed + number))
+            for number in range(_HOSTILE_CLIENTS)
+        ]
+        tasks = [asyncio.create_task(client.run()) for client in clients]
+        await asyncio.sleep(seconds)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        sent = sum((client.sent for client in clients), start=Counter[str]())
+        self._note(f"attacks: {dict(sent)}")
+
+    def _blame(self, mistake: str) -> None:
+        self._note(mistake)
+        self.mistakes.append(mistake)

@@ -1,0 +1,95 @@
+"""The disasters of the checker: planned in turns, held against other faults, and noticed."""
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+from stratalog.settings import StorageSettings
+from stratalog.testing.checker.disasters import Disasters
+from stratalog.testing.checker.faults import DISASTERS, Fault, Kind, Target, plan
+from stratalog.testing.checker.processes import BrokerProcess, Links
+from stratalog.testing.checker.proxy import Proxy, Weather
+
+STORAGE = StorageSettings(objects="file:/nowhere", control="sqlite:/nowhere/control.db")
+BRIEFLY_S = 0.01
+
+
+class ObligingBroker(BrokerProcess):
+    """A broker without a process, which starts whatever its settings are."""
+
+    async def starts(self) -> bool:
+        self.starts_so_far.append(list(self.meanwhile))
+        return True
+
+    def kill(self) -> None:
+        self.starts_so_far: list[list[str]] = getattr(self, "starts_so_far", [])
+
+
+def broker(folder: Path, objects: Proxy | None = None) -> ObligingBroker:
+    links = Links(clients=Proxy("127.0.0.1", 1), objects=objects)
+    made = ObligingBroker(0, 1, STORAGE, links, folder)
+    made.kill()
+    return made
+
+
+def disasters_of(*brokers: BrokerProcess) -> Disasters:
+    return Disasters(
+        brokers, storage=STORAGE, topic="t", random=Random(1), note=lambda what: print(what)
+    )
+
+
+def fault(kind: Kind) -> Fault:
+    return Fault(at_s=0, seconds=BRIEFLY_S, kind=kind, target=DISASTERS[kind][0], brokers=(0,))
+
+
+def test_disasters_come_one_after_the_other_and_each_as_often_as_the_others() -> None:
+    kinds = [*DISASTERS]
+    faults = plan(7, 600, brokers=2, targets=[Target.PROCESS], disasters=kinds)
+    made = [one for one in faults if one.kind in DISASTERS]
+
+    counts = Counter(one.kind for one in made)
+    assert set(counts) == set(kinds)
+    assert max(counts.values()) - min(counts.values()) <= 1
+    for before, after in pairwise(made):
+        assert after.at_s >= before.at_s + before.seconds
+
+
+def test_disasters_change_nothing_about_the_other_faults_of_a_seed() -> None:
+    without = plan(7, 60, brokers=2, targets=[Target.PROCESS, Target.CLIENTS])
+    with_all = plan(
+        7, 60, brokers=2, targets=[Target.PROCESS, Target.CLIENTS], disasters=[*DISASTERS]
+    )
+
+    assert [one for one in with_all if one.kind not in DISASTERS] == without
+
+
+async def test_a_broker_that_starts_on_an_empty_store_is_blamed(tmp_path: Path) -> None:
+    one = broker(tmp_path)
+    disasters = disasters_of(one)
+
+    await disasters.make(fault(Kind.EMPTIED))
+
+    assert disasters.mistakes == ["broker 0 started on an empty store"]
+    assert one.starts_so_far == [["storage.objects=file:/nowhere-elsewhere"], []]
+
+
+async def test_all_brokers_get_an_aggressive_janitor_and_lose_it_again(tmp_path: Path) -> None:
+    one = broker(tmp_path)
+
+    await disasters_of(one).make(fault(Kind.EAGER))
+
+    [eager, healed] = one.starts_so_far
+    assert "janitor.grace_ms=0" in eager
+    assert healed == []
+
+
+async def test_no_other_fault_ends_a_hang() -> None:
+    proxy = Proxy("127.0.0.1", 1)
+    proxy.hold(Weather.STALLED)
+
+    proxy.turn(Weather.FAIR)
+    assert not proxy.is_passable
+
+    proxy.release()
+    assert proxy.is_passable
