@@ -46,6 +46,14 @@ class BrokerSettings:
     """Partitions of a topic that was created without a number."""
     max_request_bytes: Annotated[int, Bounds(1, INT32_MOST)] = 100 * MIB
     """A longer request closes its connection: it is more likely garbage than data."""
+    max_decompressed_bytes: Annotated[int, Bounds(1, 128 * MIB)] = 128 * MIB
+    """The records of a produced batch, decompressed. Larger batches are refused: nothing reads
+    them. Up to four batches, and no more than processors (but two), are decompressed at a time; a
+    lower bound saves that memory."""
+    max_decompression_ratio: Positive = 1000
+    """The bytes that one compressed byte of a produced batch may become, where the records exceed
+    4 MiB. A lower ratio limits the work that a small hostile request can cause; too low a one
+    refuses records that repeat themselves."""
     max_pipelined_requests: Positive = 1000
     """Requests of one connection that are worked on at once; more wait in the socket."""
     max_connections: Positive = 10_000

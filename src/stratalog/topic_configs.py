@@ -218,6 +218,15 @@ _DEFINITIONS = [
         check=_whole_number(-2, _INT64_LAST),
         documentation="How many bytes stay out of the remote tier. -2 or -1: no bound of its own.",
     ),
+    ConfigDefinition(
+        name="stratalog.accept.undecodable.batches",
+        type=ConfigType.BOOLEAN,
+        default="false",
+        check=_ANY_BOOLEAN,
+        documentation="Check only the header and the checksum of produced batches, not their "
+        "records. Producers of compressed records cost less, and one bad batch stops every reader "
+        "of its partition.",
+    ),
     _ignored("remote.log.copy.disable", ConfigType.BOOLEAN, "false", _ANY_BOOLEAN),
     _ignored("remote.log.delete.on.disable", ConfigType.BOOLEAN, "false", _ANY_BOOLEAN),
     _ignored("remote.storage.enable", ConfigType.BOOLEAN, "false", _ANY_BOOLEAN),

@@ -59,10 +59,15 @@ def decompress(codec: Codec, data: BytesLike, *, max_bytes: int, position: int =
 
     `position` is where `data` begins in the caller's buffer; errors name bytes of that buffer.
     """
+    return bytes(decompressed(codec, data, max_bytes=max_bytes, position=position))
+
+
+def decompressed(codec: Codec, data: BytesLike, *, max_bytes: int, position: int = 0) -> BytesLike:
+    """The same without a last copy: data that are not compressed are returned as they are."""
     if codec is Codec.NONE:
         if len(data) > max_bytes:
             raise _too_large(position, max_bytes)
-        return bytes(data)
+        return data
     return _DECOMPRESSORS[codec](data, max_bytes, position)
 
 
@@ -87,11 +92,11 @@ def _compress_lz4(data: BytesLike, level: int) -> bytes:
     return frame
 
 
-def _decompress_gzip(data: BytesLike, max_bytes: int, position: int) -> bytes:
+def _decompress_gzip(data: BytesLike, max_bytes: int, position: int) -> BytesLike:
     return _decompress_growing(cramjam.gzip.decompress_into, data, max_bytes, position)
 
 
-def _decompress_zstd(data: BytesLike, max_bytes: int, position: int) -> bytes:
+def _decompress_zstd(data: BytesLike, max_bytes: int, position: int) -> BytesLike:
     return _decompress_growing(cramjam.zstd.decompress_into, data, max_bytes, position)
 
 
@@ -100,7 +105,7 @@ def _decompress_growing(
     data: BytesLike,
     max_bytes: int,
     position: int,
-) -> bytes:
+) -> BytesLike:
     """Decompress into a buffer that is quadrupled until the data fits or the bound is reached.
 
     Stated sizes are not asked: gzip keeps only the low 32 bits, zstd may leave it out, and both
@@ -118,7 +123,7 @@ def _decompress_growing(
                 raise _too_large(position, max_bytes) from error
             size_bytes = min(max_bytes, 4 * size_bytes)
         else:
-            return bytes(memoryview(out)[:used_bytes])
+            return memoryview(out)[:used_bytes]
 
 
 def _is_out_of_room(error: Exception) -> bool:
@@ -163,11 +168,11 @@ def _lz4_step(
     return part
 
 
-def _decompress_snappy(data: BytesLike, max_bytes: int, position: int) -> bytes:
+def _decompress_snappy(data: BytesLike, max_bytes: int, position: int) -> BytesLike:
     view = memoryview(data)
     if view[:8] != _XERIAL_MAGIC:
         return _decompress_snappy_block(view, max_bytes, position)
-    parts: list[bytes] = []
+    parts: list[BytesLike] = []
     cursor = len(_XERIAL_HEADER)
     while cursor < len(view):
         if view[cursor : cursor + 8] == _XERIAL_MAGIC:
@@ -194,7 +199,7 @@ def _xerial_block(view: memoryview, cursor: int, position: int) -> tuple[int, in
     return block_start, block_start + block_bytes
 
 
-def _decompress_snappy_block(block: memoryview, max_bytes: int, position: int) -> bytes:
+def _decompress_snappy_block(block: memoryview, max_bytes: int, position: int) -> BytesLike:
     try:
         size_bytes: int = cramjam.snappy.decompress_raw_len(block)
         if size_bytes > _SNAPPY_MAX_RATIO * len(block):
@@ -205,14 +210,14 @@ def _decompress_snappy_block(block: memoryview, max_bytes: int, position: int) -
         used_bytes: int = cramjam.snappy.decompress_raw_into(block, out)
     except cramjam.DecompressionError as error:
         raise BatchDamagedError(position, f"not decompressible: {error}") from error
-    return bytes(memoryview(out)[:used_bytes])
+    return memoryview(out)[:used_bytes]
 
 
 def _too_large(position: int, max_bytes: int) -> DecompressedTooLargeError:
     return DecompressedTooLargeError(position, f"more than {max_bytes} bytes when decompressed")
 
 
-_DECOMPRESSORS: dict[Codec, Callable[[BytesLike, int, int], bytes]] = {
+_DECOMPRESSORS: dict[Codec, Callable[[BytesLike, int, int], BytesLike]] = {
     Codec.GZIP: _decompress_gzip,
     Codec.SNAPPY: _decompress_snappy,
     Codec.LZ4: _decompress_lz4,

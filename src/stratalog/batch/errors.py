@@ -1,14 +1,28 @@
 """Errors of record batches."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from stratalog.errors import CallError, DamagedError
+
+
+class RecordFault(NamedTuple):
+    """The reason why one record keeps its batch out."""
+
+    record: int
+    """Counted from 0 in the batch."""
+    reason: str
 
 
 class BatchDamagedError(DamagedError):
     """These bytes are not a record batch. `position` is the first byte that is wrong.
 
     `batch_start` is the start of the batch with that byte. The batches before it are good, so a
-    reader of several batches can still serve `buffer[:batch_start]`.
+    reader of several batches can still serve `buffer[:batch_start]`. `record_faults` names the
+    record at fault, if one was found by a walk.
     """
+
+    record_faults: Sequence[RecordFault] = ()
 
     def __init__(self, position: int, reason: str, batch_start: int | None = None) -> None:
         super().__init__(f"byte {position}: {reason}")
@@ -40,6 +54,8 @@ class DecompressedTooLargeError(BatchDamagedError):
 class InvalidBatchError(CallError):
     """The bytes are whole, but a producer may not send this. `position` is the field's byte."""
 
+    record_faults: Sequence[RecordFault] = ()
+
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"byte {position}: {reason}")
         self.position = position
@@ -52,6 +68,13 @@ class BatchTooLargeError(InvalidBatchError):
 
 class InvalidTimestampError(InvalidBatchError):
     """The timestamps contradict each other or lie outside the range that the topic takes."""
+
+
+def record_faults_of(error: BaseException) -> Sequence[RecordFault]:
+    """The records that the error names one by one."""
+    if isinstance(error, BatchDamagedError | InvalidBatchError):
+        return error.record_faults
+    return ()
 
 
 class UnbuildableBatchError(CallError):

@@ -99,7 +99,7 @@ def _inclusive(first: int | None, end: int | None) -> tuple[int, int]:
     return (first, last) if first <= last else (1, 0)
 
 
-def _unpack(data: BytesLike, frames: Any, plan: Any) -> list[bytes] | None:
+def _unpack(data: BytesLike, frames: Any, plan: Any) -> list[BytesLike] | None:
     """Decompress the records that are to be decoded. None if some cannot be."""
     if measure_batches(frames, plan) == REFUSED:
         return None
@@ -109,7 +109,8 @@ def _unpack(data: BytesLike, frames: Any, plan: Any) -> list[bytes] | None:
     is_packed = frames["action"] == UNPACK
     if not is_packed.any():
         return []
-    unpacker, view, bodies = Unpacker(DEFAULT_MAX_DECOMPRESSED_BYTES), memoryview(data), []
+    unpacker, view = Unpacker(DEFAULT_MAX_DECOMPRESSED_BYTES), memoryview(data)
+    bodies: list[BytesLike] = []
     fields = (frames[name][is_packed].tolist() for name in ("start", "end", "attributes"))
     for start, end, attributes in zip(*fields, strict=True):
         try:

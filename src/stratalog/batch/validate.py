@@ -1,11 +1,15 @@
 """Checks of a producer's batch before the broker accepts it.
 
-The rules follow Kafka's LogValidator and UnifiedLog for appends from clients, read off the
-header without decompressing. Kafka also walks every record; that is `deep`. Where this is
+The rules follow Kafka's LogValidator and UnifiedLog for appends from clients. Without `deep` they
+are read off the header without decompressing; with it every record is walked. Where this is
 stricter than Kafka, no known client notices: unused attribute bits, the delete horizon and the
 append-time bit must be clear, and a transactional batch must name its producer. Epoch and
 sequence of a batch without producer id are not looked at, because clients leave anything there.
 """
+
+from collections.abc import Callable
+from functools import cache
+from typing import TypeAlias
 
 from stratalog.batch.errors import (
     BatchDamagedError,
@@ -31,8 +35,11 @@ from stratalog.batch.header import (
 from stratalog.batch.records import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     MIN_RECORD_BYTES,
-    iter_body,
 )
+from stratalog.batch.unpack import unpack_at
+
+RecordRules: TypeAlias = tuple[int | None, int | None, bool]
+"""The earliest and the latest timestamp of a record, and True if it must have a key."""
 
 NO_TIMESTAMP = -1
 
@@ -54,12 +61,13 @@ def validate(
     keys_required: bool = False,
     deep: bool = False,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> None:
+) -> int | None:
     """Raise `BatchDamagedError` for damage, `InvalidBatchError` for a forbidden batch.
 
     `header` is the result of `parse_header` for `buffer` at `position`. The timestamp bounds are
     inclusive; without `deep` they are held against the first and the greatest timestamp only.
-    `keys_required` (a compacted topic) implies `deep`.
+    `keys_required` (a compacted topic) implies `deep`. Returns the greatest timestamp of the
+    records, which the header may state wrongly, or None without `deep`.
     """
     if max_batch_bytes is not None and header.size_bytes > max_batch_bytes:
         reason = f"the batch has {header.size_bytes} bytes, the topic takes {max_batch_bytes}"
@@ -69,14 +77,36 @@ def validate(
     _check_counts(position, header)
     _check_producer(position, header)
     _check_times(position, header, earliest_timestamp_ms, latest_timestamp_ms)
-    if deep or keys_required:
-        records = iter_body(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes)
-        at = position + HEADER_BYTES
-        for record in records:
-            what = f"record {record.offset}"
-            if keys_required and record.key is None:
-                raise InvalidBatchError(at, f"{what} has no key, but the topic is compacted")
-            _check_time(at, what, record.timestamp, earliest_timestamp_ms, latest_timestamp_ms)
+    if not (deep or keys_required):
+        return None
+    body = _body(buffer, position, header, max_decompressed_bytes)
+    rules = (earliest_timestamp_ms, latest_timestamp_ms, keys_required)
+    return load_walk()(body, position, header, rules)
+
+
+@cache
+def load_walk() -> Callable[[BytesLike, int, BatchHeader, RecordRules], int]:
+    """Load the compiler and the walk of `deep`, which takes half a second, or seconds the first
+    time on a machine. A broker does it before it serves clients; planners of scans never do."""
+    from stratalog.batch.entry_walk import walk_body
+
+    return walk_body
+
+
+def _body(
+    buffer: BytesLike, position: int, header: BatchHeader, max_decompressed_bytes: int
+) -> BytesLike:
+    """The records, decompressed. No bytes are copied if they are not compressed."""
+    start, end = position + HEADER_BYTES, position + header.size_bytes
+    codec = codec_of(header, position)
+    data = memoryview(buffer)[start:end]
+    if codec is Codec.NONE:
+        return data
+    try:
+        return unpack_at(start, codec, data, max_decompressed_bytes)
+    except BatchDamagedError as error:
+        error.batch_start = position
+        raise
 
 
 def _check_attributes(position: int, header: BatchHeader) -> None:

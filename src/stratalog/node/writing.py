@@ -1,7 +1,9 @@
 """The writing side of a node: one appender for each tier that takes writes."""
 
+import asyncio
 from collections.abc import Callable
 
+from stratalog.batch.validate import load_walk
 from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.writer import BlockWriter, OnCommit
 from stratalog.control.log.model import WriteTier
@@ -12,6 +14,7 @@ from stratalog.node.phases import Phase
 from stratalog.opening.cluster import OpenCluster
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
+from stratalog.topic.entry_checks import EntryLimits
 
 
 async def start_writing(
@@ -25,6 +28,7 @@ async def start_writing(
     on_commit: OnCommit,
 ) -> TopicAppender:
     """`broker_id` is a function because a broker that lost its lease may get another id."""
+    await asyncio.to_thread(load_walk)
     blocks = BlockWriter(
         store=cluster.objects,
         control=cluster.control,
@@ -44,4 +48,8 @@ async def start_writing(
         catalog=catalog,
         clock=ground.clock,
         topic_defaults=ground.settings.topic,
+        entry_limits=EntryLimits(
+            max_decompressed_bytes=ground.settings.broker.max_decompressed_bytes,
+            max_ratio=ground.settings.broker.max_decompression_ratio,
+        ),
     )

@@ -10,14 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
-from stratalog.batch.build import recompress
 from stratalog.batch.entry import EntryBatch
-from stratalog.batch.errors import BatchDamagedError, BatchTooLargeError
-from stratalog.batch.frames import iter_batches
-from stratalog.batch.header import BatchHeader, TimestampType, parse_header
-from stratalog.batch.records import read_max_timestamp
-from stratalog.batch.stamp import stamp_max_timestamp
-from stratalog.batch.validate import validate
+from stratalog.batch.header import TimestampType
 from stratalog.block.errors import BlockFailedError
 from stratalog.clock import Clock
 from stratalog.control.log.model import CommitAnswer, CommitOutcome, WriteTier
@@ -27,11 +21,17 @@ from stratalog.errors import RetriableError, StratalogError
 from stratalog.ids import NO_OFFSET, TopicId
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.configs import TopicConfig, effective
+from stratalog.topic.entry_checks import (
+    Checked,
+    Entry,
+    EntryChecks,
+    EntryLimits,
+    check_headers,
+)
 from stratalog.topic.errors import (
     FencedProducerError,
     OutOfOrderSequenceError,
     ReadOnlyTopicError,
-    TransactionsUnsupportedError,
 )
 from stratalog.topic.model import PartitionWrite, PartitionWritten
 from stratalog.topic_configs import TopicConfigError
@@ -88,6 +88,11 @@ class _Checked:
     batches: Sequence[EntryBatch] = ()
     error: StratalogError | None = None
 
+    def with_answer(self, answer: Checked) -> "_Checked":
+        if isinstance(answer, StratalogError):
+            return _Checked(self.write, self.config, error=answer)
+        return _Checked(self.write, self.config, answer)
+
     @property
     def write_tier(self) -> WriteTier:
         return self.write.topic.write_tier(self.write.partition)
@@ -138,11 +143,13 @@ class TopicAppender:
         catalog: TopicCatalog,
         clock: Clock,
         topic_defaults: Mapping[str, str],
+        entry_limits: EntryLimits = EntryLimits(),  # noqa: B008 - frozen
     ) -> None:
         self._appenders = appenders
         self._catalog = catalog
         self._clock = clock
         self._defaults = topic_defaults
+        self._checks = EntryChecks(entry_limits)
 
     async def append(self, writes: Sequence[PartitionWrite]) -> PendingAppend:
         """Check the writes and hand them to the tiers that their partitions write to.
@@ -150,7 +157,8 @@ class TopicAppender:
         Returns when they have their place in the order of appends.
         """
         refreshed: _Refreshed = {}
-        checked = [await self._check(write, refreshed) for write in writes]
+        found = [await self._found(write, refreshed) for write in writes]
+        checked = await self._checked(found)
         places: dict[WriteTier, list[int]] = {}
         for place, one in enumerate(checked):
             if one.batches:
@@ -170,22 +178,29 @@ class TopicAppender:
         if any(answer.outcome in _CONTRADICTIONS for answer in answers):
             self._catalog.forget(topic_id)
 
-    async def _check(self, write: PartitionWrite, refreshed: _Refreshed) -> _Checked:
+    async def _found(self, write: PartitionWrite, refreshed: _Refreshed) -> _Checked:
+        """Find the partition that is written to, and the configs of its topic."""
         try:
             config = effective(self._defaults, write.topic.configs)
         except TopicConfigError as error:
             return _Checked(write, effective({}, {}), error=error)
         try:
-            write = await self._writable(write, refreshed)
-            batches = self._entries(write, config)
-            if any(_needs_rework(batch, config) for batch in batches):
-                batches = await asyncio.to_thread(_reworked, batches, config)
+            return _Checked(await self._writable(write, refreshed), config)
         except RetriableError as error:
             self._note_refused(write, config)
             return _Checked(write, config, error=error)
         except StratalogError as error:
             return _Checked(write, config, error=error)
-        return _Checked(write, config, batches)
+
+    async def _checked(self, found: Sequence[_Checked]) -> list[_Checked]:
+        """Check the batches of all partitions that were found."""
+        now_ms = self._clock.now_ms()
+        answers = iter(
+            await self._checks.check(
+                [Entry(one.write, one.config, now_ms) for one in found if one.error is None]
+            )
+        )
+        return [one if one.error is not None else one.with_answer(next(answers)) for one in found]
 
     def _note_refused(self, write: PartitionWrite, config: TopicConfig) -> None:
         """Note the batches of a partition that could not be looked up.
@@ -193,7 +208,7 @@ class TopicAppender:
         The look-up may succeed for the producer's next request, which must not take their place.
         """
         with suppress(StratalogError):
-            batches = self._entries(write, config)
+            batches = check_headers(Entry(write, config, self._clock.now_ms()))
             for appender in self._appenders.values():
                 appender.refused(batches)
 
@@ -236,75 +251,6 @@ class TopicAppender:
         if write.topic.write_tier(write.partition) not in self._appenders:
             return _rejection(write, CommitOutcome.WRONG_TIER)
         return None
-
-    def _entries(self, write: PartitionWrite, config: TopicConfig) -> list[EntryBatch]:
-        if not write.data:
-            raise BatchDamagedError(0, "there is no record batch")
-        return [
-            self._entry(write, config, position, header)
-            for position, header in iter_batches(write.data)
-        ]
-
-    def _entry(
-        self, write: PartitionWrite, config: TopicConfig, position: int, header: BatchHeader
-    ) -> EntryBatch:
-        if header.is_transactional:
-            raise TransactionsUnsupportedError("transactional batches are not supported yet")
-        bounds = self._time_bounds(config)
-        validate(
-            write.data,
-            position,
-            header,
-            max_batch_bytes=config.max_message_bytes,
-            earliest_timestamp_ms=bounds[0],
-            latest_timestamp_ms=bounds[1],
-        )
-        return EntryBatch(
-            topic_id=write.topic.id,
-            topic_name=write.topic.name,
-            partition=write.partition,
-            timestamp_type=config.timestamp_type,
-            header=header,
-            data=write.data[position : position + header.size_bytes],
-        )
-
-    def _time_bounds(self, config: TopicConfig) -> tuple[int | None, int | None]:
-        """Bound the timestamps of producers. The broker's own timestamps need no bounds."""
-        if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            return None, None
-        now_ms = self._clock.now_ms()
-        return now_ms - config.timestamp_before_max_ms, now_ms + config.timestamp_after_max_ms
-
-
-def _needs_rework(batch: EntryBatch, config: TopicConfig) -> bool:
-    return _lacks_max_timestamp(batch.header) or _has_other_codec(batch.header, config)
-
-
-def _reworked(batches: Sequence[EntryBatch], config: TopicConfig) -> list[EntryBatch]:
-    """Change the batches as the log needs them. Never call it on the loop: it may decompress."""
-    return [_reworked_one(batch, config) for batch in batches]
-
-
-def _reworked_one(batch: EntryBatch, config: TopicConfig) -> EntryBatch:
-    data = batch.data
-    if _lacks_max_timestamp(batch.header):
-        greatest = read_max_timestamp(data, batch.header)
-        stamp_max_timestamp(data, 0, batch.header, greatest)
-    if _has_other_codec(batch.header, config):
-        assert config.compression is not None
-        data = memoryview(recompress(data, 0, config.compression, config.compression_level))
-        if len(data) > config.max_message_bytes:
-            raise BatchTooLargeError(0, f"re-encoded for the topic it has {len(data)} bytes")
-    return replace(batch, data=data, header=parse_header(data))
-
-
-def _lacks_max_timestamp(header: BatchHeader) -> bool:
-    """Some clients leave the field at -1. Retention and offsets by time depend on it."""
-    return header.max_timestamp < 0 <= header.base_timestamp
-
-
-def _has_other_codec(header: BatchHeader, config: TopicConfig) -> bool:
-    return config.compression is not None and header.codec_bits != config.compression
 
 
 def _no_partition(write: PartitionWrite) -> StratalogError:

@@ -33,6 +33,7 @@ class TopicConfig:
     """None: the cluster's tiering age."""
     local_retention_bytes: int | None
     """None: no bound of its own."""
+    accept_undecodable_batches: bool
 
 
 def effective(defaults: Mapping[str, str], configs: Mapping[str, str]) -> TopicConfig:
@@ -77,6 +78,7 @@ def _effective(
         index_interval_bytes=int(value("index.interval.bytes")),
         local_retention_ms=local_bound("local.retention.ms"),
         local_retention_bytes=local_bound("local.retention.bytes"),
+        accept_undecodable_batches=value("stratalog.accept.undecodable.batches") == "true",
     )
 
 

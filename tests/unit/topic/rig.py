@@ -43,6 +43,7 @@ from stratalog.settings import BlockSettings
 from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.append import Appender, PendingAppend, TopicAppender
 from stratalog.topic.catalog import TopicCatalog
+from stratalog.topic.entry_checks import EntryLimits
 from stratalog.topic.model import PartitionRead, PartitionWrite, PartitionWritten
 from stratalog.topic.offsets import TopicOffsets
 from stratalog.topic.open_tiers import open_tiers
@@ -102,16 +103,20 @@ class TopicRig:
         )
         self.catalog = TopicCatalog(control=self.control, clock=clock)
         self.appenders: dict[WriteTier, Appender] = {WriteTier.BLOCK: self.writer}
-        self.appender = TopicAppender(
-            appenders=self.appenders,
-            catalog=self.catalog,
-            clock=clock,
-            topic_defaults={},
-        )
         self.blocks = BlockReader(store=self.store, cache=cache)
         self.segments = SegmentsInMemory()
         self._clock = clock
+        self.appender = self.appender_with(EntryLimits())
         self.switch_remote_reads(on=True)
+
+    def appender_with(self, limits: EntryLimits) -> TopicAppender:
+        return TopicAppender(
+            appenders=self.appenders,
+            catalog=self.catalog,
+            clock=self._clock,
+            topic_defaults={},
+            entry_limits=limits,
+        )
 
     def switch_remote_reads(self, *, on: bool) -> None:
         segments = self.segments.reader

@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from tests.unit.batch.edits import edit, with_body
 from tests.unit.block.rig import soon
 from tests.unit.topic.rig import NOW_MS, TopicRig, batch, records
 
@@ -11,7 +12,9 @@ from stratalog.batch.errors import (
     BatchDamagedError,
     BatchTooLargeError,
     CrcMismatchError,
+    DecompressedTooLargeError,
     InvalidTimestampError,
+    record_faults_of,
 )
 from stratalog.batch.header import Codec, parse_header
 from stratalog.batch.records import Record
@@ -22,6 +25,8 @@ from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import Offset
 from stratalog.objects.errors import StoreUnavailableError
 from stratalog.objects.faulty import Fault
+from stratalog.settings import MIB
+from stratalog.topic.entry_checks import EntryLimits
 from stratalog.topic.errors import (
     FencedProducerError,
     OutOfOrderSequenceError,
@@ -107,6 +112,79 @@ async def test_timestamps_may_differ_from_ours_by_as_much_as_the_topic_allows(
     assert (await rig.append(0, batch(b"a", times=[NOW_MS + DAY_MS // 2]))).error is None
     late = await rig.append(0, batch(b"a", times=[NOW_MS + 2 * DAY_MS]))
     assert isinstance(late.error, InvalidTimestampError)
+
+
+@pytest.mark.parametrize("count", [3, 20_000])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+async def test_a_batch_that_no_reader_can_decode_stays_out(
+    rig: TopicRig, codec: Codec, count: int
+) -> None:
+    """Also the beginning of its partition's part, and nothing of other partitions."""
+    await rig.configure(max_message_bytes=str(2**30))
+    values = [Record(place, NOW_MS, None, b"value") for place in range(count)]
+    many = build_batch(values, codec=codec)
+    hostile = edit(many, records_count=count + 1, last_offset_delta=count)
+    bad, good = await rig.append_all({0: many + hostile, 1: many})
+    assert isinstance(bad.error, BatchDamagedError)
+    assert record_faults_of(bad.error)[0].record == count
+    assert good.error is None
+    assert records(await rig.read_one(0, 0)) == []
+
+
+async def test_a_topic_may_accept_batches_that_no_reader_can_decode(rig: TopicRig) -> None:
+    await rig.configure(**{"stratalog.accept.undecodable.batches": "true"})
+    hostile = edit(batch(b"a"), records_count=2, last_offset_delta=1)
+    assert (await rig.append(0, with_body(hostile, b"\xff" * 21))).error is None
+    broken = bytearray(batch(b"broken"))
+    broken[-1] ^= 1
+    assert isinstance((await rig.append(0, bytes(broken))).error, CrcMismatchError)
+    untimed = edit(batch(b"timed", times=[NOW_MS - 5]), max_timestamp=-1)
+    assert (await rig.append(1, untimed)).error is None
+    assert parse_header(b"".join((await rig.read_one(1, 0)).parts)).max_timestamp == NOW_MS - 5
+    hopeless = edit(with_body(hostile, b"\xff" * 21), max_timestamp=-1)
+    assert (await rig.append(2, hopeless)).error is None
+
+
+@pytest.mark.parametrize("stated", [-1, NOW_MS - 4, NOW_MS + 1000])
+async def test_the_greatest_timestamp_of_a_batch_is_put_right(rig: TopicRig, stated: int) -> None:
+    stating = edit(batch(b"a", b"b", times=[NOW_MS - 5, NOW_MS]), max_timestamp=stated)
+    await rig.append(0, stating)
+    answer = await rig.read_one(0, 0)
+    assert parse_header(b"".join(answer.parts)).max_timestamp == NOW_MS
+    assert records(answer) == [(0, b"a"), (1, b"b")]
+
+
+async def test_every_record_lies_inside_the_bounds_of_its_topic(rig: TopicRig) -> None:
+    await rig.configure(message_timestamp_after_max_ms=str(DAY_MS))
+    late = batch(b"a", b"b", b"c", times=[NOW_MS, NOW_MS + 2 * DAY_MS, NOW_MS])
+    refused = (await rig.append(0, edit(late, max_timestamp=NOW_MS))).error
+    assert isinstance(refused, InvalidTimestampError)
+    assert [fault.record for fault in record_faults_of(refused)] == [1]
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+async def test_a_small_batch_that_grows_beyond_its_bounds_is_refused(
+    rig: TopicRig, codec: Codec
+) -> None:
+    """First beyond the bound of the loop, where it is only handed over, then beyond the others."""
+    rig.appender = rig.appender_with(EntryLimits(max_ratio=1, max_decompressed_bytes=8 * MIB))
+    await rig.configure(max_message_bytes=str(2**30))
+
+    def bomb(size_bytes: int) -> bytes:
+        return build_batch([Record(0, NOW_MS, None, bytes(size_bytes))], codec=codec)
+
+    assert (await rig.append(0, bomb(100_000))).error is None
+    assert (await rig.append(0, bomb(4 * MIB - 100))).error is None
+    refused = await rig.append(0, bomb(4 * MIB))
+    assert isinstance(refused.error, DecompressedTooLargeError)
+
+
+async def test_a_decompressed_batch_has_an_absolute_bound(rig: TopicRig) -> None:
+    rig.appender = rig.appender_with(EntryLimits(max_decompressed_bytes=1000))
+    many = [Record(0, NOW_MS, None, bytes(900)), Record(1, NOW_MS, None, bytes(900))]
+    assert (await rig.append(0, build_batch(many[:1], codec=Codec.LZ4))).error is None
+    refused = await rig.append(0, build_batch(many, codec=Codec.LZ4))
+    assert isinstance(refused.error, DecompressedTooLargeError)
 
 
 async def test_batches_are_compressed_as_the_topic_wants_them(rig: TopicRig) -> None:

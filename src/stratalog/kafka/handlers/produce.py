@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from stratalog.admin.errors import UnknownTopicIdError
 from stratalog.admin.rights import WRITE_TOPIC
+from stratalog.batch.errors import record_faults_of
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
 from stratalog.errors import RetriableError, StratalogError
@@ -181,7 +182,8 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
     def _failed(self, index: int, error: Exception) -> PartitionProduced:
         code = code_of(error)
         self._metrics.partition_failed(ApiKey.PRODUCE, code.name)
-        return PartitionProduced(index, code, NO_OFFSET, -1, NO_OFFSET, message_of(error))
+        faults = record_faults_of(error)
+        return PartitionProduced(index, code, NO_OFFSET, -1, NO_OFFSET, message_of(error), faults)
 
 
 def _check(produce: ProduceBody) -> None:

@@ -17,6 +17,7 @@ from stratalog.batch.errors import (
     BatchDamagedError,
     BatchTooLargeError,
     CrcMismatchError,
+    DecompressedTooLargeError,
     InvalidBatchError,
     InvalidTimestampError,
     UnsupportedCodecError,
@@ -99,6 +100,8 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     InvalidRecordsError: ErrorCode.invalid_record,
     UnsupportedCodecError: ErrorCode.unsupported_compression_type,
     BatchTooLargeError: ErrorCode.message_too_large,
+    # Java's producer splits the batch and sends the halves.
+    DecompressedTooLargeError: ErrorCode.message_too_large,
     InvalidTimestampError: ErrorCode.invalid_timestamp,
     # Producers.
     RequiredAcksError: ErrorCode.invalid_required_acks,

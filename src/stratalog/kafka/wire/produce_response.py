@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from stratalog.batch.errors import RecordFault
 from stratalog.kafka.wire.primitives import INT32, NO_TAGS, array_length, string, uuid_bytes
 
 _FIRST_FLEXIBLE_VERSION = 9
@@ -23,6 +24,7 @@ class PartitionProduced(NamedTuple):
     append_time_ms: int
     log_start: int
     error_message: str | None
+    record_faults: Sequence[RecordFault] = ()
 
 
 class TopicProduced(NamedTuple):
@@ -57,6 +59,9 @@ def _partition(version: int, answer: PartitionProduced) -> bytes:
     if version < _FIRST_VERSION_WITH_MESSAGE:
         return fixed
     flexible = version >= _FIRST_FLEXIBLE_VERSION
-    no_record_errors = array_length(0, flexible=flexible)
     tail = NO_TAGS if flexible else b""
-    return fixed + no_record_errors + string(answer.error_message, flexible=flexible) + tail
+    faults = [array_length(len(answer.record_faults), flexible=flexible)]
+    for fault in answer.record_faults:
+        faults += (INT32.pack(fault.record), string(fault.reason, flexible=flexible), tail)
+    message = string(answer.error_message, flexible=flexible)
+    return b"".join((fixed, *faults, message, tail))

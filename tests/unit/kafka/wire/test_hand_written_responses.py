@@ -9,6 +9,7 @@ import pytest
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
+from stratalog.batch.errors import RecordFault
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, ProducerId
 from stratalog.kafka.wire.api import ApiKey
 from stratalog.kafka.wire.fetch_response import PartitionFetched, TopicFetched, fetch_response
@@ -40,6 +41,9 @@ def test_produce_responses(version: int) -> None:
         PartitionProduced(0, 0, 42, -1, 7, None),
         PartitionProduced(130, 0, 2**40, 1_700_000_000_000, 0, None),
         PartitionProduced(2, 87, -1, -1, -1, "no records: größer"),
+        PartitionProduced(
+            3, 32, -1, -1, -1, "late", [RecordFault(3, "größer"), RecordFault(2**20, "late")]
+        ),
     ]
     topics = [
         TopicProduced("a-topic", TOPIC_ID, partitions),
@@ -58,7 +62,10 @@ def test_produce_responses(version: int) -> None:
                         "base_offset": one.base_offset,
                         "log_append_time": time_of(one.append_time_ms),
                         "log_start_offset": one.log_start,
-                        "record_errors": (),
+                        "record_errors": [
+                            {"batch_index": record, "batch_index_error_message": reason}
+                            for record, reason in one.record_faults
+                        ],
                         "error_message": one.error_message,
                     }
                     for one in topic.partitions
