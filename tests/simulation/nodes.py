@@ -162,6 +162,8 @@ class Broker:
                 rack=None,
                 incarnation=incarnation,
                 lease_ms=around.settings.broker.lease_ms,
+                # A machine of the simulation binds its socket again after a crash.
+                socket_name=machine.name,
             ),
             clock=clock,
             failures=(RetriableError, OutcomeUnknownError),

@@ -6,6 +6,7 @@ no rules of their own.
 """
 
 from stratalog.admin.authorizer import Authorizer
+from stratalog.admin.brokers import BrokerRegistrations
 from stratalog.admin.configs import ConfigAdmin
 from stratalog.admin.deleted_topics import DeletedTopicAdmin
 from stratalog.admin.groups import GroupAdmin
@@ -64,6 +65,9 @@ class BrokerAdmin(Admin):
         authorizer: Authorizer | None = None,
     ) -> None:
         super().__init__(control=control, catalog=catalog, settings=settings, authorizer=authorizer)
+        self.brokers = BrokerRegistrations(
+            control=control, membership=membership, authorizer=self.authorizer
+        )
         self.configs = ConfigAdmin(
             catalog=catalog,
             membership=membership,

@@ -8,9 +8,11 @@ cost the broker its id: the broker then registers again, under another id if its
 import asyncio
 import hashlib
 import logging
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from stratalog.clock import Clock
+from stratalog.control.brokers.errors import AddressTakenError
 from stratalog.control.brokers.model import BrokerInfo
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
@@ -59,12 +61,25 @@ class Membership:
         rack: str | None,
         incarnation: UUID,
         lease_ms: int,
+        socket_name: str | None = None,
     ) -> "Membership":
         """Register this broker and start renewing its lease."""
         asked_s = clock.monotonic()
-        registration = await control.brokers.register(
-            broker_id, host=host, port=port, rack=rack, incarnation=incarnation, lease_ms=lease_ms
-        )
+
+        async def register() -> BrokerInfo:
+            nonlocal asked_s
+            asked_s = clock.monotonic()
+            return await control.brokers.register(
+                broker_id,
+                host=host,
+                port=port,
+                rack=rack,
+                incarnation=incarnation,
+                lease_ms=lease_ms,
+                socket_name=socket_name,
+            )
+
+        registration = await _register_when_free(register, clock, lease_ms)
         cluster = await control.identity.cluster()
         membership = cls(
             control=control,
@@ -194,7 +209,29 @@ class Membership:
             rack=self._own.rack,
             incarnation=self._incarnation,
             lease_ms=self._lease_ms,
+            socket_name=self._own.socket_name,
         )
+
+
+async def _register_when_free(
+    register: Callable[[], Awaitable[BrokerInfo]], clock: Clock, lease_ms: int
+) -> BrokerInfo:
+    """Register once no other broker is at the address.
+
+    A broker that died left a lease, which is waited out. One that renews its lease is alive, and
+    the address is a mistake of the settings, which waiting would not solve.
+    """
+    seen: AddressTakenError | None = None
+    while True:
+        try:
+            return await register()
+        except AddressTakenError as error:
+            if seen is not None and error.renewals != seen.renewals:
+                raise
+            if seen is None:
+                log.warning("Waiting for the other broker's lease to end: %s", error)
+            seen = error
+            await clock.sleep(lease_ms / _RENEWALS_PER_LEASE / 1000)
 
 
 def _group_weight(group_id: str, broker_id: BrokerId) -> bytes:

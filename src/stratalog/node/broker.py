@@ -92,7 +92,7 @@ async def _start_serving(parts: Parts, ground: Ground, cluster: OpenCluster) -> 
     reading = await start_reading(parts, ground, cluster)
     watermarks = reading.watermarks
     listener = await bind_listener(parts, ground, reading.reader)
-    membership = await join_cluster(parts, ground, control, listener.advertised)
+    membership = await join_cluster(parts, ground, control, listener.advertised, listener.bound)
     hints = await start_hints(
         parts, ground, control, membership, listener.bound, on_hint=watermarks.hinted
     )

@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 from stratalog.cluster.hint_seal import HintSeal
 from stratalog.cluster.hints import Hints, OnHint
 from stratalog.cluster.membership import Membership
+from stratalog.cluster.socket_name import socket_name
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import BrokerId, new_uuid
 from stratalog.kafka.server.server import Address
@@ -15,9 +16,14 @@ from stratalog.node.phases import Phase
 
 
 async def join_cluster(
-    parts: Parts, ground: Ground, control: ControlPlane, advertised: Address
+    parts: Parts,
+    ground: Ground,
+    control: ControlPlane,
+    advertised: Address,
+    bound: Address | None = None,
 ) -> Membership:
-    """Register the broker under the address that clients shall use, and keep its lease."""
+    """Register the broker under the address that clients shall use, and keep its lease. A broker
+    without a bound socket cannot tell its dead predecessor from a live broker."""
     settings = ground.settings.broker
     incarnation = new_uuid(ground.entropy)
 
@@ -31,6 +37,7 @@ async def join_cluster(
             rack=settings.rack,
             incarnation=incarnation,
             lease_ms=settings.lease_ms,
+            socket_name=None if bound is None else socket_name(*bound),
         )
 
     membership = await patiently("The control plane", join, ground.clock)

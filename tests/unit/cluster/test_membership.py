@@ -10,7 +10,7 @@ from tests.support.ledgers import ControlWrapper
 from tests.unit.block.rig import PATIENCE_S, TellingClock
 
 from stratalog.cluster.membership import Membership
-from stratalog.control.brokers.errors import BrokerIdTakenError
+from stratalog.control.brokers.errors import AddressTakenError, BrokerIdTakenError
 from stratalog.control.brokers.model import BrokerInfo
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.open import open_control_plane
@@ -65,6 +65,7 @@ async def join(
     port: int = 9092,
     incarnation: UUID | None = None,
     lease_ms: int = LEASE_MS,
+    socket_name: str | None = "here:9092",
 ) -> Membership:
     return await Membership.join(
         control=control,
@@ -75,6 +76,7 @@ async def join(
         rack=None,
         incarnation=incarnation or uuid4(),
         lease_ms=lease_ms,
+        socket_name=socket_name,
     )
 
 
@@ -122,6 +124,36 @@ async def test_a_broker_that_was_killed_has_its_id_back_when_it_starts_again(
     for one in (killed, again):
         await one.leave()
     assert await control.inner.brokers.all() == []
+
+
+async def test_a_broker_waits_for_the_lease_of_a_dead_one_on_another_machine(
+    control: FailingControl, clock: TellingClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    killed = await join(control, TellingClock(), lease_ms=1, socket_name="elsewhere")
+    await control.inner.brokers.renew(killed.broker_id, killed.incarnation, lease_ms=60_000)
+    starting = asyncio.create_task(join(control, clock))
+    nap_s = await clock.next_nap()
+    await control.inner.brokers.renew(killed.broker_id, killed.incarnation, lease_ms=0)
+    await clock.advance(nap_s)
+    started = await starting
+    assert started.broker_id == killed.broker_id
+    assert "Waiting for the other broker's lease to end" in caplog.text
+    for one in (killed, started):
+        await one.leave()
+
+
+async def test_two_live_brokers_of_one_address_are_a_mistake_that_names_both(
+    control: FailingControl, clock: TellingClock
+) -> None:
+    first = await join(control, TellingClock(), socket_name="elsewhere")
+    starting = asyncio.create_task(join(control, clock))
+    nap_s = await clock.next_nap()
+    await control.inner.brokers.renew(first.broker_id, first.incarnation, lease_ms=90_000)
+    await clock.advance(nap_s)
+    with pytest.raises(AddressTakenError, match=f"broker 0 .*{first.incarnation}"):
+        await starting
+    assert [broker.broker_id for broker in await control.inner.brokers.all()] == [0]
+    await first.leave()
 
 
 async def test_the_lease_is_renewed_three_times_before_it_ends(

@@ -14,6 +14,8 @@ class BrokerInfo:
     incarnation: UUID
     """New with every start. It distinguishes two processes with the same id."""
     alive: bool
+    socket_name: str | None = None
+    """See `cluster/socket_name.py`."""
 
 
 BROKERS = Table(
@@ -24,6 +26,7 @@ BROKERS = Table(
     rack="text null",
     incarnation="uuid",
     expires_ms="bigint",
+    socket_name="text null",
 )
 BROKER_INFO = Selection(
     BrokerInfo, BROKERS, alive=Expression("brokers.expires_ms > {now_ms}", "boolean")

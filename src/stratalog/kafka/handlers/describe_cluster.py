@@ -1,4 +1,4 @@
-"""DescribeCluster: the live brokers."""
+"""DescribeCluster: the live brokers, and the dead ones for a client that asks for them."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,8 @@ from stratalog.kafka.wire.schema_writer import write_response
 
 
 class DescribeClusterBody(NamedTuple):
-    """The options of a request make no difference: the answer is always the live brokers."""
+    include_fenced_brokers: bool = False
+    """Brokers that are registered and dead. Kafka calls them fenced."""
 
 
 class DescribeClusterHandler(Handler[DescribeClusterBody]):
@@ -25,18 +26,23 @@ class DescribeClusterHandler(Handler[DescribeClusterBody]):
     def __init__(self, components: Components) -> None:
         super().__init__(components)
         self._membership = components.membership
+        self._brokers = components.admin.brokers
 
-    async def handle(self, request: Request, body: DescribeClusterBody) -> Body:  # noqa: ARG002
-        live = self._membership.live()
+    async def handle(self, request: Request, body: DescribeClusterBody) -> Body:
+        shown = live = self._membership.live()
+        if body.include_fenced_brokers:
+            live_ids = {broker.broker_id for broker in live}
+            every = await self._brokers.all(request.principal)
+            shown = [*live, *(broker for broker in every if broker.broker_id not in live_ids)]
         brokers = [
             {
                 "broker_id": broker.broker_id,
                 "host": broker.host,
                 "port": broker.port,
                 "rack": broker.rack,
-                "is_fenced": False,
+                "is_fenced": broker not in live,
             }
-            for broker in live
+            for broker in shown
         ]
         values = {
             "error_code": ErrorCode.none,

@@ -22,6 +22,7 @@ from stratalog.batch.errors import (
     InvalidTimestampError,
     UnsupportedCodecError,
 )
+from stratalog.control.brokers.errors import BrokerNotRegisteredError
 from stratalog.control.groups.errors import NotCoordinatorError
 from stratalog.control.log.errors import OffsetOutOfRangeError
 from stratalog.control.objects.errors import BarredObjectError
@@ -132,6 +133,7 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     OldCommitError: ErrorCode.unsupported_version,
     UnreleasedInstanceError: ErrorCode.unreleased_instance_id,
     UnsupportedAssignorError: ErrorCode.unsupported_assignor,
+    BrokerNotRegisteredError: ErrorCode.broker_id_not_registered,
     InvalidPatternError: ErrorCode.invalid_regular_expression,
     MetadataTooLargeError: ErrorCode.offset_metadata_too_large,
     # Only after this code does every client wait and ask for the same offset again. After others

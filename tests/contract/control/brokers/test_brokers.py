@@ -7,7 +7,12 @@ from uuid import uuid4
 import pytest
 from tests.contract.control.building import change
 
-from stratalog.control.brokers.errors import BrokerIdTakenError
+from stratalog.control.brokers.errors import (
+    AddressTakenError,
+    BrokerAliveError,
+    BrokerIdTakenError,
+    BrokerNotRegisteredError,
+)
 from stratalog.control.plane import ControlPlane
 from stratalog.control.sql.database import Database
 from stratalog.ids import BrokerId
@@ -21,6 +26,7 @@ async def register(
     *,
     port: int | None = None,
     lease_ms: int = 60_000,
+    socket_name: str | None = None,
 ) -> BrokerId:
     info = await plane.brokers.register(
         None if broker_id is None else BrokerId(broker_id),
@@ -29,6 +35,7 @@ async def register(
         rack=None,
         incarnation=uuid4(),
         lease_ms=lease_ms,
+        socket_name=socket_name,
     )
     return info.broker_id
 
@@ -80,11 +87,54 @@ async def test_registering_again_keeps_the_id(plane: ControlPlane) -> None:
     assert [broker.port for broker in await plane.brokers.all()] == [9092, 2]
 
 
-async def test_a_broker_at_an_address_ends_the_one_that_was_there_before(
+async def test_a_broker_that_binds_its_socket_again_takes_the_place_of_the_dead_one(
     plane: ControlPlane,
 ) -> None:
-    assert await register(plane, port=1) == 0
-    assert await register(plane, port=2) == 1
-    assert await register(plane, port=1) == 0
+    assert await register(plane, port=1, socket_name="here:1") == 0
+    assert await register(plane, port=2, socket_name="here:2") == 1
+    assert await register(plane, port=1, socket_name="here:1") == 0
     assert [broker.port for broker in await plane.brokers.all()] == [1, 2]
-    assert await register(plane, 0, port=1) == 0
+    assert await register(plane, 0, port=1, socket_name="here:1") == 0
+
+
+@pytest.mark.parametrize("socket_name", [None, "there:1"])
+async def test_the_address_of_a_live_broker_is_taken(
+    plane: ControlPlane, database: Database, socket_name: str | None
+) -> None:
+    assert await register(plane, port=1, socket_name="here:1") == 0
+    [holder] = await plane.brokers.all()
+    with pytest.raises(AddressTakenError, match=r"broker 0 .* here:1") as caught:
+        await register(plane, port=1, socket_name=socket_name)
+    assert str(holder.incarnation) in str(caught.value)
+    assert await plane.brokers.all() == [holder]
+    await change(database, "UPDATE brokers SET expires_ms = 0")
+    assert await register(plane, port=1, socket_name=socket_name) == 0
+
+
+async def test_a_renewal_shows_that_the_broker_at_an_address_is_alive(
+    plane: ControlPlane, database: Database
+) -> None:
+    await register(plane, port=1)
+    seen = []
+    for _ in range(2):
+        with pytest.raises(AddressTakenError) as caught:
+            await register(plane, port=1)
+        seen.append(caught.value.renewals)
+    await change(database, "UPDATE brokers SET expires_ms = expires_ms + 1")
+    with pytest.raises(AddressTakenError) as caught:
+        await register(plane, port=1)
+    assert seen == [seen[0]] * 2
+    assert caught.value.renewals != seen[0]
+
+
+async def test_a_dead_broker_is_unregistered_and_a_live_one_is_not(
+    plane: ControlPlane, database: Database
+) -> None:
+    assert [await register(plane) for _ in range(2)] == [0, 1]
+    await change(database, "UPDATE brokers SET expires_ms = 0 WHERE broker_id = 1")
+    with pytest.raises(BrokerAliveError, match="stop it first"):
+        await plane.brokers.unregister(BrokerId(0))
+    await plane.brokers.unregister(BrokerId(1))
+    assert [broker.broker_id for broker in await plane.brokers.all()] == [0]
+    with pytest.raises(BrokerNotRegisteredError):
+        await plane.brokers.unregister(BrokerId(1))

@@ -16,6 +16,7 @@ from stratalog.admin.admin import BrokerAdmin
 from stratalog.admin.authorizer import Authorizer
 from stratalog.clock import SystemClock
 from stratalog.cluster.membership import Membership
+from stratalog.control.brokers.errors import BrokerAliveError, BrokerNotRegisteredError
 from stratalog.control.brokers.model import BrokerInfo
 from stratalog.control.log.errors import OffsetOutOfRangeError
 from stratalog.control.log.model import (
@@ -73,7 +74,19 @@ class TopicsInMemory(FakeControlPlane):
         super().__init__()
         self.by_id: dict[TopicId, Topic] = {}
         self.allocations = 0
+        self.registered = list(BROKERS)
         self.failure: Exception | None = None
+
+    async def brokers_all(self) -> list[BrokerInfo]:
+        return self.registered
+
+    async def brokers_unregister(self, broker_id: BrokerId) -> None:
+        found = [one for one in self.registered if one.broker_id == broker_id]
+        if not found:
+            raise BrokerNotRegisteredError(f"there is no broker {broker_id}")
+        if found[0].alive:
+            raise BrokerAliveError(f"broker {broker_id} is alive: stop it first")
+        self.registered.remove(found[0])
 
     async def topics_create(
         self, name: str, *, partition_count: int, configs: Mapping[str, str]

@@ -1,11 +1,13 @@
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.unit.kafka.handlers.desk import Desk
+from tests.unit.kafka.handlers.desk import BROKERS, Desk
 
+from stratalog.ids import BrokerId
 from stratalog.kafka.wire.api import ApiKey
 from stratalog.settings import BrokerSettings, Settings
 
@@ -343,6 +345,30 @@ async def test_the_cluster_is_described(desk: Desk, version: int) -> None:
     )
     assert response.controller_id == 3
     assert [one.broker_id for one in response.brokers] == [3, 5]
+
+
+async def test_dead_brokers_are_described_to_a_client_that_asks_for_them(desk: Desk) -> None:
+    desk.control.registered = [replace(BROKERS[0], broker_id=BrokerId(9), alive=False), *BROKERS]
+    response = await desk.ask(
+        ApiKey.DESCRIBE_CLUSTER,
+        2,
+        include_cluster_authorized_operations=False,
+        include_fenced_brokers=True,
+    )
+    fenced = {one.broker_id: one.is_fenced for one in response.brokers}
+    assert fenced == {3: False, 5: False, 9: True}
+
+
+async def test_a_dead_broker_is_unregistered(desk: Desk) -> None:
+    desk.control.registered = [replace(BROKERS[0], broker_id=BrokerId(9), alive=False), *BROKERS]
+    response = await desk.ask(ApiKey.UNREGISTER_BROKER, 0, broker_id=9)
+    assert (response.error_code, response.error_message) == (ErrorCode.none, None)
+    assert desk.control.registered == BROKERS
+    response = await desk.ask(ApiKey.UNREGISTER_BROKER, 0, broker_id=9)
+    assert response.error_code is ErrorCode.broker_id_not_registered
+    response = await desk.ask(ApiKey.UNREGISTER_BROKER, 0, broker_id=5)
+    assert response.error_code is ErrorCode.invalid_request
+    assert "stop it first" in response.error_message
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -106,6 +106,7 @@ REQUESTS: list[tuple[ApiKey, int, dict[str, Any], ErrorCode]] = [
         CLUSTER_DENIED,
     ),
     (ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, {"topics": (), "timeout": TIMEOUT}, CLUSTER_DENIED),
+    (ApiKey.UNREGISTER_BROKER, 0, {"broker_id": 5}, CLUSTER_DENIED),
     (ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, {"topics": (), "timeout": TIMEOUT}, CLUSTER_DENIED),
 ]
 
