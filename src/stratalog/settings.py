@@ -26,8 +26,15 @@ class Bounds(NamedTuple):
     most: int | None = None
 
 
+class Choices(NamedTuple):
+    """The texts that a setting, or each value of a table of texts, may have."""
+
+    texts: tuple[str, ...]
+
+
 Positive = Annotated[int, Bounds(1)]
 NotNegative = Annotated[int, Bounds(0)]
+LOG_LEVELS = Choices(("debug", "info", "warning", "error"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +271,18 @@ class JanitorSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    level: Annotated[str, LOG_LEVELS] = "info"
+    """The least level that is logged: debug, info, warning or error. At warning, deletions that
+    clients asked for still leave a line; sweeps, refused requests and closed connections do not."""
+    format: Annotated[str, Choices(("text", "json"))] = "text"
+    """One line of text per event, for people, or one JSON object, for a collector of logs."""
+    levels: Annotated[dict[str, str], LOG_LEVELS] = field(default_factory=dict)
+    """Levels of single rooms, such as `janitor = "debug"` or `"kafka.server" = "warning"`. Lines
+    begin with the names of rooms. Debug of a busy room slows a broker down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     storage: StorageSettings = field(default_factory=StorageSettings)
@@ -274,6 +293,7 @@ class Settings:
     scan: ScanSettings = field(default_factory=ScanSettings)
     groups: GroupsSettings = field(default_factory=GroupsSettings)
     janitor: JanitorSettings = field(default_factory=JanitorSettings)
+    log: LogSettings = field(default_factory=LogSettings)
     topic: dict[str, str] = field(default_factory=dict)
     """Defaults of topic configs, by their Kafka names. Durations and sizes take units, as settings
     do: `"retention.ms" = "7d"`, `"segment.bytes" = "512MiB"`."""

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 from stratalog.environment import ENVIRONMENT
 from stratalog.errors import CallError
-from stratalog.settings import Bounds, Settings
+from stratalog.settings import Bounds, Choices, Settings
 from stratalog.topic_configs import TopicConfigError, check_configs
 from stratalog.units import parse_duration_ms, parse_size_bytes
 
@@ -51,6 +51,7 @@ class SettingField:
     """int, str, bool, or dict for a table of texts."""
     optional: bool
     bounds: Bounds | None
+    choices: Choices | None
     default: object
 
     @property
@@ -127,6 +128,7 @@ def _field(section: str, name: str, default: object, hint: Any) -> SettingField:
         kind=kind,
         optional=NoneType in _flatten_hint(hint),
         bounds=next((part for part in parts if isinstance(part, Bounds)), None),
+        choices=next((part for part in parts if isinstance(part, Choices)), None),
         default=default,
     )
 
@@ -228,6 +230,8 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 def _table_value(setting: SettingField, key: str, item: _Given) -> str:
     text = _table_text(item)
+    if setting.choices is not None and text not in setting.choices.texts:
+        raise SettingsError(f'{item.origin}: "{item.path}" {_choose(setting.choices)}')
     return _topic_default(key, text, item) if setting.path == "topic" else text
 
 
@@ -273,11 +277,17 @@ def _to_bool(_setting: SettingField, value: object) -> bool:
     raise ValueError("must be true or false")
 
 
-def _to_text(_setting: SettingField, value: object) -> str:
+def _to_text(setting: SettingField, value: object) -> str:
     # The value is not repeated in the message: addresses may carry a password.
     if not isinstance(value, str):
         raise ValueError("must be a text in quotes")
+    if setting.choices is not None and value not in setting.choices.texts:
+        raise ValueError(_choose(setting.choices))
     return value
+
+
+def _choose(choices: Choices) -> str:
+    return f"must be one of: {', '.join(choices.texts)}"
 
 
 def _to_int(setting: SettingField, value: object) -> int:

@@ -87,6 +87,7 @@ def _all_committed(members: Sequence[Member]) -> dict[int, int]:
 @contextmanager
 def two_processes(folder: Path, flags: list[str]) -> Iterator[dict[str, "subprocess.Popen[bytes]"]]:
     command = [sys.executable, "-m", "stratalog.cli.main", "up", "--listen", "127.0.0.1:0"]
+    command.append("--quiet")  # The pipe is not read.
     started = [
         subprocess.Popen(
             [*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder

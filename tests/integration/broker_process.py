@@ -17,6 +17,8 @@ class BrokerProcess:
     def __init__(self, flags: list[str], folder: Path, *, open_files: int | None = None) -> None:
         limited = [] if open_files is None else _limited(open_files)
         command = [sys.executable, "-m", "stratalog.cli.main", "up", "--listen", "127.0.0.1:0"]
+        # The pipe is not read after the start, and a full one would stop the broker.
+        command.append("--quiet")
         self._process = subprocess.Popen(
             [*limited, *command, *flags],
             stdout=subprocess.PIPE,

@@ -275,9 +275,12 @@ def running_up(*arguments: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[st
     ) as process:
         try:
             assert process.stdout is not None
-            first = process.stdout.readline()
-            found = re.search(r"Stratalog is up on (\S+), broker \d+", first)
-            assert found, first + process.stdout.read()
+            said = ""
+            for line in process.stdout:
+                said += line
+                if found := re.search(r"Stratalog is up on (\S+), broker \d+", line):
+                    break
+            assert found, said
             yield process, found[1]
         finally:
             if process.poll() is None:

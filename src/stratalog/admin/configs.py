@@ -4,6 +4,7 @@ Only topics have configs that can be changed. Brokers find a change when they ne
 up, which is within seconds. The configs of a broker are its settings, and change with a restart.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -30,6 +31,8 @@ from stratalog.control.topics.model import Topic
 from stratalog.errors import CallError, StratalogError
 from stratalog.settings import Settings
 from stratalog.topic.catalog import TopicCatalog
+
+log = logging.getLogger(__name__)
 
 
 class ConfigResource(NamedTuple):
@@ -153,6 +156,7 @@ class ConfigAdmin:
             changes = alteration.changes(topic)
             if not validate_only:
                 await self._catalog.set_configs(topic, changes)
+                _log_changes(principal, topic, changes)
             return DONE
 
         return await each_once(((one.resource, one) for one in alterations), alter, noun="resource")
@@ -175,3 +179,15 @@ class ConfigAdmin:
 
 def _without_configs(resource: ConfigResource) -> CallError:
     return CallError(f"resources of type {resource.type} have no configs here")
+
+
+def _log_changes(principal: Principal, topic: Topic, changes: Changes) -> None:
+    for name, value in changes.items():
+        log.info(
+            "%s changed %s of topic %r from %s to %s.",
+            principal.with_client,
+            name,
+            topic.name,
+            topic.configs.get(name, "its default"),
+            "its default" if value is None else value,
+        )

@@ -67,7 +67,7 @@ class DeletedTopicAdmin:
         await self._control.topics.undelete(deleted.id, wanted)
         log.warning(
             "%s undeleted topic %r with the id %s as %r.",
-            principal,
+            principal.with_client,
             deleted.name,
             kafka_base64(deleted.id),
             wanted,
@@ -81,7 +81,7 @@ class DeletedTopicAdmin:
             await self._control.topics.order_purge(topic.id)
             log.warning(
                 "%s gave up deleted topic %r with the id %s: it cannot be undeleted any more.",
-                principal,
+                principal.with_client,
                 topic.name,
                 kafka_base64(topic.id),
             )

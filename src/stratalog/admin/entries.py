@@ -1,5 +1,6 @@
 """Requests about several things at once: each succeeds or fails on its own."""
 
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.ids import PartitionIndex, TopicPartition
+
+log = logging.getLogger(__name__)
 
 Entry = TypeVar("Entry")
 Key = TypeVar("Key", bound=Hashable)
@@ -54,6 +57,9 @@ async def each_once(
             outcomes[key] = DuplicateEntryError(message)
         else:
             outcomes[key] = await outcome_of(work(entry))
+    for key, outcome in outcomes.items():
+        if isinstance(outcome, StratalogError):
+            log.info("A request about %s '%s' was refused: %s", noun, key, outcome)
     return outcomes
 
 

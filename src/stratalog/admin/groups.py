@@ -1,5 +1,6 @@
 """Listing, describing and deleting consumer groups and their offsets."""
 
+import logging
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
@@ -25,6 +26,8 @@ from stratalog.groups.errors import GroupNotFoundError, SubscribedError
 from stratalog.groups.group import GroupDescription
 from stratalog.ids import TopicPartition
 from stratalog.topic.catalog import TopicCatalog
+
+log = logging.getLogger(__name__)
 
 
 class GroupAdmin:
@@ -82,6 +85,7 @@ class GroupAdmin:
             check_group_id(group_id, may_be_empty=True)
             self._authorizer.authorize(principal, DELETE_GROUP, group_id)
             await self._coordinator.delete(group_id)
+            log.warning("%s deleted group %r with its offsets.", principal.with_client, group_id)
             return DONE
 
         return {group_id: await outcome_of(delete_one(group_id)) for group_id in group_ids}
@@ -108,6 +112,12 @@ class GroupAdmin:
         keys = [attempt(partial(find, name)) for name in wanted]
         deleted = [key for key in keys if not isinstance(key, StratalogError)]
         if deleted:
+            log.warning(
+                "%s deletes offsets of group %r in %d partitions.",
+                principal.with_client,
+                group_id,
+                len(deleted),
+            )
             await self._coordinator.delete_offsets(group_id, deleted)
         return [key if isinstance(key, StratalogError) else DONE for key in keys]
 

@@ -1,5 +1,6 @@
 """Deleting records."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ from stratalog.topic.catalog import TopicCatalog
 
 HIGH_WATERMARK = Offset(-1)
 """Stands for the end of a partition: all its records are deleted."""
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,4 +62,10 @@ class RecordAdmin:
         except UnknownTopicError:
             self._catalog.forget(topic.id)
             raise
+        log.warning(
+            "%s deleted the records of %s before offset %d.",
+            principal.with_client,
+            wanted.partition,
+            deleted.log_start,
+        )
         return deleted.log_start

@@ -135,7 +135,7 @@ class TopicAdmin:
         new = NewTopic(name=name)
         self._authorize_creation(principal, name)
         try:
-            return await self._created(new, await self._checked_count(new))
+            return await self._created(principal, new, await self._checked_count(new))
         except TopicExistsError:
             found = await self._catalog.refreshed([name])
             if name in found:
@@ -156,6 +156,13 @@ class TopicAdmin:
             topic = await self._growing(growth)
             if not validate_only:
                 await self._catalog.add_partitions(topic, partition_count=growth.partition_count)
+                log.info(
+                    "%s gave topic %r %d partitions; it had %d.",
+                    principal.with_client,
+                    topic.name,
+                    growth.partition_count,
+                    topic.partition_count,
+                )
             return DONE
 
         return await each_once(((one.topic, one) for one in wanted), add, noun="topic")
@@ -173,7 +180,7 @@ class TopicAdmin:
             await self._catalog.delete(topic)
             log.warning(
                 "%s deleted topic %r with the id %s and %d partitions.",
-                principal,
+                principal.with_client,
                 topic.name,
                 kafka_base64(topic.id),
                 topic.partition_count,
@@ -188,7 +195,7 @@ class TopicAdmin:
         self._authorize_creation(principal, new.name)
         _check_replicas(new)
         count = await self._checked_count(new)
-        topic = None if validate_only else await self._created(new, count)
+        topic = None if validate_only else await self._created(principal, new, count)
         configs = check_configs(new.configs)
         return CreatedTopic(
             name=new.name,
@@ -217,10 +224,18 @@ class TopicAdmin:
             check_no_collision(new.name, existing)
         return count
 
-    async def _created(self, new: NewTopic, partition_count: int) -> Topic:
-        return await self._catalog.create(
+    async def _created(self, principal: Principal, new: NewTopic, partition_count: int) -> Topic:
+        topic = await self._catalog.create(
             new.name, partition_count=partition_count, configs=check_configs(new.configs)
         )
+        log.info(
+            "%s created topic %r with the id %s and %d partitions.",
+            principal.with_client,
+            topic.name,
+            kafka_base64(topic.id),
+            topic.partition_count,
+        )
+        return topic
 
     async def _growing(self, growth: PartitionGrowth) -> Topic:
         """Return the topic if it can grow so much."""

@@ -280,6 +280,7 @@ class BlockWriter:
             log.warning("The outcome of a commit is unknown, asking for it: %s", doubt)
             answers, error = await self._settle(blocks, doubt)
             if answers is not None:
+                log.info("The commit in doubt took effect: its producers are answered.")
                 return answers
         except StratalogError as failure:
             error = failure

@@ -57,7 +57,21 @@ Control = Annotated[
     str | None,
     typer.Option("--control", metavar="URL", help="The control plane: sqlite: or postgresql:."),
 ]
+LogLevel = Annotated[
+    str | None,
+    typer.Option(
+        "--log-level", metavar="LEVEL", help="The least level that is logged. Default: log.level."
+    ),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log everything, as debug does.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def log_flags(level: str | None, *, verbose: bool, quiet: bool) -> list[str]:
+    """Return the settings that the flags for logs stand for. A named level wins."""
+    named = level or ("debug" if verbose else "warning" if quiet else None)
+    return [] if named is None else [f"log.level={named}"]
 
 
 def examples(*lines: str) -> str:

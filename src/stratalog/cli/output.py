@@ -5,7 +5,6 @@ characters in them. So every text is made printable here, on its way out.
 """
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,26 +22,13 @@ from rich.progress import (
 )
 
 from stratalog.clock import SYSTEM_CLOCK, Clock
+from stratalog.printable import CONTROLS, CONTROLS_OF_A_VALUE, printable, spelled
 
 PATIENCE_SECONDS = 2.0
 """A bar for shorter work would only flicker."""
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""Control characters, and the marks that make a terminal show text in another order."""
-_CONTROLS_OF_A_VALUE = re.compile(_CONTROLS.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
-"""Tabs and line ends are a part of records' values, for example of indented JSON."""
-
 stdout = Console(highlight=False, soft_wrap=True)
 stderr = Console(highlight=False, soft_wrap=True, stderr=True)
-
-
-def printable(text: str) -> str:
-    """Return the text with its control characters spelled out, as `\\x1b`."""
-    return _CONTROLS.sub(_spelled, text)
-
-
-def _spelled(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
 
 
 def _printable_markup(markup: str) -> str:
@@ -74,13 +60,13 @@ def print_error(error: BaseException) -> None:
 def print_json(value: object) -> None:
     # JSON itself escapes only the characters below the space.
     text = json.dumps(value, ensure_ascii=False)
-    typer.echo(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    typer.echo(CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def print_bytes(line: bytes) -> None:
     """Write a line of records' bytes: as they are to a file or a pipe, printable to a terminal."""
     if sys.stdout.isatty():
-        line = _CONTROLS_OF_A_VALUE.sub(_spelled, line.decode(errors="backslashreplace")).encode()
+        line = CONTROLS_OF_A_VALUE.sub(spelled, line.decode(errors="backslashreplace")).encode()
     sys.stdout.buffer.write(line + b"\n")
 
 

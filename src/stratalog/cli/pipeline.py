@@ -20,9 +20,13 @@ from stratalog.cli.options import (
     Control,
     Data,
     Json,
+    LogLevel,
     Objects,
+    Quiet,
     Set,
+    Verbose,
     examples,
+    log_flags,
     settings_from,
 )
 from stratalog.cli.output import counted, note, print_json, say
@@ -30,6 +34,7 @@ from stratalog.cli.topic import Topic, parse_pairs
 from stratalog.clock import SYSTEM_CLOCK
 from stratalog.extras import require_spark
 from stratalog.ids import PartitionIndex
+from stratalog.logs import configure_logs
 from stratalog.memory import collect_garbage_rarely
 from stratalog.settings import Settings
 
@@ -143,6 +148,9 @@ def run(
     data: Data = None,
     objects: Objects = None,
     control: Control = None,
+    log_level: LogLevel = None,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
     config: Config = None,
     overrides: Set = None,
     json: Json = False,
@@ -152,7 +160,11 @@ def run(
     Any number of runs may work at the same time, with or without brokers: they share the work. A
     run can be killed at any point; only its time is lost.
     """
-    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
+    flags = log_flags(log_level, verbose=verbose, quiet=quiet)
+    settings = settings_from(
+        config, overrides, data=data, objects=objects, control=control, flags=flags
+    )
+    configure_logs(settings.log)
     options = _spark_options(settings, master, conf, archives, py_files, python)
     kinds = _kinds(only)
     if dry_run:

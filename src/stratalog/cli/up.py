@@ -15,8 +15,21 @@ from rich.markup import escape
 
 from stratalog import descriptors
 from stratalog.cli.errors import PortTakenError
-from stratalog.cli.options import Config, Control, Data, Objects, Set, examples, settings_from
+from stratalog.cli.options import (
+    Config,
+    Control,
+    Data,
+    LogLevel,
+    Objects,
+    Quiet,
+    Set,
+    Verbose,
+    examples,
+    log_flags,
+    settings_from,
+)
 from stratalog.cli.output import say
+from stratalog.logs import configure_logs
 from stratalog.memory import collect_garbage_rarely, keep_freed_memory
 from stratalog.settings import Settings
 
@@ -46,6 +59,9 @@ def up(
         bool,
         typer.Option(help="Convert aged records into segments beside the broker (Spark)."),
     ] = True,
+    log_level: LogLevel = None,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
     config: Config = None,
     overrides: Set = None,
 ) -> None:
@@ -59,9 +75,11 @@ def up(
         flags.append(f"broker.default_partitions={partitions}")
     if not pipeline:
         flags.append("tiering.enabled=false")
+    flags += log_flags(log_level, verbose=verbose, quiet=quiet)
     settings = settings_from(
         config, overrides, data=data, objects=objects, control=control, flags=flags
     )
+    configure_logs(settings.log)
     # Imported late: no other command needs an event loop of this size to start.
     import uvloop
 

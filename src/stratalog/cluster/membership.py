@@ -198,6 +198,10 @@ class Membership:
             await self._register_again()
         if self._clock.monotonic() >= self._sure_until_s:
             self.lease_number += 1
+            log.warning(
+                "The lease of broker %d had ended, and begins anew: its groups may have moved.",
+                self.broker_id,
+            )
         self._sure_until_s = asked_s + self._lease_ms / 1000
 
     async def _register_again(self) -> None:

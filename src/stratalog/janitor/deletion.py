@@ -40,13 +40,16 @@ async def delete_marked(
         await store.delete([row.key for row in rows])
 
     deletion = PartialDeletion(delete, lambda row: row.key)
-    deleted = 0
+    deleted = size_bytes = 0
     after: StoredObjectRow | None = None
     while rows := await control.objects.marked(grace_ms=grace_ms, limit=chunk_rows, after=after):
         after = rows[-1]
         gone = await deletion.run(rows)
         await control.objects.forget([row.object_id for row in gone])
         deleted += len(gone)
+        size_bytes += sum(row.size_bytes for row in gone)
+    if deleted:
+        log.info("Deleted %d objects of %d bytes, which nothing refers to.", deleted, size_bytes)
     if deletion.failed:
         raise DeletionRefusedError(
             f"{deletion.failed} objects could not be deleted from {store.url} and stay marked: "

@@ -74,6 +74,8 @@ async def _enforce_topic(
     except UnknownTopicError:
         # The topic was deleted meanwhile, and the purge of topics removes its rows.
         log.debug("Topic %s was deleted while its retention was enforced.", topic.name)
+    if removed:
+        log.info("Retention removed %d rows and segments of topic %s.", removed, topic.name)
     return removed
 
 

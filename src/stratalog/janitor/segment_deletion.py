@@ -53,7 +53,7 @@ async def delete_doomed(
     these again.
     """
     run = _Run(stores)
-    deleted = 0
+    deleted = size_bytes = 0
     after: Segment | None = None
     while segments := await metadata.doomed(
         grace_ms=grace_ms, window_ms=window_ms, limit=chunk_rows, after=after
@@ -64,6 +64,9 @@ async def delete_doomed(
             gone += await run.delete(store_url, neighbours)
         await metadata.forget([segment.segment_id for segment in gone])
         deleted += len(gone)
+        size_bytes += sum(segment.size_bytes for segment in gone)
+    if deleted:
+        log.info("Deleted %d segments of %d bytes, which nothing refers to.", deleted, size_bytes)
     run.check()
     return deleted
 

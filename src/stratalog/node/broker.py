@@ -5,6 +5,10 @@ joins the cluster, so that its address is known, and clients are served when all
 socket run. The phases of stopping are in `node/phases.py`.
 """
 
+import logging
+from importlib.metadata import version
+from platform import python_version
+
 from stratalog.admin.admin import BrokerAdmin
 from stratalog.block.writer import Advanced
 from stratalog.clock import SYSTEM_CLOCK, Clock
@@ -30,6 +34,8 @@ from stratalog.objects.store import ObjectStore
 from stratalog.opening.cluster import OpenCluster
 from stratalog.settings import Settings
 from stratalog.topic.catalog import TopicCatalog
+
+log = logging.getLogger(__name__)
 
 
 class Broker:
@@ -67,6 +73,7 @@ class Broker:
             await start_janitor(parts, ground, cluster)
             if with_pipeline:
                 await start_pipeline(parts, ground)
+            await _log_start(broker, cluster)
         return broker
 
     @property
@@ -83,7 +90,25 @@ class Broker:
 
     async def stop(self) -> None:
         """Commit and answer the requests that were accepted, then end."""
+        log.info("Broker %d stops.", self.broker_id)
         await self.parts.stop()
+        log.info("Broker %d has stopped.", self.broker_id)
+
+
+async def _log_start(broker: Broker, cluster: OpenCluster) -> None:
+    identity = await cluster.control.identity.cluster()
+    log.info(
+        "Stratalog %s on Python %s: broker %d serves %s:%d, cluster %s, control plane %s,"
+        " objects %s, segments %s.",
+        version("stratalog"),
+        python_version(),
+        broker.broker_id,
+        *broker.address,
+        identity.cluster_id,
+        cluster.control.url,
+        cluster.objects.url,
+        cluster.segments.own.url,
+    )
 
 
 async def _start_serving(parts: Parts, ground: Ground, cluster: OpenCluster) -> Broker:

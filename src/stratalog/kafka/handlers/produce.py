@@ -149,8 +149,8 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
                 self._produced(topic, parts, answers)
                 for topic, parts in zip(produce.topic_data, pending, strict=True)
             ]
+        _log_refused(request, topics, acks=produce.acks)
         if produce.acks == 0:
-            _log_unanswered(request, topics)
             return None
         return [produce_response(request.version, topics)]
 
@@ -227,14 +227,16 @@ def _problem(
     return None
 
 
-def _log_unanswered(request: Request, topics: Sequence[TopicProduced]) -> None:
+def _log_refused(request: Request, topics: Sequence[TopicProduced], *, acks: int) -> None:
     """A producer with acks=0 gets no answer, so its failures can only be logged."""
     for topic in topics:
         for one in topic.partitions:
             if one.error_code:
                 log.info(
-                    "A write of client %r with acks=0 to %s-%d failed: %s",
+                    "A write of client %r on %s with acks=%d to %s-%d failed: %s",
                     request.client_id,
+                    request.session,
+                    acks,
                     topic.name or topic.topic_id,
                     one.partition,
                     one.error_message,

@@ -8,6 +8,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from stratalog.clock import Clock
+from stratalog.errors import CallError, DamagedError
 from stratalog.kafka.server.acceptor import Accepted, InTurn, Response, Running
 from stratalog.kafka.server.error_codes import code_of
 from stratalog.kafka.server.handler import Answer, Body, Handler, Request, TwoStageHandler
@@ -76,5 +77,16 @@ async def _answer(handler: Handler[Any], request: Request, body: Any) -> Body:
         if code_of(error) is ErrorCode.unknown_server_error:
             log.exception(
                 "%s of client %r on %s failed", request.key.name, request.client_id, request.session
+            )
+        else:
+            # Clients meet the others in normal work: a group that moves, a broker that starts.
+            level = logging.INFO if isinstance(error, CallError | DamagedError) else logging.DEBUG
+            log.log(
+                level,
+                "%s of client %r on %s was refused: %s",
+                request.key.name,
+                request.client_id,
+                request.session,
+                error,
             )
         return handler.refuse(request, body, error)

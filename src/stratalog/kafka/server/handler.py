@@ -35,7 +35,8 @@ class Request(NamedTuple):
 
     @property
     def principal(self) -> Principal:
-        return self.session.principal
+        """The principal of the session, with the client for the log."""
+        return self.session.principal.through(f"client {self.client_id!r} on {self.session}")
 
 
 class Handler(ABC, Generic[RequestBody]):

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from stratalog.clock import SYSTEM_CLOCK
 from stratalog.control.pipeline.model import UnitKind
 from stratalog.errors import StratalogError
+from stratalog.logs import configure_logs
 from stratalog.memory import collect_garbage_rarely
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.hosting.child_process import unpack_settings
@@ -27,13 +28,14 @@ from stratalog.pipeline.open import opened_driver
 from stratalog.pipeline.workplace import workplace_of
 from stratalog.settings import Settings
 
+log = logging.getLogger(__name__)
+
 _LONGEST_LINE_BYTES = 1024 * 1024
 
 _Answer: TypeAlias = Callable[[Mapping[str, object]], None]
 
 
 def main() -> None:
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s pipeline: %(message)s")
     collect_garbage_rarely()
     # Other output must not come between the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
@@ -45,7 +47,7 @@ def main() -> None:
     try:
         run_until_terminated(_serve(answer))
     except StratalogError as error:
-        logging.error("%s", error)
+        log.error("%s", error)
         sys.exit(1)
 
 
@@ -56,8 +58,11 @@ async def _serve(answer: _Answer) -> None:
     first = await reader.readline()
     if not first:
         return
+    settings = unpack_settings(first)
+    # The broker's standard error is ours, too.
+    configure_logs(settings.log, process="pipeline process")
     orders: asyncio.Queue[str] = asyncio.Queue()
-    working = asyncio.create_task(_work(unpack_settings(first), orders, answer))
+    working = asyncio.create_task(_work(settings, orders, answer))
     listening = asyncio.create_task(_listen(reader, orders))
     try:
         await asyncio.wait([working, listening], return_when=asyncio.FIRST_COMPLETED)
