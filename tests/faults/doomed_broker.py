@@ -27,6 +27,7 @@ from stratalog.control.open import open_database
 from stratalog.control.plane import ControlPlane
 from stratalog.control.sql.database import Connection, Database, Work
 from stratalog.control.sql.migrate import migrate
+from stratalog.control.writers.model import CommitCount
 from stratalog.ids import ObjectId
 from stratalog.node.broker import Broker
 from stratalog.objects import folder_files
@@ -198,9 +199,11 @@ class DoomedControl(ControlWrapper):
         self._doomed = database
         self._doom = doom
 
-    async def log_commit_blocks(self, blocks: Sequence[BlockToCommit]) -> Answers:
+    async def log_commit_blocks(
+        self, blocks: Sequence[BlockToCommit], count: CommitCount | None = None
+    ) -> Answers:
         self._doomed.commits = True
-        answers = await self.inner.log.commit_blocks(blocks)
+        answers = await self.inner.log.commit_blocks(blocks, count)
         self._doom.reached(Point.COMMITTED)
         return answers
 

@@ -37,6 +37,12 @@ class BrokerProcess:
             self._process.wait(ANSWER_SECONDS)
         self._process.stdout.close()
 
+    def wait(self) -> tuple[int, str]:
+        """Wait for the broker to end by itself. Return its exit code, and its output since
+        it was ready."""
+        said, _ = self._process.communicate(timeout=ANSWER_SECONDS)
+        return self._process.returncode, said.decode()
+
     @cached_property
     def address(self) -> str:
         """Known when the broker is ready, which is waited for here, so that two start at once."""

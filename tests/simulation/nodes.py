@@ -8,12 +8,15 @@ from typing import Any, TypeVar
 
 from tests.simulation.surroundings import Surroundings
 
+from stratalog.block.announced_writer import AnnouncedWriter
 from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.reader import BlockReader
 from stratalog.block.writer import Advanced, BlockWriter
+from stratalog.clock import Clock
 from stratalog.cluster.membership import Membership
 from stratalog.control.log.model import WriteTier
 from stratalog.control.plane import ControlPlane
+from stratalog.control.writers.model import WriterKind
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
 from stratalog.ids import new_uuid
 from stratalog.janitor.service import Janitor
@@ -121,6 +124,7 @@ class Broker:
         def committed(advanced: Advanced) -> None:
             watermarks.advanced(advanced)
 
+        announced = await _announce(control, clock, membership)
         writer = BlockWriter(
             store=store,
             control=control,
@@ -131,6 +135,7 @@ class Broker:
             entropy=around.entropy(),
             metrics=metrics,
             on_commit=committed,
+            announced=announced,
         )
         self.control = control
         self.reader = TopicReader(
@@ -185,6 +190,16 @@ class Broker:
             entropy=around.entropy(),
         )
         janitor.start()
+
+
+async def _announce(control: ControlPlane, clock: Clock, membership: Membership) -> AnnouncedWriter:
+    announced = AnnouncedWriter(control.writers.new_tag())
+    await retry(
+        lambda: control.writers.announce(announced.tag, WriterKind.BROKER, membership.broker_id),
+        clock=clock,
+        failures=(RetriableError, OutcomeUnknownError),
+    )
+    return announced
 
 
 class Pipeline:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 
 from tests.support.ledgers import ControlWrapper
@@ -11,6 +12,7 @@ from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
 from stratalog.control.log.model import BlockToCommit, CommitAnswer, FoundBatches, Span
 from stratalog.control.objects.errors import BarredObjectError
 from stratalog.control.plane import ControlPlane
+from stratalog.control.writers.model import CommitCount
 
 Answers = list[list[CommitAnswer]]
 Commit = Callable[[Sequence[BlockToCommit]], Awaitable[Answers]]
@@ -28,11 +30,14 @@ class TroubledControl(ControlWrapper):
         self.commit_troubles: deque[Trouble] = deque()
         self.resolve_troubles: deque[Exception] = deque()
 
-    async def log_commit_blocks(self, blocks: Sequence[BlockToCommit]) -> Answers:
+    async def log_commit_blocks(
+        self, blocks: Sequence[BlockToCommit], count: CommitCount | None = None
+    ) -> Answers:
+        commit = partial(self.inner.log.commit_blocks, count=count)
         self.commits.append(blocks)
         if self.commit_troubles:
-            return await self.commit_troubles.popleft()(self.inner.log.commit_blocks, blocks)
-        return await self.inner.log.commit_blocks(blocks)
+            return await self.commit_troubles.popleft()(commit, blocks)
+        return await commit(blocks)
 
     async def log_resolve_commit(self, blocks: Sequence[BlockToCommit]) -> Answers | None:
         if self.resolve_troubles:
@@ -70,7 +75,10 @@ class LossyControl(ControlWrapper):
         self._random = Random(seed)
         self._late: set[asyncio.Task[None]] = set()
 
-    async def log_commit_blocks(self, blocks: Sequence[BlockToCommit]) -> Answers:
+    async def log_commit_blocks(
+        self, blocks: Sequence[BlockToCommit], count: CommitCount | None = None
+    ) -> Answers:
+        commit = partial(self.inner.log.commit_blocks, count=count)
         match self._draw({"unavailable": 0.05, "lost": 0.05, "late": 0.05, "unheard": 0.1}):
             case "unavailable":
                 raise ControlUnavailableError("made to be unavailable")
@@ -78,15 +86,17 @@ class LossyControl(ControlWrapper):
                 raise CommitInDoubtError("made to lose its request")
             case "late":
                 # The worst: it is still on its way when its outcome is asked for.
-                task = asyncio.create_task(self._commit_late(blocks, self._random.random() / 20))
+                task = asyncio.create_task(
+                    self._commit_late(commit, blocks, self._random.random() / 20)
+                )
                 self._late.add(task)
                 task.add_done_callback(self._late.discard)
                 raise CommitInDoubtError("made to arrive late")
             case "unheard":
-                await self.inner.log.commit_blocks(blocks)
+                await commit(blocks)
                 raise CommitInDoubtError("made to lose its reply")
             case _:
-                return await self.inner.log.commit_blocks(blocks)
+                return await commit(blocks)
 
     async def log_resolve_commit(self, blocks: Sequence[BlockToCommit]) -> Answers | None:
         trouble = self._draw({"resolve unavailable": 0.2, "resolve unheard": 0.2})
@@ -108,10 +118,12 @@ class LossyControl(ControlWrapper):
         await asyncio.gather(*self._late)
         await self.inner.close()
 
-    async def _commit_late(self, blocks: Sequence[BlockToCommit], delay_s: float) -> None:
+    async def _commit_late(
+        self, commit: Commit, blocks: Sequence[BlockToCommit], delay_s: float
+    ) -> None:
         await asyncio.sleep(delay_s)
         try:
-            await self.inner.log.commit_blocks(blocks)
+            await commit(blocks)
             self.troubles["late and committed"] += 1
         except BarredObjectError:
             self.troubles["late and barred"] += 1

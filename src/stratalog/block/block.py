@@ -1,14 +1,25 @@
 """A block in the making: batches collected, then sealed into the bytes of one object. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from types import MappingProxyType
 
 from stratalog.batch.entry import EntryBatch
-from stratalog.block.footer import BlockFooter, FooterBatch, FooterPartition, encode_footer
+from stratalog.block.footer import (
+    BlockFooter,
+    EarlierAnswer,
+    FooterBatch,
+    FooterPartition,
+    FooterWriter,
+    encode_footer,
+)
 from stratalog.block.keys import block_key
 from stratalog.control.log.model import BatchToCommit, BlockToCommit
-from stratalog.ids import BrokerId, ObjectId, ProducerId
+from stratalog.ids import BrokerId, ObjectId, ProducerId, TopicPartition
+
+Told = Mapping[TopicPartition, Sequence[EarlierAnswer]]
+"""Answers of earlier blocks that a block's footer tells."""
 
 
 @dataclass(slots=True)
@@ -34,6 +45,9 @@ class SealedBlock:
     arrival: Sequence[int]
     """For each batch in byte order, its place in the order of arrival."""
     footer: bytes
+    writer: FooterWriter | None
+    told: Told
+    """The answers of earlier blocks that the footer tells."""
 
     @property
     def parts(self) -> list[memoryview | bytes]:
@@ -42,7 +56,13 @@ class SealedBlock:
 
 
 def seal(
-    block: OpenBlock, *, object_id: ObjectId, broker_id: BrokerId, created_ms: int
+    block: OpenBlock,
+    *,
+    object_id: ObjectId,
+    broker_id: BrokerId,
+    created_ms: int,
+    writer: FooterWriter | None = None,
+    told: Told = MappingProxyType({}),
 ) -> SealedBlock:
     """Sort the batches by partition, keeping the order within one, and lay them out."""
     arrival = sorted(
@@ -59,7 +79,8 @@ def seal(
             block_id=object_id,
             broker_id=broker_id,
             created_ms=created_ms,
-            partitions=_footer_partitions(batches, positions),
+            partitions=_footer_partitions(batches, positions, told),
+            writer=writer,
         )
     )
     commit = BlockToCommit(
@@ -69,7 +90,9 @@ def seal(
         broker_id=broker_id,
         batches=[_to_commit(*pair) for pair in zip(batches, positions, strict=True)],
     )
-    return SealedBlock(commit=commit, batches=batches, arrival=arrival, footer=footer)
+    return SealedBlock(
+        commit=commit, batches=batches, arrival=arrival, footer=footer, writer=writer, told=told
+    )
 
 
 def _to_commit(batch: EntryBatch, position: int) -> BatchToCommit:
@@ -89,7 +112,7 @@ def _to_commit(batch: EntryBatch, position: int) -> BatchToCommit:
 
 
 def _footer_partitions(
-    batches: Sequence[EntryBatch], positions: Sequence[int]
+    batches: Sequence[EntryBatch], positions: Sequence[int], told: Told
 ) -> list[FooterPartition]:
     pairs = zip(batches, positions, strict=True)
     return [
@@ -106,6 +129,7 @@ def _footer_partitions(
                 )
                 for batch, position in run
             ],
+            answers=tuple(told.get(key, ())),
         )
         for key, run in (
             (key, list(group))

@@ -11,6 +11,10 @@ class BrokerStoppingError(RetriableError):
     """This broker takes no more writes: send them to another one."""
 
 
+class BrokerFencedError(RetriableError):
+    """This broker may not write any more: the control plane or the store is not its own."""
+
+
 class BlockInDoubtError(OutcomeUnknownError):
     """The block may have been committed, and the control plane could not be asked."""
 

@@ -10,6 +10,10 @@ The steps of one block, and the remains of a crash after each of them:
 5. answer: producers get their offsets. A crash between 4 and 5 leaves committed batches that were
    never acknowledged; an idempotent producer's retry is answered as a duplicate.
 
+If the control plane refuses the writer itself, because it has forgotten commits or because the
+cluster is halted, the writer is fenced: it answers all producers with a retriable error, now and
+later, and commits nothing any more.
+
 A commit whose outcome is unknown is settled with the control plane before its producers are
 answered and before any later block commits, so that the order of a producer's batches holds.
 """
@@ -22,8 +26,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from stratalog.batch.entry import EntryBatch
-from stratalog.block.block import OpenBlock, SealedBlock, seal
-from stratalog.block.errors import BlockFailedError, BlockInDoubtError, BrokerStoppingError
+from stratalog.block.announced_writer import AnnouncedWriter
+from stratalog.block.block import OpenBlock, SealedBlock, Told, seal
+from stratalog.block.errors import (
+    BlockFailedError,
+    BlockInDoubtError,
+    BrokerFencedError,
+    BrokerStoppingError,
+)
+from stratalog.block.footer import FooterWriter
 from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.missing_sequences import MissingSequences
 from stratalog.clock import Clock
@@ -31,6 +42,7 @@ from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
 from stratalog.control.log.model import BlockToCommit, CommitAnswer, CommitOutcome
 from stratalog.control.objects.errors import BarredObjectError
 from stratalog.control.plane import ControlPlane
+from stratalog.control.writers.errors import ControlPlaneWentBackError, WriterRefusedError
 from stratalog.errors import OutcomeUnknownError, StratalogError
 from stratalog.ids import BrokerId, Entropy, ObjectId, Offset, TopicPartition, uuid7
 from stratalog.metrics import (
@@ -70,6 +82,9 @@ an outage, its producers would otherwise be refused by a store that is back."""
 
 class OnCommit(Protocol):
     def __call__(self, advanced: Advanced) -> None: ...
+
+
+OnRefused = Callable[[WriterRefusedError], None]
 
 
 @dataclass(slots=True)
@@ -118,7 +133,10 @@ class BlockWriter:
         entropy: Entropy,
         metrics: Metrics,
         on_commit: OnCommit,
+        announced: AnnouncedWriter | None = None,
+        on_refused: OnRefused | None = None,
     ) -> None:
+        """Without an announcement, commits are not counted, and footers tell no offsets."""
         self._store = store
         self._control = control
         self._cache = cache
@@ -128,6 +146,9 @@ class BlockWriter:
         self._entropy = entropy
         self._metrics = WriterMetrics(metrics)
         self._on_commit = on_commit
+        self._announced = announced
+        self._on_refused = on_refused
+        self._fenced: BrokerFencedError | None = None
         self._collecting = _Collecting()
         # Not a part of `_Collecting`: a cancelled task is a reference cycle, and would hold the
         # collected batches in memory until the garbage collector runs.
@@ -149,6 +170,9 @@ class BlockWriter:
         if self._closed:
             answered.set_exception(BrokerStoppingError("this broker is stopping: use another"))
             return answered
+        if self._fenced is not None:
+            answered.set_exception(self._fenced)
+            return answered
         collecting = self._collecting
         places = collecting.block.add(batches)
         collecting.requests.append(_Request(places, answered))
@@ -164,6 +188,12 @@ class BlockWriter:
         Later batches of the same producer may be under way already, and must not take their place.
         """
         self._missing.refused(batches)
+
+    def fence(self, reason: str) -> None:
+        """Commit nothing any more, and refuse all batches, also the ones that were taken before."""
+        if self._fenced is None:
+            log.error("This broker takes no writes any more: %s", reason)
+            self._fenced = BrokerFencedError(f"this broker takes no writes any more: {reason}")
 
     async def close(self) -> None:
         """Refuse new batches, and commit and answer the ones that were taken."""
@@ -184,16 +214,29 @@ class BlockWriter:
             self._window.cancel()
             self._window = None
         now_ms = self._clock.now_ms()
-        block = seal(
-            collecting.block,
-            object_id=ObjectId(uuid7(now_ms, self._entropy)),
-            broker_id=self._broker_id(),
-            created_ms=now_ms,
-        )
+        block = self._sealed(collecting.block, now_ms)
         deadline = self._clock.monotonic() + self._settings.retry_ms / 1000
         uploaded = asyncio.create_task(self._upload(block, deadline))
         self._queue.append(_Queued(block, collecting.requests, deadline, uploaded))
         self._queued.set()
+
+    def _sealed(self, block: OpenBlock, now_ms: int) -> SealedBlock:
+        object_id = ObjectId(uuid7(now_ms, self._entropy))
+        writer: FooterWriter | None = None
+        told: Told = {}
+        if self._announced is not None:
+            object_id = self._announced.new_id(now_ms, self._entropy)
+            writer, told = self._announced.next_block(
+                batch.topic_partition for batch in block.batches
+            )
+        return seal(
+            block,
+            object_id=object_id,
+            broker_id=self._broker_id(),
+            created_ms=now_ms,
+            writer=writer,
+            told=told,
+        )
 
     async def _upload(self, block: SealedBlock, deadline: float) -> StratalogError | None:
         """Put the object. Returns the error if it did not succeed before the deadline.
@@ -259,6 +302,8 @@ class BlockWriter:
         if answers is None:
             return
         self._metrics.commit_seconds.observe(self._clock.monotonic() - started)
+        if self._announced is not None:
+            self._announced.committed()
         for queued, block_answers in zip(group, answers, strict=True):
             self._finish(queued, block_answers)
         advanced = _advanced(group, answers)
@@ -269,13 +314,19 @@ class BlockWriter:
         self, group: Sequence[_Queued], blocks: Sequence[BlockToCommit]
     ) -> list[list[CommitAnswer]] | None:
         """Return the answers of the control plane, or None after failing the group."""
+        count = self._announced.count if self._announced is not None else None
         error: StratalogError
         try:
+            if self._fenced is not None:
+                raise self._fenced
             return await self._until(
                 group[0].deadline,
-                lambda: self._control.log.commit_blocks(blocks),
+                lambda: self._control.log.commit_blocks(blocks, count),
                 CommitInDoubtError(f"the control plane has not answered a commit {_IN_TIME}"),
             )
+        except WriterRefusedError as refusal:
+            await self._refused(refusal)
+            error = self._fenced or BlockFailedError(str(refusal))
         except OutcomeUnknownError as doubt:
             log.warning("The outcome of a commit is unknown, asking for it: %s", doubt)
             answers, error = await self._settle(blocks, doubt)
@@ -287,6 +338,22 @@ class BlockWriter:
         for queued in group:
             self._fail(queued, error)
         return None
+
+    async def _refused(self, refusal: WriterRefusedError) -> None:
+        """Fence this writer and, if the control plane went back, all the others."""
+        self.fence(str(refusal))
+        if self._on_refused is not None:
+            self._on_refused(refusal)
+        if not isinstance(refusal, ControlPlaneWentBackError):
+            return
+        try:
+            await self._until(
+                self._clock.monotonic() + self._settings.retry_ms / 1000,
+                lambda: self._control.identity.halt(f"{refusal}."),
+                ControlUnavailableError(f"the control plane has not answered {_IN_TIME}"),
+            )
+        except StratalogError as error:
+            log.error("The cluster could not be halted: %s", error)
 
     async def _settle(
         self, blocks: Sequence[BlockToCommit], doubt: OutcomeUnknownError
@@ -300,6 +367,8 @@ class BlockWriter:
                 ControlUnavailableError(f"the control plane has not answered {_IN_TIME}"),
             )
         except StratalogError as still_unknown:
+            if self._announced is not None:
+                self._announced.unsettled()
             return None, BlockInDoubtError(f"{doubt}; {still_unknown}")
         return answers, BlockFailedError(f"the commit did not happen: {doubt}")
 
@@ -324,6 +393,8 @@ class BlockWriter:
     def _finish(self, queued: _Queued, answers: Sequence[CommitAnswer]) -> None:
         self._cache.add(queued.block, answers)
         self._missing.answered(queued.block.commit.batches, answers)
+        if self._announced is not None:
+            self._announced.answered(queued.block, answers)
         self._metrics.blocks.inc()
         self._metrics.bytes.inc(queued.block.commit.size_bytes)
         by_arrival: list[CommitAnswer | None] = [None] * len(answers)
@@ -338,6 +409,8 @@ class BlockWriter:
         """Answer the producers with the error. The sweeper removes the object, if there is one."""
         self._metrics.failed.inc()
         self._missing.gave_up(queued.block.commit.batches)
+        if self._announced is not None:
+            self._announced.failed(queued.block)
         log.error("Block %s was given up: %s", queued.block.commit.object_id, error)
         if isinstance(error, BarredObjectError):
             error = BlockFailedError(str(error))

@@ -10,6 +10,7 @@ from stratalog.cli import (
     backup,
     bench,
     consume,
+    control,
     fsck,
     group,
     inspect,
@@ -79,6 +80,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(segments.app, name="segments")
 app.add_typer(store.app, name="store")
 app.add_typer(backup.app, name="backup")
+app.add_typer(control.app, name="control")
 app.add_typer(pipeline.app, name="pipeline")
 app.command(help=prose(produce.produce), epilog=produce.EPILOG)(produce.produce)
 app.command(help=prose(consume.consume), epilog=consume.EPILOG)(consume.consume)

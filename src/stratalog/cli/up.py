@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit, urlunsplit
@@ -109,10 +110,20 @@ async def _serve(settings: Settings) -> None:
     finally:
         giving_up.cancel()
     _greet(broker.address, broker.broker_id, settings)
-    await stop.wait()
+    await _until_first(stop.wait(), broker.fence.closed())
+    if broker.fence.error is not None:
+        await broker.stop()
+        raise broker.fence.error
     say("Stopping: writing out all accepted records. Ctrl-C again stops at once.")
     await broker.stop()
     say("Stopped.")
+
+
+async def _until_first(*waits: Coroutine[object, object, object]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
 
 
 async def _cancel_on(stop: asyncio.Event, starting: "asyncio.Task[Broker]") -> None:

@@ -17,6 +17,7 @@ from stratalog.control.scans.ledger import ScansLedger
 from stratalog.control.segments.ledger import SegmentsLedger
 from stratalog.control.sql.database import Database
 from stratalog.control.topics.ledger import TopicsLedger
+from stratalog.control.writers.ledger import WritersLedger
 from stratalog.ids import Entropy
 
 
@@ -33,6 +34,7 @@ class ControlPlane:
         self.pipeline = PipelineLedger(database, entropy, clock)
         self.scans = ScansLedger(database, entropy)
         self.groups = GroupsLedger(database, entropy)
+        self.writers = WritersLedger(database, entropy)
 
     @property
     def database(self) -> Database:

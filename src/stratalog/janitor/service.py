@@ -6,6 +6,7 @@ consequences of the failure, and the other steps go on.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from stratalog.janitor.steps import STEPS, Premises, Step
 from stratalog.janitor.sweeper import Sweeper
 from stratalog.metrics import JANITOR_FAILURES, JANITOR_REMOVED, Metrics
 from stratalog.objects.store import ObjectStore
+from stratalog.opening.errors import CLAIM_LOST
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import JanitorSettings
 
@@ -52,9 +54,13 @@ class Janitor:
         segment_prefix: str = SEGMENT_PREFIX,
         metrics: Metrics | None = None,
         entropy: Entropy = system_entropy,
+        on_claim_lost: Callable[[StratalogError], None] | None = None,
     ) -> None:
+        """`on_claim_lost` is called if the store or the control plane turns out not to be the
+        cluster's own."""
         self._settings = settings
         self._clock = clock
+        self._on_claim_lost = on_claim_lost
         self._entropy = entropy
         segment_stores = segments or beside_blocks(store)
         if segment_stores.own.url == store.url:
@@ -128,5 +134,7 @@ class Janitor:
                 step.failure_means,
                 exc_info=None if known else error,
             )
+            if isinstance(error, CLAIM_LOST) and self._on_claim_lost is not None:
+                self._on_claim_lost(error)
             return StepOutcome(name=step.name, done=0, error=error)
         return StepOutcome(name=step.name, done=done, took_objects=step.takes_objects)

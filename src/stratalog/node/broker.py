@@ -42,9 +42,15 @@ class Broker:
     """One running broker. Make it with `start`, end it with `stop`."""
 
     def __init__(
-        self, *, ground: Ground, parts: Parts, address: Address, membership: Membership
+        self,
+        *,
+        ground: Ground,
+        parts: Parts,
+        address: Address,
+        membership: Membership,
     ) -> None:
         self.parts = parts
+        self.fence = ground.fence
         self.address = address
         """The address that clients connect to."""
         self._ground = ground

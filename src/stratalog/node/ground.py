@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.ids import Entropy, system_entropy
 from stratalog.metrics import Metrics
+from stratalog.node.fence import Fence
 from stratalog.settings import Settings
 
 
@@ -15,3 +16,4 @@ class Ground:
     clock: Clock = SYSTEM_CLOCK
     entropy: Entropy = system_entropy
     metrics: Metrics = field(default_factory=Metrics)
+    fence: Fence = field(default_factory=Fence)

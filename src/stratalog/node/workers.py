@@ -21,6 +21,7 @@ async def start_janitor(parts: Parts, ground: Ground, cluster: OpenCluster) -> N
         segment_prefix=settings.remote.prefix,
         metrics=ground.metrics,
         entropy=ground.entropy,
+        on_claim_lost=ground.fence.close,
     )
     await parts.start(
         Part(

@@ -1,20 +1,28 @@
 """The writing side of a node: one appender for each tier that takes writes."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from stratalog.batch.validate import load_walk
+from stratalog.block.announced_writer import AnnouncedWriter
 from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.writer import BlockWriter, OnCommit
 from stratalog.control.log.model import WriteTier
+from stratalog.control.plane import ControlPlane
+from stratalog.control.writers.model import WriterKind
+from stratalog.errors import StratalogError
 from stratalog.ids import BrokerId
 from stratalog.node.ground import Ground
 from stratalog.node.parts import Part, Parts
+from stratalog.node.patience import patiently
 from stratalog.node.phases import Phase
 from stratalog.opening.cluster import OpenCluster
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.entry_checks import EntryLimits
+
+log = logging.getLogger(__name__)
 
 
 async def start_writing(
@@ -29,6 +37,7 @@ async def start_writing(
 ) -> TopicAppender:
     """`broker_id` is a function because a broker that lost its lease may get another id."""
     await asyncio.to_thread(load_walk)
+    announced = await _announce(parts, ground, cluster.control, broker_id())
     blocks = BlockWriter(
         store=cluster.objects,
         control=cluster.control,
@@ -39,7 +48,10 @@ async def start_writing(
         entropy=ground.entropy,
         metrics=ground.metrics,
         on_commit=on_commit,
+        announced=announced,
+        on_refused=ground.fence.close,
     )
+    ground.fence.guard(blocks.fence)
     await parts.start(
         Part(name="the writer of blocks", stops_in=Phase.CLOSE_WRITERS, stop=blocks.close)
     )
@@ -53,3 +65,24 @@ async def start_writing(
             max_ratio=ground.settings.broker.max_decompression_ratio,
         ),
     )
+
+
+async def _announce(
+    parts: Parts, ground: Ground, control: ControlPlane, broker_id: BrokerId
+) -> AnnouncedWriter:
+    """Announce the writer before its first upload. It ends after its last commit."""
+    announced = AnnouncedWriter(control.writers.new_tag())
+    await patiently(
+        "The control plane",
+        lambda: control.writers.announce(announced.tag, WriterKind.BROKER, broker_id),
+        ground.clock,
+    )
+
+    async def end() -> None:
+        try:
+            await control.writers.end(announced.tag)
+        except StratalogError as error:
+            log.info("The end of writer %010x was not noted: %s", announced.tag, error)
+
+    await parts.start(Part(name="the announcement", stops_in=Phase.CLOSE_WRITERS, stop=end))
+    return announced

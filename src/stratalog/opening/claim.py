@@ -8,6 +8,8 @@ know better, and says so by `claim_anew`.
 
 from stratalog.control.identity.model import Cluster
 from stratalog.control.plane import ControlPlane
+from stratalog.control.writers.counting import halted_text
+from stratalog.control.writers.errors import ControlPlaneHaltedError
 from stratalog.objects.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError
 from stratalog.objects.store import Create, ObjectStore, PutMode, Replace
 from stratalog.opening.errors import ControlPlaneBehindError, MarkerContendedError
@@ -83,6 +85,13 @@ async def claim_segments(control: ControlPlane, store: ObjectStore, own: ObjectS
     check_noted(await control.identity.note_segments_apart(are_apart(store, own)), store, own)
 
 
+async def check_running(control: ControlPlane) -> None:
+    """Raise if the cluster is halted, for programs that write."""
+    cluster = await control.identity.cluster()
+    if cluster.halted_reason is not None:
+        raise ControlPlaneHaltedError(halted_text(cluster.halted_reason))
+
+
 async def check_claim(
     control: ControlPlane, store: ObjectStore, *, setting: str = "storage.objects"
 ) -> None:
@@ -141,9 +150,9 @@ async def _write_next(control: ControlPlane, store: ObjectStore) -> Cluster:
             raise marker_missing(store)
         try:
             check_marker(found[0], await control.identity.cluster())
-        except ControlPlaneBehindError:
-            # Brokers that were running at the restore still give out ids.
-            await control.identity.skip_producer_ids()
+        except ControlPlaneBehindError as behind:
+            # For the brokers that were running at the restore: they still write, and give out ids.
+            await control.identity.halt(str(behind))
             raise
         cluster = await control.identity.next_generation()
         try:

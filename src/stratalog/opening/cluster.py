@@ -20,12 +20,15 @@ from functools import cached_property
 from uuid import UUID
 
 from stratalog.clock import SYSTEM_CLOCK, Clock
+from stratalog.control.identity.model import Cluster
 from stratalog.control.open import open_control_plane, open_existing
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import Entropy, system_entropy
 from stratalog.metrics import Metrics
 from stratalog.objects.store import ObjectStore
+from stratalog.opening.acceptance import accept_control_plane
 from stratalog.opening.claim import (
+    check_running,
     check_segments,
     check_store,
     claim_anew,
@@ -93,7 +96,10 @@ class OpenCluster:
         )
 
     async def check_stores(self) -> None:
-        """Raise unless the stores are this cluster's, as the rights require."""
+        """Raise unless the stores are this cluster's, as the rights require, or if the rights are
+        to write and the cluster is halted."""
+        if self.rights is not Rights.READ:
+            await check_running(self.control)
         match self.rights:
             case Rights.MAKE:
                 await claim_store(self.control, self.objects)
@@ -112,6 +118,12 @@ class OpenCluster:
         For an operator who knows that the settings name the right stores."""
         stores = {store.url: store for store in (self.objects, self.segments.own)}
         return [url for url, store in stores.items() if await claim_anew(self.control, store)]
+
+    async def accept(self) -> Cluster:
+        """Go on with a control plane that went back. For an operator who knows that there is no
+        newer one."""
+        stores = {store.url: store for store in (self.objects, self.segments.own)}
+        return await accept_control_plane(self.control, [*stores.values()])
 
     async def for_workers(self, keys: WorkerKeys = WorkerKeys.NONE) -> WorkerAccess:
         """Return all that executors need to reach the stores, and to know them for the right ones.

@@ -21,6 +21,11 @@ class ControlPlaneBehindError(CallError):
     """The store has seen a newer control plane than this one."""
 
 
+CLAIM_LOST = (MarkerMissingError, WrongStoreError, ControlPlaneBehindError)
+"""After one of these nothing may be written to the store: it is not, or not with this control
+plane, the cluster's own."""
+
+
 class MarkerContendedError(RetriableError):
     """Other brokers changed the marker between each read and write of it."""
 

@@ -68,25 +68,30 @@ async def read_marker(store: ObjectStore) -> tuple[StoreMarker, str] | None:
     return parse_marker(found.data), found.info.etag
 
 
-def check_marker(marker: StoreMarker, cluster: Cluster) -> None:
-    """Raise unless the control plane may change this store.
-
-    Read the marker before the cluster. A claim raises the generation in the control plane first,
-    so that in this order a marker that is ahead cannot be a race.
-    """
+def check_owner(marker: StoreMarker, cluster: Cluster) -> None:
+    """Raise if the store is another cluster's."""
     if marker.cluster_id != cluster.cluster_id:
         raise WrongStoreError(
             f"the object store belongs to cluster {marker.cluster_id}, the control plane to "
             f"{cluster.cluster_id}: point storage.objects or storage.control to the right place, "
             "or give this cluster a prefix of its own"
         )
+
+
+def check_marker(marker: StoreMarker, cluster: Cluster) -> None:
+    """Raise unless the control plane may change this store.
+
+    Read the marker before the cluster. A claim raises the generation in the control plane first,
+    so that in this order a marker that is ahead cannot be a race.
+    """
+    check_owner(marker, cluster)
     if marker.generation > cluster.generation:
         raise ControlPlaneBehindError(
             f"the control plane is older than the store: restored from a backup? It is at "
             f"generation {cluster.generation}, the store has seen {marker.generation}, and "
-            "objects that were written between the two would be deleted as garbage. Restore a "
-            f"newer backup; or, to go on without those objects, delete {MARKER_KEY} from the store"
-            " and run `stratalog store claim`"
+            "records that were acknowledged between the two would be lost. Restore a newer backup;"
+            " or, to go on without those records, stop all brokers and run"
+            " `stratalog control accept`"
         )
 
 

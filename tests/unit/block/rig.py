@@ -13,12 +13,14 @@ from stratalog.batch.build import build_batch
 from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import Record
+from stratalog.block.announced_writer import AnnouncedWriter
 from stratalog.block.fresh_blocks import FreshBlocks
-from stratalog.block.writer import Advanced, BlockWriter
+from stratalog.block.writer import Advanced, BlockWriter, OnRefused
 from stratalog.clock import SystemClock
 from stratalog.control.log.model import CommitAnswer, CommitOutcome
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
+from stratalog.control.writers.model import WriterKind
 from stratalog.ids import BrokerId, Offset, PartitionIndex, TopicPartition
 from stratalog.metrics import Metrics
 from stratalog.objects.faulty import FaultyStore, ScriptedFaults
@@ -120,7 +122,19 @@ class Rig:
         topic = await control.topics.create("events", partition_count=partitions, configs={})
         return cls(TroubledControl(control), topic)
 
-    def writer(self, **settings: int) -> BlockWriter:
+    async def announced(self) -> AnnouncedWriter:
+        writers = self.control.inner.writers
+        announced = AnnouncedWriter(writers.new_tag())
+        await writers.announce(announced.tag, WriterKind.BROKER, BrokerId(7))
+        return announced
+
+    def writer(
+        self,
+        *,
+        announced: AnnouncedWriter | None = None,
+        on_refused: OnRefused | None = None,
+        **settings: int,
+    ) -> BlockWriter:
         writer = BlockWriter(
             store=self.store,
             control=self.control,
@@ -131,6 +145,8 @@ class Rig:
             entropy=os.urandom,
             metrics=Metrics(),
             on_commit=lambda advanced: self.advanced.append(advanced),
+            announced=announced,
+            on_refused=on_refused,
         )
         self.writers.append(writer)
         return writer

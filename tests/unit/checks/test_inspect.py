@@ -79,6 +79,7 @@ async def test_an_inspection_is_json(store: ObjectStore) -> None:
         "batches": 2,
         "bytes": len(BATCHES[0]) + len(BATCHES[1]),
         "records": 5,
+        "answers": [],
     }
     assert told["batches"][2]["header"]["records_count"] == 1
     assert told["batches"][2]["records"] == [

@@ -18,6 +18,8 @@ COMMANDS = [
     "topic describe",
     "topic delete",
     "store claim",
+    "control status",
+    "control accept",
     "produce",
     "consume",
     "inspect",

@@ -89,6 +89,40 @@ class IdentityLedger(Ledger):
             )
         )
 
+    async def halt(self, reason: str) -> None:
+        """Halt the cluster: from now on every commit of blocks is refused, and programs that write
+        do not start. The first reason stays. Producer ids that may have been given out are skipped,
+        because the control plane may have forgotten them, too."""
+        await self._database.write(
+            lambda connection: connection.execute(
+                "UPDATE cluster SET halted_reason = $1, halted_ms = {now_ms},"
+                " next_producer_id = next_producer_id + $2 WHERE halted_ms IS NULL",
+                reason,
+                RESTORE_JUMP,
+            )
+        )
+
+    async def accept(self, *, generation: int = 0) -> None:
+        """Go on with this control plane after it went back, whatever it has forgotten.
+
+        In one transaction: no producer id is given out twice, writers that still believe in the
+        lost commits are ended, the generation is at least the given one, and the cluster is not
+        halted any more."""
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(
+                "UPDATE cluster SET next_producer_id = next_producer_id + $1,"
+                " generation = CASE WHEN generation < $2 THEN $2 ELSE generation END,"
+                " halted_reason = NULL, halted_ms = NULL",
+                RESTORE_JUMP,
+                generation,
+            )
+            await connection.execute(
+                "UPDATE writers SET ended_ms = {now_ms} WHERE ended_ms IS NULL"
+            )
+
+        await self._database.write(work)
+
     async def note_segments_apart(self, apart: bool, *, moved: bool = False) -> bool:
         """Note whether the cluster's own segments lie in a store apart from its blocks, and return
         the note. Once there are any, or claims under which there soon may be, the first note

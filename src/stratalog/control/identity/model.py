@@ -15,6 +15,9 @@ class Cluster:
     segments_apart: bool | None = None
     """True if the cluster's own segments lie in a store apart from its blocks. None: not noted,
     because no broker that could note it has started yet."""
+    halted_reason: str | None = None
+    """Not None after the control plane was found to have gone back. No program writes then."""
+    halted_ms: int | None = None
 
 
 CLUSTER_TABLE = Table(
@@ -24,6 +27,8 @@ CLUSTER_TABLE = Table(
     generation="bigint",
     next_producer_id="bigint",
     segments_apart="boolean null",
+    halted_reason="text null",
+    halted_ms="bigint null",
 )
 CLUSTER = Selection(Cluster, CLUSTER_TABLE)
 

@@ -28,6 +28,8 @@ from stratalog.control.objects.ledger import insert_tombstones
 from stratalog.control.objects.model import OBJECT_ID, OBJECTS, ObjectKind, ObjectState
 from stratalog.control.sql.database import Connection, Rows, as_uuid
 from stratalog.control.sql.table import rows_from
+from stratalog.control.writers.counting import count_commit
+from stratalog.control.writers.model import CommitCount
 from stratalog.ids import ObjectId, TopicPartition
 
 _TIERS = {tier.value: tier for tier in WriteTier}
@@ -65,14 +67,18 @@ _MOVE_HEADS = """
 
 
 class CommitOperations(Ledger):
-    async def commit_blocks(self, blocks: Sequence[BlockToCommit]) -> list[list[CommitAnswer]]:
+    async def commit_blocks(
+        self, blocks: Sequence[BlockToCommit], count: CommitCount | None = None
+    ) -> list[list[CommitAnswer]]:
         """Commit uploaded objects in one transaction: an answer per batch, in the blocks' order.
 
-        A commit that took effect already is answered again from the answers that it left behind.
-        Raises `BarredObjectError` if one of the objects was given up before.
+        With a `count` it is one of the commits of an announced writer: it raises
+        `WriterRefusedError` if the control plane has forgotten an earlier one of them, or if the
+        cluster is halted. A commit that took effect already is answered again from the answers that
+        it left behind. Raises `BarredObjectError` if one of the objects was given up before.
         """
         try:
-            return await self._database.write(lambda connection: _commit(connection, blocks))
+            return await self._database.write(lambda connection: _commit(connection, blocks, count))
         except ObjectsKnownError:
             pass
         answers = await self._database.read(lambda connection: _stored(connection, blocks))
@@ -117,10 +123,13 @@ class CommitOperations(Ledger):
 
 
 async def _commit(
-    connection: Connection, blocks: Sequence[BlockToCommit]
+    connection: Connection, blocks: Sequence[BlockToCommit], count: CommitCount | None
 ) -> list[list[CommitAnswer]]:
     plan = await plan_blocks(connection, blocks)
     await write_plan(connection, blocks, plan, keep_answers=True)
+    if count is not None:
+        # After the objects: a commit that took effect before, and counted, raises there.
+        await count_commit(connection, count)
     return plan.answers
 
 

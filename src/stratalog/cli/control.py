@@ -1,0 +1,122 @@
+"""`stratalog control`: the identity of the cluster, and the way out of a halt."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from stratalog.cli.options import Config, Control, Data, Json, Objects, Set, examples, settings_from
+from stratalog.cli.output import print_json, print_table, say
+from stratalog.cli.timestamps import format_time
+from stratalog.control.identity.model import Cluster
+from stratalog.control.writers.model import Writer
+from stratalog.settings import Settings
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Show the cluster's identity, and go on after its control plane went back.",
+    epilog=examples("stratalog control status --config stratalog.toml"),
+)
+
+
+@app.command(epilog=examples("stratalog control status", "stratalog control status --json"))
+def status(
+    data: Data = None,
+    objects: Objects = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
+    json: Json = False,
+) -> None:
+    """Show the cluster's id and generation, if it is halted and why, and the writers of objects."""
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
+    cluster, writers = asyncio.run(_status(settings))
+    if json:
+        print_json(_as_dict(cluster, writers))
+        return
+    say(f"cluster     {cluster.cluster_id}")
+    say(f"generation  {cluster.generation}")
+    say(f"halted      {'no' if cluster.halted_reason is None else escape(cluster.halted_reason)}\n")
+    print_table(
+        ["writer", "kind", "broker", "announced", "ended", "commits"],
+        [
+            [
+                writer.name,
+                writer.kind.value,
+                "-" if writer.broker_id is None else writer.broker_id,
+                format_time(writer.announced_ms),
+                "-" if writer.ended_ms is None else format_time(writer.ended_ms),
+                writer.commits,
+            ]
+            for writer in writers
+        ],
+    )
+
+
+def _as_dict(cluster: Cluster, writers: list[Writer]) -> dict[str, object]:
+    return {
+        "cluster_id": str(cluster.cluster_id),
+        "generation": cluster.generation,
+        "halted_reason": cluster.halted_reason,
+        "halted_ms": cluster.halted_ms,
+        "writers": [
+            {
+                "tag": writer.name,
+                "kind": writer.kind.value,
+                "broker_id": writer.broker_id,
+                "announced_ms": writer.announced_ms,
+                "ended_ms": writer.ended_ms,
+                "commits": writer.commits,
+            }
+            for writer in writers
+        ],
+    }
+
+
+@app.command(
+    epilog=examples(
+        "stratalog control accept --config stratalog.toml",
+        "stratalog control accept --data ./data --yes",
+    )
+)
+def accept(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    data: Data = None,
+    objects: Objects = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
+) -> None:
+    """Go on with a control plane that went back, after a restore or a fail-over.
+
+    Records that were acknowledged after the backup are not in this control plane, and their offsets
+    will be given to other records. Stop all brokers first. A broker that still runs is fenced at
+    its next write. Producers get ids from a later range, so that none of them is taken for another.
+    """
+    settings = settings_from(config, overrides, data=data, objects=objects, control=control)
+    if not yes:
+        question = (
+            "Records that this control plane does not know are lost to readers, and their offsets"
+            " will be used again. Is this the newest control plane that there is?"
+        )
+        typer.confirm(question, abort=True)
+    cluster = asyncio.run(_accept(settings))
+    say(f"Accepted: cluster {cluster.cluster_id} goes on at generation {cluster.generation}.")
+
+
+async def _status(settings: Settings) -> tuple[Cluster, list[Writer]]:
+    # Imported late: --help should not wait for databases and object stores.
+    from stratalog.opening.cluster import opened_control
+
+    async with opened_control(settings) as control:
+        return await control.identity.cluster(), await control.writers.all()
+
+
+async def _accept(settings: Settings) -> Cluster:
+    from stratalog.opening.cluster import Rights, opened_cluster
+
+    # The check of the stores would refuse: the marker may be ahead.
+    async with opened_cluster(settings, Rights.READ, checked=False) as cluster:
+        return await cluster.accept()
