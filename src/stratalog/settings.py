@@ -61,6 +61,18 @@ class BrokerSettings:
     """The bytes that one compressed byte of a produced batch may become, where the records exceed
     4 MiB. A lower ratio limits the work that a small hostile request can cause; too low a one
     refuses records that repeat themselves."""
+    max_control_request_bytes: Annotated[int, Bounds(1, INT32_MOST)] = 8 * MIB
+    """The same for requests other than Produce, which carry no records."""
+    max_request_entries: Positive = 20_000
+    """Topics, partitions, groups and other entries of one request. One with more is refused, or its
+    connection closed where the response has no room for the reason. Each takes memory, and time in
+    which other large requests wait."""
+    request_memory_bytes: Annotated[int, Bounds(1 * MIB)] = 128 * MIB
+    """Memory for requests without the records that they carry: half of it for requests other than
+    Produce as they arrive, half for all requests while they are worked on."""
+    answer_memory_bytes: Annotated[int, Bounds(1 * MIB)] = 256 * MIB
+    """Memory for answers that are made or that clients have not taken yet. While it runs short,
+    fetches get smaller answers, and clients that take theirs too slowly lose their connection."""
     max_pipelined_requests: Positive = 1000
     """Requests of one connection that are worked on at once; more wait in the socket."""
     max_connections: Positive = 10_000

@@ -83,9 +83,9 @@ async def is_answered_or_refused(key: ApiKey, version: int, body: bytes) -> bool
     frame = bytearray(struct.pack(">hhih", key, version, 1, -1) + tags + body)
     try:
         accepted = await Desk().dispatcher.accept(frame, SESSION)
+        response = await (accepted.response if hasattr(accepted, "response") else accepted.begin())
     except CallError:
         return True
-    response = await (accepted.response if hasattr(accepted, "response") else accepted.begin())
     return response is None or len(b"".join(response)) >= 8
 
 

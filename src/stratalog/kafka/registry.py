@@ -13,6 +13,7 @@ from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.dispatch import Dispatcher
 from stratalog.kafka.server.handler import Handler
 from stratalog.kafka.server.metrics import RequestMetrics
+from stratalog.kafka.server.work import Workplace
 from stratalog.kafka.wire.api import ApiKey, Versions
 
 _HANDLERS = "stratalog.kafka.handlers"
@@ -47,7 +48,9 @@ def served() -> Mapping[ApiKey, Versions]:
     return {key: handler.versions for key, handler in handler_classes().items()}
 
 
-def dispatcher(components: Components, *, clock: Clock, metrics: RequestMetrics) -> Dispatcher:
+def dispatcher(
+    components: Components, *, clock: Clock, metrics: RequestMetrics, workplace: Workplace
+) -> Dispatcher:
     """The `Acceptor` that a node gives to `Server.start`."""
     handlers = {key: handler(components) for key, handler in handler_classes().items()}
-    return Dispatcher(handlers, clock=clock, metrics=metrics)
+    return Dispatcher(handlers, clock=clock, metrics=metrics, workplace=workplace)

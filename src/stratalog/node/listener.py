@@ -45,7 +45,12 @@ async def bind_listener(parts: Parts, ground: Ground, reader: TopicReader) -> Li
 
 
 async def serve_clients(ground: Ground, listener: Listener, components: Components) -> None:
-    acceptor = dispatcher(components, clock=ground.clock, metrics=components.metrics)
+    acceptor = dispatcher(
+        components,
+        clock=ground.clock,
+        metrics=components.metrics,
+        workplace=listener.server.workplace,
+    )
     await listener.server.start(acceptor)
 
 

@@ -1,7 +1,9 @@
 """Values that the Kafka handlers exchange with a topic: writes, reads and their answers."""
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Protocol
 
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
@@ -44,6 +46,24 @@ class PartitionRead:
     @property
     def size_bytes(self) -> int:
         return sum(len(part) for part in self.parts)
+
+
+class ReadWork(Protocol):
+    """A reader's share of the broker."""
+
+    async def room_for(self, wanted_bytes: int, /) -> int:
+        """Wait for memory for an answer, and return the bytes that it may have."""
+
+    def away(self) -> AbstractAsyncContextManager[None]:
+        """Let other readers of many partitions work while this one waits."""
+
+
+class UnboundedWork:
+    async def room_for(self, wanted_bytes: int, /) -> int:
+        return wanted_bytes
+
+    def away(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

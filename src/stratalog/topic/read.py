@@ -20,7 +20,7 @@ from stratalog.ids import Offset
 from stratalog.pieces import PiecesRead
 from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.errors import RowMissingError
-from stratalog.topic.model import PartitionRead
+from stratalog.topic.model import PartitionRead, ReadWork, UnboundedWork
 from stratalog.topic.tiers import Look, Tiers
 from stratalog.topic.watermarks import Watermarks
 
@@ -59,6 +59,7 @@ class TopicReader:
         min_bytes: int,
         max_wait_ms: int,
         committed: bool = False,
+        work: ReadWork | None = None,
     ) -> list[PartitionRead]:
         """Answer as soon as there are `min_bytes` or an error, or the wait is over.
 
@@ -66,6 +67,7 @@ class TopicReader:
         aborted transactions among the records that it sees.
         """
         budget = min(max_bytes, self._max_bytes)
+        work = work or UnboundedWork()
         deadline = self._clock.monotonic() + max_wait_ms / 1000
         with self._watermarks.watch(span.topic_partition for span in spans) as watch:
             while True:
@@ -73,11 +75,18 @@ class TopicReader:
                 looks = await self._look(spans, budget, committed=committed)
                 over = self._stopping or self._clock.monotonic() >= deadline
                 if over or self._enough(looks, min_bytes):
-                    answers = await self._answer(spans, looks, budget, committed=committed)
+                    async with work.away():
+                        room = await work.room_for(min(budget, _answer_bytes(looks)))
+                        answers = await self._answer(
+                            spans, looks, max(room, 1), committed=committed
+                        )
                     # A segment that ends in a gap holds nothing for a reader inside the gap.
                     if over or min_bytes <= 0 or any(one.parts or one.error for one in answers):
                         return answers
-                await watch.grown(deadline - self._clock.monotonic())
+                # The memory of a look is not kept while there is nothing to read.
+                del looks
+                async with work.away():
+                    await watch.grown(deadline - self._clock.monotonic())
 
     async def _answer(
         self, spans: Sequence[Span], looks: Sequence[Look], budget: int, *, committed: bool
@@ -185,6 +194,14 @@ class TopicReader:
             answers[place] = _failed(state, error)
         else:
             answers[place] = replace(answers[place], aborted=aborted)
+
+
+def _answer_bytes(looks: Sequence[Look]) -> int:
+    """Return the most bytes that an answer may have."""
+    return sum(
+        min(sum(piece.size_bytes for piece in look.found.pieces), look.span.max_bytes)
+        for look in looks
+    )
 
 
 def _left(budget: int, answers: Sequence[PartitionRead]) -> int:

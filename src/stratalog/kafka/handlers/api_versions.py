@@ -25,12 +25,15 @@ class ApiVersionsHandler(Handler[ApiVersionsBody]):
     versions = Versions(0, 4, 3)
     rights = ()
     body = ApiVersionsBody
+    in_turn = False
 
-    def read(self, version: int, frame: memoryview, position: int) -> ApiVersionsBody:
+    def read(
+        self, version: int, frame: memoryview, position: int, max_entries: int
+    ) -> tuple[ApiVersionsBody, int]:
         """The body of a version that is not served cannot be read."""
         if version not in self.versions:
-            return ApiVersionsBody()
-        return super().read(version, frame, position)
+            return ApiVersionsBody(), 0
+        return super().read(version, frame, position, max_entries)
 
     async def handle(self, request: Request, body: ApiVersionsBody) -> Body:
         if body.client_software_name:

@@ -14,6 +14,7 @@ from stratalog.kafka.handlers.shared.partition_lists import by_topic
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import group_code_of, message_of
 from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.server.work import FEW_LARGE_ANSWERS
 from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.schema_writer import Values, write_response
 
@@ -34,6 +35,9 @@ class ConsumerGroupDescribeHandler(Handler[ConsumerGroupDescribeBody]):
         super().__init__(components)
         self._groups = components.admin.groups
         self._catalog = components.catalog
+
+    def is_heavy(self, body: ConsumerGroupDescribeBody) -> bool:
+        return len(body.group_ids) > FEW_LARGE_ANSWERS
 
     async def handle(self, request: Request, body: ConsumerGroupDescribeBody) -> Body:
         groups = [await self._described(request, each) for each in body.group_ids]

@@ -48,6 +48,7 @@ class ConsumerGroupHeartbeatHandler(Handler[ConsumerGroupHeartbeatBody]):
     versions = Versions(0, 1, 0)
     rights = (READ_GROUP, DESCRIBE_TOPIC)
     body = ConsumerGroupHeartbeatBody
+    in_turn = False
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)

@@ -12,6 +12,7 @@ from stratalog.kafka.handlers.shared.config_values import config_values
 from stratalog.kafka.handlers.shared.outcomes import outcome_values
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.server.work import FEW_LARGE_ANSWERS
 from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.schema_writer import Values, write_response
 
@@ -39,6 +40,9 @@ class DescribeConfigsHandler(Handler[DescribeConfigsBody]):
     def __init__(self, components: Components) -> None:
         super().__init__(components)
         self._configs = components.admin.configs
+
+    def is_heavy(self, body: DescribeConfigsBody) -> bool:
+        return len(body.resources) > FEW_LARGE_ANSWERS
 
     async def handle(self, request: Request, body: DescribeConfigsBody) -> Body:
         results = [await self._result(request, body, asked) for asked in body.resources]

@@ -14,6 +14,7 @@ from stratalog.groups.group import GroupDescription
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import group_code_of, message_of
 from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.server.work import FEW_LARGE_ANSWERS
 from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.schema_writer import Values, write_response
 
@@ -34,6 +35,9 @@ class DescribeGroupsHandler(Handler[DescribeGroupsBody]):
     def __init__(self, components: Components) -> None:
         super().__init__(components)
         self._groups = components.admin.groups
+
+    def is_heavy(self, body: DescribeGroupsBody) -> bool:
+        return len(body.groups) > FEW_LARGE_ANSWERS
 
     async def handle(self, request: Request, body: DescribeGroupsBody) -> Body:
         groups = [await self._described(request, group_id) for group_id in body.groups]

@@ -41,6 +41,9 @@ class DescribeLogDirsHandler(Handler[DescribeLogDirsBody]):
         super().__init__(components)
         self._partitions = components.admin.partitions
 
+    def is_heavy(self, body: DescribeLogDirsBody) -> bool:  # noqa: ARG002
+        return True
+
     async def handle(self, request: Request, body: DescribeLogDirsBody) -> Body:
         sizes = await self._partitions.led_sizes(request.principal, _wanted(body))
         topics = [

@@ -35,6 +35,9 @@ class DescribeProducersHandler(Handler[DescribeProducersBody]):
         super().__init__(components)
         self._partitions = components.admin.partitions
 
+    def is_heavy(self, body: DescribeProducersBody) -> bool:  # noqa: ARG002
+        return True
+
     async def handle(self, request: Request, body: DescribeProducersBody) -> Body:
         wanted = [
             PartitionName(asked.name, index)

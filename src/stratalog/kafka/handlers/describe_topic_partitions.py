@@ -49,6 +49,9 @@ class DescribeTopicPartitionsHandler(Handler[DescribeTopicPartitionsBody]):
         self._catalog = components.catalog
         self._membership = components.membership
 
+    def is_heavy(self, body: DescribeTopicPartitionsBody) -> bool:  # noqa: ARG002
+        return True
+
     async def handle(self, request: Request, body: DescribeTopicPartitionsBody) -> Body:
         start = _start(body)
         topics = await self._wanted(body, start)

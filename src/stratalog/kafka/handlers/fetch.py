@@ -39,6 +39,8 @@ _GONE = ErrorCode.unknown_topic_or_partition
 _NO_SESSION_EPOCHS = (-1, 0)
 """-1 asks for no session, 0 for a new one. Both are answered without a session."""
 
+_HEAVY_WAIT_MS = 5000
+"""A fetch of many partitions holds memory while it waits. Clients wait for half a second."""
 
 _TopicKey: TypeAlias = str | TopicId | None
 """A topic as the request names it. None is an id of zeros."""
@@ -73,7 +75,7 @@ class FetchHandler(Handler[FetchBody]):
     versions = Versions(4, 18, 12)
     rights = (READ_TOPIC,)
     body = FetchBody
-    in_turn = True
+    waits = True
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)
@@ -107,8 +109,9 @@ class FetchHandler(Handler[FetchBody]):
             [span for span in spans if span.topic_partition not in not_read],
             max_bytes=max(body.max_bytes, 0),
             min_bytes=0 if at_once else body.min_bytes,
-            max_wait_ms=0 if at_once else max(body.max_wait_ms, 0),
+            max_wait_ms=0 if at_once else _wait_ms(request, body),
             committed=body.isolation_level == _READ_COMMITTED,
+            work=request.work,
         )
         return self._response(request, body, topics, reads, not_read)
 
@@ -233,6 +236,11 @@ class FetchHandler(Handler[FetchBody]):
             read.parts,
             aborted=read.aborted,
         )
+
+
+def _wait_ms(request: Request, body: FetchBody) -> int:
+    most = _HEAVY_WAIT_MS if request.work.is_heavy else body.max_wait_ms
+    return max(0, min(body.max_wait_ms, most))
 
 
 def _without_repeats(request: Request, body: FetchBody) -> FetchBody:

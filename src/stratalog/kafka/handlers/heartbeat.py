@@ -27,6 +27,7 @@ class HeartbeatHandler(Handler[HeartbeatBody]):
     versions = Versions(0, 4, 4)
     rights = (READ_GROUP,)
     body = HeartbeatBody
+    in_turn = False
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)

@@ -50,6 +50,7 @@ class InitProducerIdHandler(Handler[InitProducerIdBody]):
     versions = Versions(0, 5, 2)
     rights = (IDEMPOTENT_WRITE, WRITE_TOPIC)
     body = InitProducerIdBody
+    in_turn = False
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)

@@ -41,6 +41,8 @@ class JoinGroupHandler(Handler[JoinGroupBody]):
     versions = Versions(0, 9, 6)
     rights = (READ_GROUP,)
     body = JoinGroupBody
+    in_turn = False
+    waits = True
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)

@@ -34,6 +34,7 @@ class LeaveGroupHandler(Handler[LeaveGroupBody]):
     versions = Versions(0, 5, 4)
     rights = (READ_GROUP,)
     body = LeaveGroupBody
+    in_turn = False
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)

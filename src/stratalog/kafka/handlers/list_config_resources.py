@@ -37,6 +37,9 @@ class ListConfigResourcesHandler(Handler[ListConfigResourcesBody]):
         super().__init__(components)
         self._configs = components.admin.configs
 
+    def is_heavy(self, body: ListConfigResourcesBody) -> bool:  # noqa: ARG002
+        return True
+
     async def handle(self, request: Request, body: ListConfigResourcesBody) -> Body:
         if request.version < _FIRST_VERSION_WITH_TYPES:
             return _response(request, ErrorCode.none, [])

@@ -32,6 +32,9 @@ class ListGroupsHandler(Handler[ListGroupsBody]):
         super().__init__(components)
         self._groups = components.admin.groups
 
+    def is_heavy(self, body: ListGroupsBody) -> bool:  # noqa: ARG002
+        return True
+
     async def handle(self, request: Request, body: ListGroupsBody) -> Body:
         has_states = request.version >= _FIRST_VERSION_WITH_STATES
         has_types = request.version >= _FIRST_VERSION_WITH_TYPES

@@ -30,8 +30,8 @@ _FIRST_VERSIONS = {_LATEST: 1, _EARLIEST: 1, _NEWEST: 7, _EARLIEST_LOCAL: 8, _LA
 _READ_COMMITTED = 1
 _FIRST_VERSION_WITH_ISOLATION = 2
 _FIRST_VERSION_WITH_EPOCHS = 4
-_MOST_READS = 8
-"""The look-ups by time that one request does at once. Each reads a part of an object."""
+_MOST_READS = 16
+"""The look-ups by time that this broker does at once. Each reads a part of an object."""
 
 
 class _Query(NamedTuple):
@@ -75,6 +75,7 @@ class ListOffsetsHandler(Handler[ListOffsetsBody]):
         self._offsets = components.offsets
         self._control = components.control
         self._failures = components.failures
+        self._reads = asyncio.Semaphore(_MOST_READS)
 
     async def handle(self, request: Request, body: ListOffsetsBody) -> Body:
         topics = await self._catalog.named([asked.name for asked in body.topics])
@@ -92,7 +93,8 @@ class ListOffsetsHandler(Handler[ListOffsetsBody]):
             request.version >= _FIRST_VERSION_WITH_ISOLATION
             and body.isolation_level == _READ_COMMITTED
         )
-        answers = await self._answers(request.version, queries, committed=committed)
+        async with request.work.away():
+            answers = await self._answers(request.version, queries, committed=committed)
         wrong = await self._wrong_epochs(request, body, topics)
         results = []
         for asked in body.topics:
@@ -138,9 +140,8 @@ class ListOffsetsHandler(Handler[ListOffsetsBody]):
         for boundary in (_LATEST, _EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED):
             asked = [q for q in queries if q.timestamp == boundary and q not in answers]
             answers.update(await self._boundaries(boundary, asked, committed=committed))
-        reads = asyncio.Semaphore(_MOST_READS)
         others = [query for query in queries if query not in answers]
-        found = await asyncio.gather(*(self._by_time(query, reads) for query in others))
+        found = await asyncio.gather(*(self._by_time(query) for query in others))
         answers.update(zip(others, found, strict=True))
         return answers
 
@@ -166,9 +167,9 @@ class ListOffsetsHandler(Handler[ListOffsetsBody]):
             for query in queries
         }
 
-    async def _by_time(self, query: _Query, reads: asyncio.Semaphore) -> _Answer:
+    async def _by_time(self, query: _Query) -> _Answer:
         try:
-            async with reads:
+            async with self._reads:
                 found = await self._look_up(query)
             if found is not None:
                 return _Answer(ErrorCode.none, found)

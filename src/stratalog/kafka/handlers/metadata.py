@@ -3,6 +3,7 @@
 A client that names its zone is given leaders of that zone, if it has any broker.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
@@ -29,7 +30,13 @@ from stratalog.kafka.wire.metadata_response import (
 
 _FIRST_VERSION_WITH_CREATION_FLAG = 4
 _FIRST_VERSION_WITH_TOPIC_IDS = 10
-_MAX_CACHED_PARTS = 20_000
+_MAX_CACHED_BYTES = 32 << 20
+_MANY_TOPICS = 50
+"""A request that names more is heavy: a topic of 10,000 partitions takes 300 KiB of the answer."""
+_CACHED_PART_BYTES = 500
+"""The memory of a cached part beside its bytes."""
+_PARTS_PER_STEP = 100
+"""The topics that are described in one turn of the event loop."""
 
 
 class MetadataTopic(NamedTuple):
@@ -56,10 +63,17 @@ class MetadataHandler(Handler[MetadataBody]):
         self._creates = components.settings.broker.auto_create_topics
         self._parts = _PartCache()
 
+    def is_heavy(self, body: MetadataBody) -> bool:
+        return body.topics is None or len(body.topics) > _MANY_TOPICS
+
     async def handle(self, request: Request, body: MetadataBody) -> Body:
         version = request.version
         if body.topics is None or (version == 0 and not body.topics):
-            parts = [self._known(request, topic) for topic in await self._catalog.all()]
+            parts = []
+            for place, topic in enumerate(await self._catalog.all()):
+                if place % _PARTS_PER_STEP == _PARTS_PER_STEP - 1:
+                    await asyncio.sleep(0)
+                parts.append(self._known(request, topic))
         else:
             parts = await self._asked(request, body, body.topics)
         return self._response(version, parts)
@@ -87,6 +101,7 @@ class MetadataHandler(Handler[MetadataBody]):
     async def _asked(
         self, request: Request, body: MetadataBody, topics: Sequence[MetadataTopic]
     ) -> list[bytes]:
+        topics = list(dict.fromkeys(topics))
         names = [asked.name for asked in topics if asked.name is not None]
         # Not from the cache: a client that has just created or grown a topic through another
         # broker asks here next, and Metadata requests are rare.
@@ -94,7 +109,9 @@ class MetadataHandler(Handler[MetadataBody]):
         ids = [key for asked in topics if (key := _asked_id(request, asked)) is not None]
         identified = await self._catalog.with_ids(ids) if ids else {}
         parts = []
-        for asked in topics:
+        for place, asked in enumerate(topics):
+            if place % _PARTS_PER_STEP == _PARTS_PER_STEP - 1:
+                await asyncio.sleep(0)
             key = _asked_id(request, asked)
             topic = named.get(asked.name) if asked.name is not None else None
             if key is not None:
@@ -160,16 +177,19 @@ class _PartCache:
 
     def __init__(self) -> None:
         self._parts: dict[_PartKey, bytes] = {}
+        self._size_bytes = 0
         self._live: Sequence[BrokerInfo] = ()
 
     def get(self, key: _PartKey, live: Sequence[BrokerInfo]) -> bytes | None:
-        if live is not self._live or len(self._parts) > _MAX_CACHED_PARTS:
+        if live is not self._live or self._size_bytes > _MAX_CACHED_BYTES:
             self._parts.clear()
+            self._size_bytes = 0
             self._live = live
         return self._parts.get(key)
 
     def put(self, key: _PartKey, part: bytes) -> bytes:
         self._parts[key] = part
+        self._size_bytes += len(part) + _CACHED_PART_BYTES
         return part
 
 

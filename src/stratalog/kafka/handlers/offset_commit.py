@@ -63,6 +63,7 @@ class OffsetCommitHandler(Handler[OffsetCommitBody]):
     versions = Versions(2, 10, 8)
     rights = (READ_GROUP, READ_TOPIC)
     body = OffsetCommitBody
+    in_turn = False
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)

@@ -71,6 +71,11 @@ class OffsetFetchHandler(Handler[OffsetFetchBody]):
         self._groups = components.groups
         self._catalog = components.catalog
 
+    def is_heavy(self, body: OffsetFetchBody) -> bool:
+        """An answer about all topics of a group has as many entries as the group has offsets."""
+        groups = body.groups or (body,)
+        return any(one.topics is None for one in groups)
+
     async def handle(self, request: Request, body: OffsetFetchBody) -> Body:
         version = request.version
         return _response(

@@ -39,6 +39,8 @@ class SyncGroupHandler(Handler[SyncGroupBody]):
     versions = Versions(0, 5, 4)
     rights = (READ_GROUP,)
     body = SyncGroupBody
+    in_turn = False
+    waits = True
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)

@@ -8,8 +8,14 @@ from typing import Any, Protocol, TypeAlias
 from stratalog.kafka.server.session import Session
 from stratalog.kafka.wire.primitives import Buffer
 
+Release: TypeAlias = Callable[[], None]
+"""Called when the client has taken the response, or has gone: gives the request's memory back."""
 Response: TypeAlias = Sequence[Buffer] | None
 """The whole response with its length in front, ready to be written. None: no response is sent."""
+
+
+def _nothing_held() -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +25,19 @@ class Running:
     response: asyncio.Future[Response]
     outlives_client: bool
     """A request that writes is finished even if the client has gone."""
+    release: Release = _nothing_held
 
 
 @dataclass(frozen=True, slots=True)
 class InTurn:
     """A request whose work begins when all earlier responses of its connection are written.
 
-    For requests with large responses: a client that sends many requests and reads no response
-    costs the memory of one.
+    So a client that sends many requests and reads no response costs the memory of one. `begin`
+    raises a `CallError` if the request cannot be read. Then the connection is closed.
     """
 
     begin: Callable[[], Coroutine[Any, Any, Response]]
+    release: Release = _nothing_held
 
 
 Accepted: TypeAlias = Running | InTurn

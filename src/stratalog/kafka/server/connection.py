@@ -17,17 +17,15 @@ from typing import Any, NamedTuple, cast
 from stratalog.clock import Clock
 from stratalog.errors import CallError
 from stratalog.kafka.server.acceptor import Accepted, Acceptor, Response, Running
-from stratalog.kafka.server.budget import ByteBudget, Grant
+from stratalog.kafka.server.budget import ByteBudget, Grant, Share
 from stratalog.kafka.server.session import Session
+from stratalog.kafka.server.unsent import Unsent
 from stratalog.kafka.wire.api import ApiKey
 from stratalog.kafka.wire.errors import FrameSizeError
 from stratalog.kafka.wire.frames import FrameReceiver, Progress
 
 log = logging.getLogger(__name__)
 
-_UNCHARGED_BYTES = 1 << 20
-"""Requests other than Produce are charged to the budget only above this size, which honest ones
-rarely reach."""
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 """A client that is gone without a word is noticed after 60 + 4 * 15 s. The system's own default is
 two hours."""
@@ -47,13 +45,26 @@ class _Hold(Enum):
 
 class _Arrival(NamedTuple):
     frame: bytearray
-    grant: Grant | None
+    grant: Grant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
     max_request_bytes: int
+    max_control_request_bytes: int
     max_pipelined_requests: int
+
+
+class Budgets(NamedTuple):
+    """The memory for requests as they arrive. Requests that carry no records have their own, so
+    that groups and readers are served while the store keeps producers waiting."""
+
+    produce: ByteBudget
+    control: ByteBudget
+
+    @property
+    def is_short(self) -> bool:
+        return self.produce.is_short or self.control.is_short
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -63,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         number: int,
         listener: str,
         acceptor: Acceptor,
-        budget: ByteBudget,
+        budgets: Budgets,
         limits: ConnectionLimits,
         clock: Clock,
         on_opened: Callable[["Connection"], None],
@@ -72,7 +83,9 @@ class Connection(asyncio.BufferedProtocol):
         self._number = number
         self._listener = listener
         self._acceptor = acceptor
-        self._budget = budget
+        self._budgets = budgets
+        self._shares = (Share(), Share())
+        self._max_control_bytes = limits.max_control_request_bytes
         self._max_unanswered = limits.max_pipelined_requests
         self._clock = clock
         self._on_opened = on_opened
@@ -82,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._holds: set[_Hold] = set()
         self._unanswered = 0
         self._arrivals: asyncio.Queue[_Arrival | None] = asyncio.Queue()
-        self._accepted: asyncio.Queue[tuple[Accepted, Grant | None] | None] = asyncio.Queue()
+        self._accepted: asyncio.Queue[tuple[Accepted, Grant] | None] = asyncio.Queue()
         self._answering: asyncio.Future[Response] | None = None
         self._answering_outlives = False
         self._writable = asyncio.Event()
@@ -92,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answered_s = self._moved_s
         self._began_s = self._moved_s
         self._held_since_s = self._moved_s
+        self._unsent = Unsent()
         self.peer = "?"
 
     # Called by the transport.
@@ -120,19 +134,20 @@ class Connection(asyncio.BufferedProtocol):
             self._began_s = self._moved_s
         try:
             progress = self._frames.received(nbytes)
+            if progress is Progress.HEAD or progress is Progress.STEP:
+                self._ask_for_admission()
         except FrameSizeError as error:
             log.info("Closing the connection of %s: %s", self.peer, error)
             self.close()
             return
-        if progress is Progress.HEAD or progress is Progress.STEP:
-            self._ask_for_admission()
-        elif progress is Progress.WHOLE:
+        if progress is Progress.WHOLE:
             self._arrived()
 
     def eof_received(self) -> bool:
         return False
 
     def pause_writing(self) -> None:
+        self._unsent.begin(self._clock.monotonic(), self._transport.get_write_buffer_size())
         self._writable.clear()
 
     def resume_writing(self) -> None:
@@ -182,6 +197,13 @@ class Connection(asyncio.BufferedProtocol):
         deadline_s = stall_s + self._frames.size_bytes / least_bytes_per_s
         return now - self._moved_s > stall_s or now - self._began_s > deadline_s
 
+    def is_slow(self, *, stall_s: float, least_bytes_per_s: float) -> bool:
+        """Tell whether the client takes its response more slowly than the least rate."""
+        if self._writable.is_set():
+            return False
+        self._unsent.note(self._clock.monotonic(), self._transport.get_write_buffer_size())
+        return self._unsent.is_late(stall_s, least_bytes_per_s)
+
     def is_idle(self, idle_s: float) -> bool:
         """Tell whether nothing has moved for this long, and no request is being worked on.
 
@@ -196,11 +218,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def _ask_for_admission(self) -> None:
         size, step = self._frames.size_bytes, self._next_step
-        if self._frames.api_key != ApiKey.PRODUCE and size <= _UNCHARGED_BYTES:
-            self._frames.admit(step)
-            return
         if self._grant is None:
-            self._grant = self._budget.request(step, self._granted)
+            is_control = self._frames.api_key != ApiKey.PRODUCE
+            if is_control and size > self._max_control_bytes:
+                raise FrameSizeError(
+                    f"a request of {size} bytes that is not a Produce: "
+                    f"the most is {self._max_control_bytes}"
+                )
+            self._grant = self._budgets[is_control].request(
+                step, self._granted, share=self._shares[is_control], is_small=size <= _STEP_BYTES
+            )
         else:
             self._grant.claim(step)
         if self._grant.held:
@@ -221,8 +248,8 @@ class Connection(asyncio.BufferedProtocol):
         self._let_go(_Hold.BUDGET)
 
     def _arrived(self) -> None:
-        if self._grant is not None:
-            self._grant.arrived()
+        assert self._grant is not None
+        self._grant.arrived()
         arrival = _Arrival(self._frames.take(), self._grant)
         self._grant = None
         self._unanswered += 1
@@ -247,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             while (arrival := await self._arrivals.get()) is not None:
                 accepted = await self._acceptor.accept(arrival.frame, self._session)
-                if isinstance(accepted, Running) and arrival.grant is not None:
+                if isinstance(accepted, Running):
                     _release_when_done(accepted.response, arrival.grant)
                 self._accepted.put_nowait((accepted, arrival.grant))
         except CallError as error:
@@ -262,19 +289,22 @@ class Connection(asyncio.BufferedProtocol):
     def _forget_arrivals(self, arrival: _Arrival | None) -> None:
         """Release the memory of the request that was not accepted and of all requests behind it."""
         while arrival is not None or not self._arrivals.empty():
-            if arrival is not None and arrival.grant is not None:
+            if arrival is not None:
                 arrival.grant.release()
             arrival = None if self._arrivals.empty() else self._arrivals.get_nowait()
 
     async def _answer_all(self) -> None:
         while (item := await self._accepted.get()) is not None:
             accepted, grant = item
-            await self._writable.wait()
-            response = await self._response(accepted)
-            if response is not None and not self._lost.is_set():
-                self._transport.writelines(response)
-            if grant is not None:
+            try:
+                response = await self._response(accepted)
+                if response is not None and not self._lost.is_set():
+                    self._transport.writelines(response)
+                response = None
+                await self._writable.wait()
+            finally:
                 grant.release()
+                accepted.release()
             self._answered()
         self._transport.close()
 
@@ -292,6 +322,10 @@ class Connection(asyncio.BufferedProtocol):
         except asyncio.CancelledError:
             if not (future.cancelled() and self._lost.is_set()):
                 raise
+        except CallError as error:
+            log.info("Closing the connection of %s: %s", self.peer, error)
+            self._lost.set()
+            self._transport.close()
         except Exception:
             log.exception("Closing the connection of %s: a request has no answer", self.peer)
             self.abort()

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -14,7 +15,9 @@ from stratalog.kafka.server.error_codes import code_of
 from stratalog.kafka.server.handler import Answer, Body, Handler, Request, TwoStageHandler
 from stratalog.kafka.server.metrics import RequestMetrics
 from stratalog.kafka.server.session import Session
+from stratalog.kafka.server.work import LIGHT_ENTRIES, Work, Workplace
 from stratalog.kafka.wire.api import ApiKey
+from stratalog.kafka.wire.errors import TooManyEntriesError
 from stratalog.kafka.wire.header import parse_header
 from stratalog.kafka.wire.primitives import INT32, NO_TAGS
 
@@ -30,8 +33,10 @@ class Dispatcher:
         *,
         clock: Clock,
         metrics: RequestMetrics,
+        workplace: Workplace,
     ) -> None:
         self._handlers = handlers
+        self._workplace = workplace
         self._versions = {key: handler.versions for key, handler in handlers.items()}
         self._clock = clock
         self._metrics = metrics
@@ -39,16 +44,66 @@ class Dispatcher:
     async def accept(self, frame: bytearray, session: Session) -> Accepted:
         view = memoryview(frame)
         key, version, correlation_id, client_id, body_start = parse_header(view, self._versions)
-        request = Request(key, version, correlation_id, client_id, session)
+        work = Work(self._workplace)
+        request = Request(key, version, correlation_id, client_id, session, work)
         handler = self._handlers[key]
-        body = handler.read(version, view, body_start)
-        if isinstance(handler, TwoStageHandler):
-            answer = await handler.accept(request, body)
-            return Running(self._begun(request, answer), outlives_client=True)
         if handler.in_turn:
-            return InTurn(lambda: self._timed(request, lambda: _answer(handler, request, body)))
-        begun = self._begun(request, lambda: _answer(handler, request, body))
-        return Running(begun, outlives_client=False)
+            unread = _Unread(handler, view, body_start)
+            return InTurn(
+                lambda: self._timed(request, lambda: self._in_turn(request, unread)), work.release
+            )
+        try:
+            body = await self._read(request, _Unread(handler, view, body_start))
+            if isinstance(handler, TwoStageHandler):
+                answer = await handler.accept(request, body)
+            else:
+                answer = partial(_answer, handler, request, body)
+        except BaseException:
+            work.release()
+            raise
+        outlives_client = isinstance(handler, TwoStageHandler)
+        begun = self._begun(request, answer)
+        return Running(begun, outlives_client=outlives_client, release=work.release)
+
+    async def _in_turn(self, request: Request, unread: "_Unread") -> Body:
+        handler = unread.handler
+        try:
+            try:
+                body = await self._read(request, unread)
+            except TooManyEntriesError as error:
+                return handler.refuse_unread(request, error)
+            answer = await _answer(handler, request, body)
+            request.work.holds(sum(map(len, answer)))
+            return answer
+        finally:
+            await request.work.end_turn()
+
+    async def _read(self, request: Request, unread: "_Unread") -> Any:
+        """Read the body. A heavy request is in the lane then, unless it has to wait for others."""
+        handler, view, body_start = unread
+        work = request.work
+        try:
+            body, entries = handler.read(request.version, view, body_start, LIGHT_ENTRIES)
+        except TooManyEntriesError:
+            return await self._read_heavy(request, unread)
+        if not work.parse_at_once(entries):
+            await work.parse(entries)
+        if handler.is_heavy(body):
+            await work.begin_turn()
+        return body
+
+    async def _read_heavy(self, request: Request, unread: "_Unread") -> Any:
+        handler, view, body_start = unread
+        work, most = request.work, self._workplace.max_entries
+        await work.parse(min(most, len(view)))
+        await (work.enter_lane() if handler.waits else work.begin_turn())
+        try:
+            body, entries = handler.read(request.version, view, body_start, most)
+        finally:
+            if not handler.in_turn:
+                await work.end_turn()
+        work.parsed(entries)
+        return body
 
     def _begun(self, request: Request, answer: Answer) -> asyncio.Task[Response]:
         return asyncio.get_running_loop().create_task(self._timed(request, answer))
@@ -68,6 +123,14 @@ class Dispatcher:
             head += NO_TAGS
         size = len(head) + sum(len(part) for part in body)
         return [INT32.pack(size) + head, *body]
+
+
+class _Unread(NamedTuple):
+    """A request whose body is still bytes."""
+
+    handler: Handler[Any]
+    frame: memoryview
+    body_start: int
 
 
 async def _answer(handler: Handler[Any], request: Request, body: Any) -> Body:

@@ -11,9 +11,10 @@ from stratalog.admin.rights import Right
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of, message_of
 from stratalog.kafka.server.session import Session
+from stratalog.kafka.server.work import Work
 from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.primitives import Buffer
-from stratalog.kafka.wire.refusals import refusal
+from stratalog.kafka.wire.refusals import can_refuse_unread, refusal
 from stratalog.kafka.wire.schema_reader import Reader, compiled_reader
 from stratalog.kafka.wire.schema_writer import write_response
 
@@ -32,6 +33,7 @@ class Request(NamedTuple):
     correlation_id: int
     client_id: str | None
     session: Session
+    work: Work
 
     @property
     def principal(self) -> Principal:
@@ -50,20 +52,29 @@ class Handler(ABC, Generic[RequestBody]):
     and not asked for, as long as there is no authorizer that could refuse."""
     body: type[RequestBody]
     """The tuple that requests are read into; see `schema_reader`."""
-    in_turn: ClassVar[bool] = False
-    """Begin a request only when all earlier responses of its connection are written. For APIs with
-    large responses: a client that sends many requests and reads no response costs the memory of
-    one."""
+    in_turn: ClassVar[bool] = True
+    """Read and begin a request only when all earlier responses of its connection are written. A
+    client that sends many requests and reads no response costs the memory of one. Not for APIs that
+    clients pipeline, or whose requests must reach a group while an earlier one waits."""
+    waits: ClassVar[bool] = False
+    """True if requests wait for other clients, so that a heavy one cannot keep the lane."""
 
     def __init__(self, components: Components) -> None:
         self._components = components
         self._readers: dict[int, Reader[RequestBody]] = {}
 
-    def read(self, version: int, frame: memoryview, position: int) -> RequestBody:
+    def read(
+        self, version: int, frame: memoryview, position: int, max_entries: int
+    ) -> tuple[RequestBody, int]:
+        """Read a request, and return it with the number of its entries."""
         reader = self._readers.get(version)
         if reader is None:
             reader = self._readers[version] = compiled_reader(self.body, self.key, version)
-        return reader(frame, position)
+        return reader(frame, position, max_entries), reader.entries
+
+    def is_heavy(self, body: RequestBody) -> bool:  # noqa: ARG002
+        """Tell whether a request of few entries asks for much work or a large answer."""
+        return False
 
     @abstractmethod
     async def handle(self, request: Request, body: RequestBody) -> Body: ...
@@ -74,12 +85,25 @@ class Handler(ABC, Generic[RequestBody]):
         values = refusal(self.key, request.version, body, code, message_of(error))
         return write_response(self.key, request.version, values)
 
+    def refuse_unread(self, request: Request, error: Exception) -> Body:
+        """The response to a request that has too many entries to read them all.
+
+        Raises the error if the response has no room for an error but in its entries.
+        """
+        if not can_refuse_unread(self.key, request.version):
+            raise error
+        values = refusal(self.key, request.version, None, self.error_code(error), message_of(error))
+        return write_response(self.key, request.version, values)
+
     def error_code(self, error: Exception) -> ErrorCode:
         return code_of(error)
 
 
 class TwoStageHandler(Handler[RequestBody]):
     """Requests are accepted in the order of the connection, and answered later."""
+
+    in_turn = False
+    waits = True
 
     @abstractmethod
     async def accept(self, request: Request, body: RequestBody) -> Answer:

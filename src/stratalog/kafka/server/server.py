@@ -13,7 +13,8 @@ from stratalog.clock import Clock
 from stratalog.kafka.server.acceptor import Acceptor
 from stratalog.kafka.server.admission import Admission
 from stratalog.kafka.server.budget import ByteBudget
-from stratalog.kafka.server.connection import Connection, ConnectionLimits
+from stratalog.kafka.server.connection import Budgets, Connection, ConnectionLimits
+from stratalog.kafka.server.work import Workplace
 from stratalog.metrics import CONNECTIONS_IDLE, Metrics
 from stratalog.settings import BrokerSettings
 
@@ -24,7 +25,11 @@ _STALL_S = 60.0
 _LEAST_BYTES_PER_S = 1 << 20
 """A request may take the time of a stall and a second per MiB, which is beyond the patience of most
 clients: Java's give up after half a minute."""
-_STALL_CHECK_S = 15.0
+_LEAST_TAKEN_BYTES_PER_S = 64 << 10
+"""A slow reader costs memory that only few others want."""
+_SHORT_STALL_S = 5.0
+"""The time of a stall while memory is short. The least rate of readers is that of writers then."""
+_STALL_CHECK_S = 5.0
 _KILL_S = 1.0
 _BACKLOG = 1024
 _ACCEPT_PAUSE_S = 1.0
@@ -57,7 +62,12 @@ class Server:
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._budget = ByteBudget(max_inflight_bytes)
+        self._budgets = Budgets(
+            produce=ByteBudget(max_inflight_bytes),
+            control=ByteBudget(settings.request_memory_bytes // 2),
+        )
+        self.workplace = Workplace.open(settings, clock)
+        """For the acceptor, which claims memory for the requests that it works on."""
         self._connections: set[Connection] = set()
         self._numbers = itertools.count(1)
         self._socket: socket.socket | None = None
@@ -79,7 +89,8 @@ class Server:
 
     @property
     def inflight_bytes(self) -> int:
-        return self._budget.used_bytes
+        """The bytes of the requests that are in memory, as they arrived."""
+        return self._budgets.produce.used_bytes + self._budgets.control.used_bytes
 
     def bind(self) -> Address:
         """Bind the listening address and return it, with the port that was chosen."""
@@ -94,6 +105,7 @@ class Server:
         assert self._socket is not None, "bind first"
         limits = ConnectionLimits(
             max_request_bytes=self._settings.max_request_bytes,
+            max_control_request_bytes=self._settings.max_control_request_bytes,
             max_pipelined_requests=self._settings.max_pipelined_requests,
         )
 
@@ -102,7 +114,7 @@ class Server:
                 number=next(self._numbers),
                 listener=self._settings.listen,
                 acceptor=acceptor,
-                budget=self._budget,
+                budgets=self._budgets,
                 limits=limits,
                 clock=self._clock,
                 on_opened=self._opened,
@@ -178,14 +190,25 @@ class Server:
         idle_s = self._settings.connections_max_idle_ms / 1000
         while True:
             await self._clock.sleep(_STALL_CHECK_S)
+            stall_s = _SHORT_STALL_S if self._budgets.is_short else _STALL_S
+            readers_are_waited_for = self.workplace.answers.is_short
             for connection in list(self._connections):
-                if connection.is_late(stall_s=_STALL_S, least_bytes_per_s=_LEAST_BYTES_PER_S):
+                if connection.is_late(stall_s=stall_s, least_bytes_per_s=_LEAST_BYTES_PER_S):
                     log.info("Closing the connection of %s: its request is late", connection.peer)
+                    connection.abort()
+                elif _is_slow(connection, is_waited_for=readers_are_waited_for):
+                    log.info("Closing the connection of %s: it reads too slowly", connection.peer)
                     connection.abort()
                 elif connection.is_idle(idle_s):
                     log.debug("Closing the connection of %s: it is idle", connection.peer)
                     self._idle.inc()
                     connection.abort()
+
+
+def _is_slow(connection: Connection, *, is_waited_for: bool) -> bool:
+    if is_waited_for:
+        return connection.is_slow(stall_s=_SHORT_STALL_S, least_bytes_per_s=_LEAST_BYTES_PER_S)
+    return connection.is_slow(stall_s=_STALL_S, least_bytes_per_s=_LEAST_TAKEN_BYTES_PER_S)
 
 
 def _itself(connection: Connection) -> Connection:

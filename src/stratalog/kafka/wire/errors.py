@@ -11,6 +11,10 @@ class MalformedRequestError(CallError):
     """The bytes of a request do not fit its API and version."""
 
 
+class TooManyEntriesError(CallError):
+    """A request names more topics, partitions, groups or other entries than the broker reads."""
+
+
 class UnsupportedRequestError(CallError):
     """The API key or its version is not served here. Kafka closes the connection on those."""
 

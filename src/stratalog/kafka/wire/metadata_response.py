@@ -10,6 +10,7 @@ from stratalog.ids import LeaderEpoch, PartitionIndex
 from stratalog.kafka.wire.primitives import INT16, INT32, NO_TAGS, array_length, string, uuid_bytes
 
 _FIRST_FLEXIBLE_VERSION = 9
+_JOINED_PARTS = 1000
 
 _NO_OPERATIONS = INT32.pack(-(2**31))
 """The number for "not known". Clients ask for the operations that they are authorized for."""
@@ -52,7 +53,13 @@ def metadata_response(
     if version >= 1:
         head += INT32.pack(controller_id)
     head += array_length(len(topics), flexible=flexible)
-    return [head, *topics, _tail(version)]
+    return [head, *_joined(topics), _tail(version)]
+
+
+def _joined(topics: Sequence[bytes]) -> Iterator[bytes]:
+    """Join small parts: an event loop does not write a million of them at once."""
+    for start in range(0, len(topics), _JOINED_PARTS):
+        yield b"".join(topics[start : start + _JOINED_PARTS])
 
 
 def _tail(version: int) -> bytes:

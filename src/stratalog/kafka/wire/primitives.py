@@ -13,6 +13,8 @@ INT32 = struct.Struct(">i")
 NO_TAGS = b"\x00"
 ZERO_UUID = UUID(int=0)
 _UVARINT_BYTES_LAST = 4
+_MOST_HEADER_TAGS = 100
+"""Kafka defines one for the headers of requests."""
 
 
 def uvarint(value: int) -> bytes:
@@ -75,10 +77,12 @@ def read_length(frame: Buffer, position: int, prefix: struct.Struct | None) -> t
 
 
 def skip_tags(frame: Buffer, position: int) -> int:
-    """Return the position after the tagged fields. Unknown tags must be ignored."""
+    """Return the position after the tagged fields of a header. Unknown tags must be ignored."""
     if frame[position] == 0:
         return position + 1
     count, position = read_uvarint(frame, position)
+    if count > _MOST_HEADER_TAGS:
+        raise MalformedRequestError(f"a header with {count} tagged fields")
     for _ in range(count):
         _, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)

@@ -24,6 +24,11 @@ def refusal(
     return _entity(load_response_schema(key, version), body, error, named_by=None)
 
 
+def can_refuse_unread(key: ApiKey, version: int) -> bool:
+    """Tell whether a response can say an error without naming an element of its request."""
+    return any(each.name == "error_code" for each in fields(load_response_schema(key, version)))
+
+
 def _entity(
     schema: Any, asked: object, error: Mapping[str, Any], *, named_by: object
 ) -> dict[str, Any]:

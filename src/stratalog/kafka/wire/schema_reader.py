@@ -10,29 +10,33 @@ function that reads this version.
 The schemas are kio's, the reading is not, for two reasons. Its native reader reserves memory for
 as many elements as an array claims to have, and the process is aborted when there is not so much:
 sixteen hostile bytes would end the broker. And it fails on tagged fields that it does not know,
-which a server must ignore. Here no length is believed that the rest of the request cannot hold.
+which a server must ignore. Here no length is believed that the rest of the request cannot hold, and
+no more entries are read than the caller allows.
 
 Tuples, not dataclasses: a frozen dataclass takes three times as long to make, and a Fetch of a
 thousand partitions makes a thousand of them.
 """
 
 import struct
+import sys
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
 from uuid import UUID
 
 from kio.index import load_request_schema
 
-from stratalog.kafka.wire.errors import MalformedRequestError, SchemaMismatchError
+from stratalog.kafka.wire.errors import (
+    MalformedRequestError,
+    SchemaMismatchError,
+    TooManyEntriesError,
+)
 from stratalog.kafka.wire.primitives import INT16, INT32, ZERO_UUID, read_length, read_uvarint
 from stratalog.kafka.wire.schema_fields import alternatives, is_array, is_nullable, without_none
 
 _Body = TypeVar("_Body")
-Reader: TypeAlias = Callable[[memoryview, int], _Body]
-"""Reads the body that begins at a position. Bytes after it are ignored, as Kafka does."""
 _Read: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
 """Reads a value at a position; returns it with the position after it."""
 
@@ -49,26 +53,57 @@ _FIXED = {
 }
 
 
-def compiled_reader(body: type[_Body], api_key: int, version: int) -> Reader[_Body]:
-    read_entity = _compiled(body, load_request_schema(api_key, version))
+_NO_BOUND = sys.maxsize
+_ENTRY_TEXT_BYTES_LOG = 8
+"""A text or byte string counts as an entry for each 256 of its bytes, because it is copied."""
 
-    def read(frame: memoryview, position: int) -> _Body:
+
+class _Allowance:
+    """The entries that a request may still have while it is read: elements of arrays, tagged
+    fields, and pieces of long texts."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = _NO_BOUND
+
+    def spend(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise TooManyEntriesError("the request has too many entries")
+
+
+class Reader(Generic[_Body]):
+    """Reads the body that begins at a position. Bytes after it are ignored, as Kafka does."""
+
+    def __init__(self, read: _Read, allowance: _Allowance, name: str) -> None:
+        self._read = read
+        self._allowance = allowance
+        self._name = name
+        self.entries = 0
+        """The entries of the body that was read last."""
+
+    def __call__(self, frame: memoryview, position: int, max_entries: int = _NO_BOUND) -> _Body:
+        self._allowance.left = max_entries
         try:
-            request, end = read_entity(frame, position)
+            request, end = self._read(frame, position)
         except (struct.error, IndexError, UnicodeDecodeError) as error:
-            raise MalformedRequestError(
-                f"not a request of API {api_key}, version {version}: {error}"
-            ) from error
+            raise MalformedRequestError(f"not a request of {self._name}: {error}") from error
         if end > len(frame):
-            raise MalformedRequestError(f"the request of API {api_key} ends before its last field")
+            raise MalformedRequestError(f"the request of {self._name} ends before its last field")
+        self.entries = max_entries - self._allowance.left
         return typing.cast(_Body, request)
 
-    return read
+
+def compiled_reader(body: type[_Body], api_key: int, version: int) -> Reader[_Body]:
+    allowance = _Allowance()
+    read = _compiled(body, load_request_schema(api_key, version), allowance)
+    return Reader(read, allowance, f"API {api_key}, version {version}")
 
 
-def _compiled(body: Any, schema: Any) -> _Read:
+def _compiled(body: Any, schema: Any, allowance: _Allowance) -> _Read:
     """`body` is None for an entity whose fields are all skipped."""
-    source = _Source(body, schema)
+    source = _Source(body, schema, allowance)
     source.write()
     return source.compiled()
 
@@ -86,7 +121,8 @@ class _Declared(NamedTuple):
 class _Source:
     """The generated function of one entity, line by line."""
 
-    def __init__(self, body: Any, schema: Any) -> None:
+    def __init__(self, body: Any, schema: Any, allowance: _Allowance) -> None:
+        self._allowance = allowance
         self._schema = schema
         self._body = body
         self._declared = {} if body is None else _declared_fields(body)
@@ -171,7 +207,7 @@ class _Source:
         """Known tags are read into their fields, unknown ones skipped, absent ones defaulted."""
         wanted = [field for field in tagged if declared_name(field) in self._declared]
         readers = {field.metadata["tag"]: self._field_reader(field) for field in wanted}
-        self._bound("read_tags", _tags_reader(readers))
+        self._bound("read_tags", _tags_reader(readers, self._allowance))
         self._lines.append("if frame[position] == 0:")
         self._lines.append("    position += 1; found = {}")
         self._lines.append("else:")
@@ -185,16 +221,27 @@ class _Source:
         declared = self._declared.get(declared_name(field))
         kind = _element_type(field)
         if isinstance(kind, type) and is_dataclass(kind):
-            element = _compiled(self._element_body(field, declared), kind)
+            element = _compiled(self._element_body(field, declared), kind, self._allowance)
             if not is_array(field) and "tag" not in field.metadata and is_nullable(field):
                 element = _nullable_entity_reader(element)
         else:
             if declared is not None:
                 self._check_type(field, declared)
-            element = _primitive_reader(field.metadata["kafka_type"], flexible=self._flexible)
-        return (
-            _array_reader(element, field, flexible=self._flexible) if is_array(field) else element
-        )
+            element = self._primitive_reader(field.metadata["kafka_type"])
+        if not is_array(field):
+            return element
+        return _array_reader(element, field, self._allowance, flexible=self._flexible)
+
+    def _primitive_reader(self, kafka_type: str) -> _Read:
+        if kafka_type == "string":
+            return _string_reader(self._allowance, flexible=self._flexible)
+        if kafka_type == "bytes":
+            return _bytes_reader(self._allowance, flexible=self._flexible)
+        if kafka_type == "records":
+            return _records_reader(flexible=self._flexible)
+        if kafka_type == "uuid":
+            return _read_uuid
+        return _fixed_reader(kafka_type)
 
     def _element_body(self, field: Field[Any], declared: _Declared | None) -> Any:
         """The declared class of a nested entity."""
@@ -265,10 +312,11 @@ def _refuse(name: str, position: int) -> NoReturn:
     raise MalformedRequestError(f"{name} before byte {position} is null")
 
 
-def _tags_reader(readers: dict[int, _Read]) -> _Read:
+def _tags_reader(readers: dict[int, _Read], allowance: _Allowance) -> _Read:
     def read(frame: memoryview, position: int) -> tuple[Any, int]:
         found = {}
         count, position = read_uvarint(frame, position)
+        allowance.spend(count)
         for _ in range(count):
             tag, position = read_uvarint(frame, position)
             size, position = read_uvarint(frame, position)
@@ -291,7 +339,9 @@ def _nullable_entity_reader(element: _Read) -> _Read:
     return read
 
 
-def _array_reader(element: _Read, field: Field[Any], *, flexible: bool) -> _Read:
+def _array_reader(
+    element: _Read, field: Field[Any], allowance: _Allowance, *, flexible: bool
+) -> _Read:
     prefix = None if flexible else INT32
     no_nulls = field.metadata.get("kafka_type") in ("string", "bytes")
 
@@ -299,6 +349,7 @@ def _array_reader(element: _Read, field: Field[Any], *, flexible: bool) -> _Read
         count, position = read_length(frame, position, prefix)
         if count < 0:
             return None, position
+        allowance.spend(count)
         elements = []
         for _ in range(count):
             value, position = element(frame, position)
@@ -310,14 +361,7 @@ def _array_reader(element: _Read, field: Field[Any], *, flexible: bool) -> _Read
     return read
 
 
-def _primitive_reader(kafka_type: str, *, flexible: bool) -> _Read:
-    if kafka_type == "string":
-        return _read_compact_string if flexible else _read_string
-    if kafka_type in ("bytes", "records"):
-        convert = bytes if kafka_type == "bytes" else memoryview
-        return _bytes_reader(convert, flexible=flexible)
-    if kafka_type == "uuid":
-        return _read_uuid
+def _fixed_reader(kafka_type: str) -> _Read:
     layout = struct.Struct(f">{_FIXED[kafka_type][0]}")
 
     def read(frame: memoryview, position: int) -> tuple[Any, int]:
@@ -326,29 +370,42 @@ def _primitive_reader(kafka_type: str, *, flexible: bool) -> _Read:
     return read
 
 
-def _read_compact_string(frame: memoryview, position: int) -> tuple[str | None, int]:
-    size, position = read_length(frame, position, None)
-    if size < 0:
-        return None, position
-    return str(frame[position : position + size], "utf-8"), position + size
+def _string_reader(allowance: _Allowance, *, flexible: bool) -> _Read:
+    prefix = None if flexible else INT16
 
-
-def _read_string(frame: memoryview, position: int) -> tuple[str | None, int]:
-    size, position = read_length(frame, position, INT16)
-    if size < 0:
-        return None, position
-    return str(frame[position : position + size], "utf-8"), position + size
-
-
-def _bytes_reader(convert: Callable[[memoryview], Any], *, flexible: bool) -> _Read:
-    """Records stay where they are in the frame; other bytes are small and copied."""
-    prefix = None if flexible else INT32
-
-    def read(frame: memoryview, position: int) -> tuple[Any, int]:
+    def read(frame: memoryview, position: int) -> tuple[str | None, int]:
         size, position = read_length(frame, position, prefix)
         if size < 0:
             return None, position
-        return convert(frame[position : position + size]), position + size
+        if pieces := size >> _ENTRY_TEXT_BYTES_LOG:
+            allowance.spend(pieces)
+        return str(frame[position : position + size], "utf-8"), position + size
+
+    return read
+
+
+def _bytes_reader(allowance: _Allowance, *, flexible: bool) -> _Read:
+    prefix = None if flexible else INT32
+
+    def read(frame: memoryview, position: int) -> tuple[bytes | None, int]:
+        size, position = read_length(frame, position, prefix)
+        if size < 0:
+            return None, position
+        allowance.spend(size >> _ENTRY_TEXT_BYTES_LOG)
+        return bytes(frame[position : position + size]), position + size
+
+    return read
+
+
+def _records_reader(*, flexible: bool) -> _Read:
+    """Records stay where they are in the frame."""
+    prefix = None if flexible else INT32
+
+    def read(frame: memoryview, position: int) -> tuple[memoryview | None, int]:
+        size, position = read_length(frame, position, prefix)
+        if size < 0:
+            return None, position
+        return frame[position : position + size], position + size
 
     return read
 

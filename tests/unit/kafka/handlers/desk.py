@@ -41,6 +41,7 @@ from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.metrics import RequestMetrics
 from stratalog.kafka.server.read_failures import ReadFailures
 from stratalog.kafka.server.session import Session
+from stratalog.kafka.server.work import Workplace
 from stratalog.kafka.wire.api import ApiKey
 from stratalog.kafka.wire.schema_writer import entity_of
 from stratalog.metrics import Metrics
@@ -48,7 +49,13 @@ from stratalog.segment.model import AbortedTransaction
 from stratalog.settings import Settings
 from stratalog.topic.append import PendingAppend, TopicAppender
 from stratalog.topic.catalog import TopicCatalog
-from stratalog.topic.model import PartitionRead, PartitionWrite, PartitionWritten, TimedOffset
+from stratalog.topic.model import (
+    PartitionRead,
+    PartitionWrite,
+    PartitionWritten,
+    ReadWork,
+    TimedOffset,
+)
 from stratalog.topic.offsets import TopicOffsets
 from stratalog.topic.read import TopicReader
 
@@ -254,6 +261,7 @@ class Reads(TopicReader):
         min_bytes: int,
         max_wait_ms: int,
         committed: bool = False,
+        work: ReadWork | None = None,
     ) -> list[PartitionRead]:
         self.asked.append((spans, max_bytes, min_bytes, max_wait_ms))
         self.committed.append(committed)
@@ -365,7 +373,13 @@ class Desk:
             classic_groups=ClassicGroups(groups, self.settings.groups),
             consumer_groups=consumer_groups,
         )
-        self.dispatcher = dispatcher(components, clock=clock, metrics=requests)
+        self.workplace = Workplace.open(self.settings.broker, clock)
+        self.dispatcher = dispatcher(
+            components,
+            clock=clock,
+            metrics=requests,
+            workplace=self.workplace,
+        )
 
     async def accept(self, key: ApiKey, version: int, /, **values: Any) -> Accepted:
         return await self.dispatcher.accept(framed(key, version, values), SESSION)
@@ -376,7 +390,11 @@ class Desk:
 
     async def ask_as(self, client_id: str, key: ApiKey, version: int, /, **values: Any) -> Any:
         frame = framed(key, version, values, client_id)
-        response = await answered(await self.dispatcher.accept(frame, SESSION))
+        accepted = await self.dispatcher.accept(frame, SESSION)
+        try:
+            response = await answered(accepted)
+        finally:
+            accepted.release()
         assert response is not None
         return parsed(key, version, b"".join(response))
 

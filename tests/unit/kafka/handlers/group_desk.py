@@ -32,6 +32,7 @@ from stratalog.kafka.registry import dispatcher, served
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.metrics import RequestMetrics
 from stratalog.kafka.server.read_failures import ReadFailures
+from stratalog.kafka.server.work import Workplace
 from stratalog.kafka.wire.api import ApiKey
 from stratalog.metrics import Metrics
 from stratalog.settings import GroupsSettings, Settings
@@ -89,7 +90,12 @@ class GroupDesk:
             classic_groups=ClassicGroups(self.groups, SETTINGS.groups),
             consumer_groups=consumer_groups,
         )
-        self.dispatcher = dispatcher(components, clock=clock, metrics=requests)
+        self.dispatcher = dispatcher(
+            components,
+            clock=clock,
+            metrics=requests,
+            workplace=Workplace.open(SETTINGS.broker, clock),
+        )
 
     async def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
         accepted = await self.dispatcher.accept(framed(key, version, values), SESSION)

@@ -1,4 +1,4 @@
-from stratalog.kafka.server.budget import ByteBudget, Grant
+from stratalog.kafka.server.budget import ByteBudget, Grant, Share
 
 
 class Waiters:
@@ -121,3 +121,43 @@ def test_no_request_overdraws_while_a_whole_one_is_going_to_free_its_bytes() -> 
     assert not waits(part)
     part.release()
     assert waiters.budget.used_bytes == 0
+
+
+def test_small_requests_are_served_beside_large_ones_that_wait() -> None:
+    budget = ByteBudget(100)
+    granted: list[str] = []
+    large = budget.request(70, lambda: None, is_small=False)
+    assert large.held
+    large.arrived()
+    waiting = budget.request(10, lambda: granted.append("large"), is_small=False)
+    assert not waiting.held
+    assert budget.is_short
+    small = budget.request(25, lambda: None)
+    assert small.held
+    large.release()
+    assert granted == ["large"]
+    assert not budget.is_short
+
+
+def test_a_connection_with_more_than_a_quarter_waits_behind_all_others() -> None:
+    budget = ByteBudget(100)
+    granted: list[str] = []
+    greedy, modest = Share(), Share()
+    first = budget.request(60, lambda: None, share=greedy)
+    first.arrived()
+    assert not budget.request(10, lambda: granted.append("greedy"), share=greedy).held
+    assert budget.request(10, lambda: None, share=modest).held
+    assert budget.request(10, lambda: None, share=modest).held
+    assert granted == []
+    first.release()
+    assert granted == ["greedy"]
+    assert greedy.held_bytes == 10
+
+
+def test_a_connection_alone_may_have_half_of_the_budget() -> None:
+    budget, share = ByteBudget(100), Share()
+    for _ in range(6):
+        grant = budget.request(10, lambda: None, share=share)
+        assert grant.held
+        grant.arrived()
+    assert not budget.request(10, lambda: None, share=share).held

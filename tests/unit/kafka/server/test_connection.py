@@ -33,6 +33,7 @@ class Steps:
         self.sessions: list[Session] = []
         self.began: list[int] = []
         self.cancelled: list[int] = []
+        self.released: list[int] = []
         self.answers: dict[int, asyncio.Future[Response]] = {}
         self.gate = asyncio.Event()
         self.gate.set()
@@ -54,7 +55,11 @@ class Steps:
         answer.add_done_callback(
             lambda done: self.cancelled.append(correlation_id) if done.cancelled() else None
         )
-        return Running(answer, outlives_client=key == PRODUCE)
+        return Running(
+            answer,
+            outlives_client=key == PRODUCE,
+            release=lambda: self.released.append(correlation_id),
+        )
 
     async def _in_turn(self, correlation_id: int) -> Response:
         self.began.append(correlation_id)
@@ -256,7 +261,7 @@ async def test_the_memory_of_a_request_is_free_when_it_is_done_not_when_it_is_it
         await client.send(request(METADATA, 0, 1) + request(PRODUCE, 0, 2, b"." * 5_000))
         await steps.until_accepted(2)
         steps.answer(2)
-        await until(lambda: server.inflight_bytes == 0)
+        await until(lambda: server.inflight_bytes < 100)
         steps.answer(1)
         assert [await client.correlation_id() for _ in range(2)] == [1, 2]
 
@@ -311,6 +316,47 @@ async def test_half_a_request_and_the_end_is_dropped() -> None:
         await until(lambda: server.connection_count == 0)
         assert steps.accepted == []
         assert server.inflight_bytes == 0
+
+
+@on_both_loops
+async def test_requests_of_every_kind_are_charged_while_they_are_in_memory() -> None:
+    async with conversing() as (steps, server, _, client):
+        await client.send(request(METADATA, 0, 1, b"." * 5_000))
+        await steps.until_accepted(1)
+        assert server.inflight_bytes > 5_000
+        await client.send(request(IN_TURN, 0, 2, b"." * 6_000))
+        await steps.until_accepted(2)
+        assert server.inflight_bytes > 11_000
+        steps.answer(1)
+        steps.answer(2)
+        assert [await client.correlation_id() for _ in range(2)] == [1, 2]
+        await until(lambda: server.inflight_bytes == 0)
+
+
+@on_both_loops
+async def test_only_requests_with_records_may_be_as_large_as_records() -> None:
+    async with conversing(budget=20 << 20, largest=20 << 20) as (steps, server, address, client):
+        await client.send(struct.pack(">ih", 9 << 20, METADATA))
+        assert await client.is_closed_by_server()
+        async with connected(address) as producer:
+            await producer.send(request(PRODUCE, 0, 1, b"." * (9 << 20)))
+            await steps.until_accepted(1)
+            steps.answer(1)
+            assert await producer.correlation_id() == 1
+        await until(lambda: server.inflight_bytes == 0)
+
+
+@on_both_loops
+async def test_an_answer_is_released_when_the_client_has_taken_it() -> None:
+    async with conversing() as (steps, _, _, client):
+        await client.send(request(METADATA, 0, 1) + request(METADATA, 0, 2))
+        await steps.until_accepted(2)
+        steps.answer(1, padding=30 << 20)
+        steps.answer(2)
+        await settle()
+        assert steps.released == []
+        assert [await client.correlation_id() for _ in range(2)] == [1, 2]
+        await until(lambda: steps.released == [1, 2])
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 50_001, 2**31 - 1])

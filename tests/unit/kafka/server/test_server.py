@@ -11,7 +11,10 @@ from tests.unit.kafka.handlers.desk import Desk
 from tests.unit.kafka.server.clients import connected, request
 
 from stratalog.clock import SystemClock
+from stratalog.kafka.server.acceptor import Accepted, InTurn, Response
+from stratalog.kafka.server.memory import Memory
 from stratalog.kafka.server.server import Address, Server, parse_address
+from stratalog.kafka.server.session import Session
 from stratalog.settings import BrokerSettings
 
 API_VERSIONS = 18
@@ -154,6 +157,47 @@ async def test_a_request_that_comes_by_a_byte_now_and_then_is_cut_off_at_its_dea
         assert await dribbling.is_closed_by_server()
     await server.stop(1_000)
     assert server.inflight_bytes == 0
+
+
+async def test_a_client_that_does_not_take_its_answer_is_cut_off() -> None:
+    """After a minute, or after some seconds if others wait for the memory of its answer."""
+    for is_waited_for, patience_s in ((False, 58), (True, 3)):
+        clock = JumpingClock()
+        settings = BrokerSettings(listen="127.0.0.1:0")
+        server = Server(settings=settings, max_inflight_bytes=1_000, clock=clock)
+        address = server.bind()
+        answers = server.workplace.answers
+        await server.start(LargeAnswers(answers))
+        async with connected(address) as slow:
+            await slow.send(request(API_VERSIONS, 0, 1))
+            while answers.used_bytes == 0:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            waiting = asyncio.create_task(answers.take(answers.total_bytes if is_waited_for else 1))
+            await settle()
+            clock.jump(patience_s)
+            await settle()
+            assert server.connection_count == 1
+            clock.jump(4)
+            while server.connection_count:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            await waiting
+        await server.stop(1_000)
+
+
+class LargeAnswers:
+    """Answers everything with more than the system's buffers of a socket take."""
+
+    SIZE_BYTES = 64 << 20
+
+    def __init__(self, answers: Memory) -> None:
+        self._answers = answers
+
+    async def accept(self, frame: bytearray, session: Session) -> Accepted:
+        return InTurn(self._answer, lambda: self._answers.give(self.SIZE_BYTES))
+
+    async def _answer(self) -> Response:
+        await self._answers.take(self.SIZE_BYTES)
+        return [bytes(self.SIZE_BYTES)]
 
 
 class JumpingClock(SystemClock):

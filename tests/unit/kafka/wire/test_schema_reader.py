@@ -12,7 +12,11 @@ from tests.unit.kafka.wire.samples import encoded, plain, sample
 
 from stratalog.kafka.registry import handler_classes, served
 from stratalog.kafka.wire.api import ApiKey
-from stratalog.kafka.wire.errors import MalformedRequestError, SchemaMismatchError
+from stratalog.kafka.wire.errors import (
+    MalformedRequestError,
+    SchemaMismatchError,
+    TooManyEntriesError,
+)
 from stratalog.kafka.wire.schema_reader import (
     compiled_reader,
     declared_name,
@@ -165,3 +169,29 @@ def test_text_that_is_not_utf8_is_malformed() -> None:
     frame = memoryview(struct.pack(">ih", 1, 2) + b"\xff\xfe")
     with pytest.raises(MalformedRequestError):
         read(ApiKey.METADATA, 1, frame)
+
+
+@pytest.mark.parametrize("most", [3, 4])
+def test_no_more_entries_are_read_than_allowed(most: int) -> None:
+    """Topics and partitions count alike, so that arrays inside of arrays are bounded together."""
+    two_topics = struct.pack(">ih1sii", 2, 1, b"a", 1, 7) + struct.pack(">h1sii", 1, b"b", 1, 8)
+    reader = compiled_reader(handler_classes()[ApiKey.DESCRIBE_LOG_DIRS].body, 35, 1)
+    if most < 4:
+        with pytest.raises(TooManyEntriesError):
+            reader(memoryview(two_topics), 0, most)
+    else:
+        reader(memoryview(two_topics), 0, most)
+        assert reader.entries == 4
+
+
+def test_long_texts_and_unknown_tagged_fields_count_as_entries() -> None:
+    reader = compiled_reader(handler_classes()[ApiKey.METADATA].body, ApiKey.METADATA, 1)
+    frame = memoryview(struct.pack(">ih", 1, 2600) + b"x" * 2600)
+    reader(frame, 0, 11)
+    with pytest.raises(TooManyEntriesError):
+        reader(frame, 0, 10)
+    flexible = compiled_reader(handler_classes()[ApiKey.METADATA].body, ApiKey.METADATA, 9)
+    tags = b"\x01" + b"\x01\x00\x00" + b"\x40" + b"\x63\x00" * 64
+    flexible(memoryview(tags), 0, 64)
+    with pytest.raises(TooManyEntriesError):
+        flexible(memoryview(tags), 0, 63)
