@@ -46,6 +46,10 @@ that end in `_bytes` or `_bytes_per_second` take bytes or a size (`512KiB`, `8Mi
 a million). So do topic configs that end in `.ms` and `.bytes`. A name that does not exist is an
 error, in the file as in the environment, and so is a value out of its range. An optional setting
 is unset by an empty text.
+
+Settings that are marked as shared belong to the cluster: the control plane has their values, and
+`stratalog cluster config` changes them ([operations](operations.md#settings-of-the-cluster)). Of
+`topic`, these are `"retention.ms"` and `"retention.bytes"`.
 """
 
 
@@ -63,6 +67,7 @@ def render() -> str:
 def _entry(field: SettingField, docstrings: dict[tuple[str, str], str]) -> str:
     owner = f"{field.section.capitalize()}Settings" if field.section else "Settings"
     facts = f"default {_default(field)}; {_variable(field)}"
+    facts += "; shared" if field.path in settings.CLUSTER_WIDE else ""
     text = docstrings[owner, field.name].replace("<", "\\<")
     return f"**`{field.path}`** — {facts}\n\n{text}\n"
 

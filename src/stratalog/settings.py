@@ -264,6 +264,9 @@ class JanitorSettings:
     younger than this finds everything it names. The price is space: records that were merged lie in
     the store twice for so long, expired ones remain, and the control plane has a row more for each
     block. With 0 no backup is of use that is older than the last run of the pipeline."""
+    retention_window_ms: Annotated[int, Bounds(0, 30 * DAY_MS)] = DAY_MS
+    """How long the limit before still counts after `retention.ms` or `retention.bytes` was lowered.
+    Longer forgives later; until then the records take room. 0 lets records go at once."""
     deleted_topic_window_ms: NotNegative = DAY_MS
     """How long a deleted topic can be undeleted. Longer forgives later; until then its records take
     room, and `stratalog topic purge` frees it sooner. 0 removes topics with the janitor's next
@@ -306,6 +309,27 @@ class Settings:
     groups: GroupsSettings = field(default_factory=GroupsSettings)
     janitor: JanitorSettings = field(default_factory=JanitorSettings)
     log: LogSettings = field(default_factory=LogSettings)
+    given: frozenset[str] = field(default=frozenset(), compare=False)
+    """The paths of the settings that a file, the environment or a flag gave. No setting itself."""
     topic: dict[str, str] = field(default_factory=dict)
     """Defaults of topic configs, by their Kafka names. Durations and sizes take units, as settings
     do: `"retention.ms" = "7d"`, `"segment.bytes" = "512MiB"`."""
+
+
+CLUSTER_WIDE = (
+    "topic.retention.ms",
+    "topic.retention.bytes",
+    "block.window_ms",
+    "tiering.age_ms",
+    "groups.offsets_retention_ms",
+    "janitor.grace_ms",
+    "janitor.backup_window_ms",
+    "janitor.retention_window_ms",
+    "janitor.deleted_topic_window_ms",
+    "janitor.orphan_age_ms",
+    "janitor.unfinished_age_ms",
+    "janitor.answers_ms",
+    "janitor.producer_expiry_ms",
+)
+"""Settings that all brokers share, because any of them deletes for the whole cluster. The control
+plane keeps the values; the first broker writes its own."""

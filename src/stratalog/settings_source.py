@@ -7,7 +7,7 @@ it is needed.
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 from stratalog.environment import ENVIRONMENT
 from stratalog.errors import CallError
 from stratalog.settings import Bounds, Choices, Settings
-from stratalog.topic_configs import TopicConfigError, check_configs
+from stratalog.topic_configs import DEFINITIONS, TopicConfigError, check_configs
 from stratalog.units import parse_duration_ms, parse_size_bytes
 
 FILE_NAME = "stratalog.toml"
@@ -26,6 +26,9 @@ FILE_VARIABLE = "STRATALOG_CONFIG"
 BOOTSTRAP_VARIABLE = "STRATALOG_BOOTSTRAP"
 SIZE_SUFFIXES = ("_bytes", "_bytes_per_second")
 """The names of settings that take a size end so."""
+_TOPIC = "topic"
+_GIVEN = "given"
+"""A field of `Settings` that is no setting."""
 _OTHER_VARIABLES = frozenset({FILE_VARIABLE, BOOTSTRAP_VARIABLE})
 
 _WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
@@ -103,6 +106,8 @@ def setting_fields() -> Mapping[str, SettingField]:
     """List every setting by its path, in the order of definition."""
     found = {}
     for section, section_default, _ in _members(Settings()):
+        if section == _GIVEN:
+            continue
         if not is_dataclass(section_default):
             table = _field("", section, section_default, dict)
             found[table.path] = table
@@ -196,6 +201,7 @@ def _from_flags(overrides: Iterable[str]) -> Iterator[_Given]:
 
 def _build(given: Iterable[_Given]) -> Settings:
     values: dict[str, dict[str, Any]] = {}
+    given = list(given)
     for item in given:
         setting, key = _find(item)
         section = values.setdefault(setting.section, {})
@@ -205,7 +211,36 @@ def _build(given: Iterable[_Given]) -> Settings:
             section[setting.name] = _convert(setting, item)
     tables = values.pop("", {})
     sections = {name: type(getattr(Settings(), name))(**values[name]) for name in values}
-    return Settings(**sections, **tables)
+    return Settings(**sections, **tables, given=frozenset(item.path for item in given))
+
+
+def value_text(settings: Settings, path: str) -> str:
+    """Return the value of a number, or of the default of a topic config, as a text."""
+    section, _, name = path.partition(".")
+    if section == _TOPIC:
+        return settings.topic.get(name, DEFINITIONS[name].default)
+    return str(getattr(getattr(settings, section), name))
+
+
+def with_value(settings: Settings, path: str, text: str) -> Settings:
+    """Return the settings with another value, which `checked_text` has checked."""
+    if value_text(settings, path) == text:
+        return settings
+    section, _, name = path.partition(".")
+    if section == _TOPIC:
+        return replace(settings, topic={**settings.topic, name: text})
+    changed = replace(getattr(settings, section), **{name: int(text)})
+    return replace(settings, **{section: changed})
+
+
+def checked_text(path: str, text: str) -> str:
+    """Check a value as if a flag had given it, and return it without a unit."""
+    return value_text(_build([_Given(path, text, "the value")]), path)
+
+
+def is_given(settings: Settings, path: str) -> bool:
+    """Return whether the value was chosen, be it the default."""
+    return path in settings.given or value_text(settings, path) != value_text(Settings(), path)
 
 
 def _find(item: _Given) -> tuple[SettingField, str]:
@@ -232,7 +267,7 @@ def _table_value(setting: SettingField, key: str, item: _Given) -> str:
     text = _table_text(item)
     if setting.choices is not None and text not in setting.choices.texts:
         raise SettingsError(f'{item.origin}: "{item.path}" {_choose(setting.choices)}')
-    return _topic_default(key, text, item) if setting.path == "topic" else text
+    return _topic_default(key, text, item) if setting.path == _TOPIC else text
 
 
 def _topic_default(name: str, text: str, item: _Given) -> str:

@@ -68,7 +68,12 @@ def admin(request: pytest.FixtureRequest) -> Admin:
 def tidy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Path]]:
     """A broker whose janitor is always at work, and where it keeps its objects."""
     janitor = JanitorSettings(
-        interval_ms=20, grace_ms=0, backup_window_ms=0, producer_expiry_ms=200
+        interval_ms=20,
+        grace_ms=0,
+        backup_window_ms=0,
+        deleted_topic_window_ms=0,
+        retention_window_ms=0,
+        producer_expiry_ms=200,
     )
     folder = tmp_path_factory.mktemp("tidy")
     with one_broker(folder, base=replace(BASE, janitor=janitor)) as cluster:

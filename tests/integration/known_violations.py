@@ -20,7 +20,9 @@ from stratalog.settings import BlockSettings, GroupsSettings, JanitorSettings
 NONE = ErrorCode.none
 TIDY = replace(
     BASE,
-    janitor=JanitorSettings(interval_ms=60, grace_ms=0, backup_window_ms=0, chunk_rows=3),
+    janitor=JanitorSettings(
+        interval_ms=60, grace_ms=0, backup_window_ms=0, retention_window_ms=0, chunk_rows=3
+    ),
     groups=GroupsSettings(initial_rebalance_delay_ms=0),
     topic={"retention.ms": "-1"},
 )

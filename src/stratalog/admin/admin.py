@@ -7,6 +7,7 @@ no rules of their own.
 
 from stratalog.admin.authorizer import Authorizer
 from stratalog.admin.brokers import BrokerRegistrations
+from stratalog.admin.cluster_settings import ClusterSettingsAdmin
 from stratalog.admin.configs import ConfigAdmin
 from stratalog.admin.deleted_topics import DeletedTopicAdmin
 from stratalog.admin.groups import GroupAdmin
@@ -20,6 +21,7 @@ from stratalog.cluster.membership import Membership
 from stratalog.control.plane import ControlPlane
 from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.coordinator import GroupCoordinator
+from stratalog.opening.cluster_settings import ClusterSettings
 from stratalog.settings import Settings
 from stratalog.topic.catalog import TopicCatalog
 
@@ -39,6 +41,7 @@ class Admin:
         self.topics = TopicAdmin(
             control=control, catalog=catalog, settings=settings, authorizer=self.authorizer
         )
+        self.cluster_settings = ClusterSettingsAdmin(control=control, authorizer=self.authorizer)
         self.deleted_topics = DeletedTopicAdmin(control=control, authorizer=self.authorizer)
         self.records = RecordAdmin(control=control, catalog=catalog, authorizer=self.authorizer)
         self.migration = MigrationAdmin(
@@ -62,6 +65,7 @@ class BrokerAdmin(Admin):
         membership: Membership,
         groups: GroupCoordinator,
         consumer_groups: ConsumerGroups,
+        shared_settings: ClusterSettings | None = None,
         authorizer: Authorizer | None = None,
     ) -> None:
         super().__init__(control=control, catalog=catalog, settings=settings, authorizer=authorizer)
@@ -72,6 +76,7 @@ class BrokerAdmin(Admin):
             catalog=catalog,
             membership=membership,
             settings=settings,
+            shared_settings=shared_settings or ClusterSettings(control, settings),
             authorizer=self.authorizer,
         )
         self.partitions = PartitionAdmin(

@@ -29,6 +29,7 @@ from stratalog.cluster.membership import Membership
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
 from stratalog.errors import CallError, StratalogError
+from stratalog.opening.cluster_settings import ClusterSettings
 from stratalog.settings import Settings
 from stratalog.topic.catalog import TopicCatalog
 
@@ -73,11 +74,13 @@ class ConfigAdmin:
         catalog: TopicCatalog,
         membership: Membership,
         settings: Settings,
+        shared_settings: ClusterSettings,
         authorizer: Authorizer,
     ) -> None:
         self._catalog = catalog
         self._membership = membership
         self._settings = settings
+        self._shared_settings = shared_settings
         self._authorizer = authorizer
 
     async def resources(
@@ -133,20 +136,25 @@ class ConfigAdmin:
     ) -> Sequence[DescribedConfig]:
         if resource.type == ResourceType.TOPIC:
             self._authorizer.authorize(principal, DESCRIBE_TOPIC_CONFIGS, resource.name)
-            return describe_topic(self._settings.topic, (await self._topic(resource.name)).configs)
+            topic = await self._topic(resource.name)
+            return describe_topic((await self._in_force()).topic, topic.configs)
         if resource.type == ResourceType.BROKER:
             self._authorizer.authorize_on_cluster(principal, DESCRIBE_CLUSTER_CONFIGS)
-            return self._broker_configs(resource.name)
+            return await self._broker_configs(resource.name)
         raise _without_configs(resource)
 
-    def _broker_configs(self, name: str) -> Sequence[DescribedConfig]:
+    async def _in_force(self) -> Settings:
+        """Return the settings of this broker with the cluster's present values."""
+        return (await self._shared_settings.read()).settings
+
+    async def _broker_configs(self, name: str) -> Sequence[DescribedConfig]:
         """An empty name stands for the cluster's dynamic defaults, of which there are none."""
         if not name:
             return []
         own = self._membership.broker_id
         if name != str(own):
             raise CallError(f"this is broker {own}: ask broker {name} for its configs")
-        return describe_broker(self._settings, own)
+        return describe_broker(await self._in_force(), own)
 
     async def _alter(
         self, principal: Principal, alterations: Sequence[_Alteration], *, validate_only: bool

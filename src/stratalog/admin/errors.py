@@ -15,6 +15,10 @@ class DeletedTopicChoiceError(CallError):
     """Several deleted topics had this name, and none was chosen."""
 
 
+class NotClusterWideError(CallError):
+    """Each broker has its own value of this setting."""
+
+
 class PartitionAssignmentError(CallError):
     """Replicas were assigned by hand, which means nothing where objects hold the data."""
 

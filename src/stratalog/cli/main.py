@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 from stratalog.cli import (
     backup,
     bench,
+    cluster,
     consume,
     control,
     fsck,
@@ -76,6 +77,7 @@ def stratalog(
 
 app.command(help=prose(up.up), epilog=up.EPILOG)(up.up)
 app.add_typer(topic.app, name="topic")
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(group.app, name="group")
 app.add_typer(segments.app, name="segments")
 app.add_typer(store.app, name="store")

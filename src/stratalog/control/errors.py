@@ -30,5 +30,9 @@ class SchemaNewerError(CallError):
     """The schema has migrations that this version does not know."""
 
 
+class TooManyChangesError(CallError):
+    """A config was changed so often that its history would grow without a bound."""
+
+
 class PlanOutdatedError(Exception):
     """The control plane is no longer as the plan found it. Nothing was changed; plan again."""

@@ -15,6 +15,7 @@ from stratalog.control.objects.ledger import ObjectsLedger
 from stratalog.control.pipeline.ledger import PipelineLedger
 from stratalog.control.scans.ledger import ScansLedger
 from stratalog.control.segments.ledger import SegmentsLedger
+from stratalog.control.settings.ledger import ClusterSettingsLedger
 from stratalog.control.sql.database import Database
 from stratalog.control.topics.ledger import TopicsLedger
 from stratalog.control.writers.ledger import WritersLedger
@@ -25,6 +26,7 @@ class ControlPlane:
     def __init__(self, database: Database, entropy: Entropy, clock: Clock = SYSTEM_CLOCK) -> None:
         self._database = database
         self.identity = IdentityLedger(database, entropy)
+        self.settings = ClusterSettingsLedger(database, entropy)
         self.brokers = BrokersLedger(database, entropy)
         self.topics = TopicsLedger(database, entropy)
         self.log = LogLedger(database, entropy)

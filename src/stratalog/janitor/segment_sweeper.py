@@ -67,7 +67,7 @@ class SegmentSweeper:
         self._store = store
         self._prefix = prefix
         self._clock = clock
-        self._orphan_age_ms = orphan_age_ms
+        self.orphan_age_ms = orphan_age_ms
         self._calls = 0
 
     async def sweep(self) -> Swept:
@@ -80,7 +80,7 @@ class SegmentSweeper:
 
     async def _sweep(self) -> Swept:
         await renew_claim(self._control, self._store)
-        horizon_ms = self._clock.now_ms() - self._orphan_age_ms
+        horizon_ms = self._clock.now_ms() - self.orphan_age_ms
         examined = foreign = deleted = 0
         page: dict[str, SegmentKey] = {}
         last: SegmentId | None = None

@@ -6,9 +6,9 @@ consequences of the failure, and the other steps go on.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stratalog.checks.remote_tier import SEGMENT_PREFIX, beside_blocks
 from stratalog.clock import Clock
@@ -40,6 +40,17 @@ class StepOutcome:
     error: Exception | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The settings that a janitor goes by."""
+
+    settings: JanitorSettings
+    offsets_retention_ms: int
+    retention_of: RetentionOf
+    differing: frozenset[str] = frozenset()
+    """Settings that this process was given, and that differ from the cluster's."""
+
+
 class Janitor:
     def __init__(
         self,
@@ -55,9 +66,10 @@ class Janitor:
         metrics: Metrics | None = None,
         entropy: Entropy = system_entropy,
         on_claim_lost: Callable[[StratalogError], None] | None = None,
+        rules: Callable[[], Awaitable[Rules]] | None = None,
     ) -> None:
         """`on_claim_lost` is called if the store or the control plane turns out not to be the
-        cluster's own."""
+        cluster's own. `rules` are asked before each run, and replace the settings given here."""
         self._settings = settings
         self._clock = clock
         self._on_claim_lost = on_claim_lost
@@ -82,6 +94,8 @@ class Janitor:
             settings=settings,
             offsets_retention_ms=offsets_retention_ms,
         )
+        self._rules = rules
+        self._differing: frozenset[str] = frozenset()
         self._task: asyncio.Task[None] | None = None
         registered = metrics or Metrics()
         self._removed = registered.counter(JANITOR_REMOVED)
@@ -102,14 +116,36 @@ class Janitor:
 
     async def run_once(self) -> list[StepOutcome]:
         """Run every step, in order. A step that fails does not keep the next ones from running."""
-        return [await self._run_step(step) for step in STEPS]
+        return await self._run(STEPS)
 
     async def free_store(self) -> int:
         """Run the steps that a cluster without brokers needs, too. Return the number of objects and
         segments that they removed."""
-        steps = [step for step in STEPS if not step.brokers_only]
-        outcomes = [await self._run_step(step) for step in steps]
+        outcomes = await self._run([step for step in STEPS if not step.brokers_only])
         return sum(outcome.done for outcome in outcomes if outcome.took_objects)
+
+    async def _run(self, steps: Sequence[Step]) -> list[StepOutcome]:
+        try:
+            await self._follow_rules()
+        except StratalogError as error:
+            # By rules that may have changed, nothing is deleted.
+            log.warning("The janitor cannot read the cluster's settings, and waits: %s", error)
+            return [StepOutcome(name=step.name, done=0, error=error) for step in steps]
+        return [await self._run_step(step) for step in steps]
+
+    async def _follow_rules(self) -> None:
+        if self._rules is None:
+            return
+        rules = await self._rules()
+        self._differing = rules.differing
+        self._premises = replace(
+            self._premises,
+            retention_of=rules.retention_of,
+            settings=rules.settings,
+            offsets_retention_ms=rules.offsets_retention_ms,
+        )
+        self._premises.sweeper.orphan_age_ms = rules.settings.orphan_age_ms
+        self._premises.segment_sweeper.orphan_age_ms = rules.settings.orphan_age_ms
 
     async def _run_forever(self) -> None:
         while True:
@@ -121,6 +157,16 @@ class Janitor:
         return self._settings.interval_ms / 1000 * (1 + _JITTER * spread)
 
     async def _run_step(self, step: Step) -> StepOutcome:
+        differing = self._differing.intersection(step.goes_by)
+        if differing:
+            names = ", ".join(sorted(differing))
+            log.warning(
+                "The janitor left out %s, because this process was given %s other than the"
+                " cluster's: `stratalog cluster config list` shows them.",
+                step.name,
+                names,
+            )
+            return StepOutcome(name=step.name, done=0)
         try:
             done = await step.run(self._premises)
             self._removed.labels(step.name).inc(done)

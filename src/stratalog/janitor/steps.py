@@ -44,6 +44,8 @@ class Step:
     """The consequence of a failure, as a clause that ends a log line."""
     takes_objects: bool = False
     """True if the step removes objects and segments of the store, not rows."""
+    goes_by: tuple[str, ...] = ()
+    """The settings that the step goes by. A process that was given others leaves the step out."""
     brokers_only: bool = False
     """True if the step removes rows that only brokers use, and is left to them."""
 
@@ -126,45 +128,53 @@ async def _in_chunks(remove: _RemoveRows, chunk_rows: int) -> int:
 STEPS = (
     Step(
         name="retention",
+        goes_by=("topic.retention.ms", "topic.retention.bytes", "janitor.retention_window_ms"),
         run=_enforce_retention,
         failure_means="expired records stay readable and keep their space",
     ),
     Step(
         name="topic purge",
+        goes_by=("janitor.deleted_topic_window_ms",),
         run=_purge_topics,
         failure_means="deleted topics keep their space",
     ),
     Step(
         name="deletion",
+        goes_by=("janitor.grace_ms", "janitor.backup_window_ms"),
         run=_delete_marked,
         failure_means="unreferenced objects keep their space",
         takes_objects=True,
     ),
     Step(
         name="unfinished segments",
+        goes_by=("janitor.unfinished_age_ms",),
         run=_clear_unfinished,
         failure_means="segments that were never finished keep their space",
     ),
     Step(
         name="segment deletion",
+        goes_by=("janitor.grace_ms", "janitor.backup_window_ms"),
         run=_delete_segments,
         failure_means="unreferenced segments keep their space",
         takes_objects=True,
     ),
     Step(
         name="sweep",
+        goes_by=("janitor.orphan_age_ms",),
         run=_sweep,
         failure_means="objects that were never committed keep their space",
         takes_objects=True,
     ),
     Step(
         name="segment sweep",
+        goes_by=("janitor.orphan_age_ms",),
         run=_sweep_segments,
         failure_means="objects of abandoned segments keep their space",
         takes_objects=True,
     ),
     Step(
         name="answer expiry",
+        goes_by=("janitor.answers_ms",),
         run=_forget_answers,
         # Not only for brokers: the rows of deleted objects stay with their answers, so that a
         # pipeline that runs alone would add a row for every file that it ever wrote.
@@ -173,12 +183,14 @@ STEPS = (
     ),
     Step(
         name="producer expiry",
+        goes_by=("janitor.producer_expiry_ms",),
         run=_expire_producers,
         failure_means="the control plane keeps the sequences of idle producers",
         brokers_only=True,
     ),
     Step(
         name="offset expiry",
+        goes_by=("groups.offsets_retention_ms",),
         run=_expire_offsets,
         failure_means="groups that are long gone keep their offsets",
         brokers_only=True,

@@ -85,7 +85,7 @@ class Sweeper:
         self._control = control
         self._store = store
         self._clock = clock
-        self._orphan_age_ms = orphan_age_ms
+        self.orphan_age_ms = orphan_age_ms
         self._sweeps = 0
         self._swept_until_ms = 0
 
@@ -96,7 +96,7 @@ class Sweeper:
         complete = self._sweeps % _COMPLETE_EVERY == 0
         # An object whose upload was slow is younger for the store than its id says, so that the
         # next sweep begins one orphan age before the point that this one reaches.
-        start_ms = 0 if complete else max(0, self._swept_until_ms - self._orphan_age_ms)
+        start_ms = 0 if complete else max(0, self._swept_until_ms - self.orphan_age_ms)
         swept = await _Sweep(self._control, self._store, start_ms, horizon_ms).run()
         self._sweeps += 1
         self._swept_until_ms = horizon_ms
@@ -108,7 +108,7 @@ class Sweeper:
         """Return the time after which objects are too young to be orphans."""
         # The clock is read before the leases. Otherwise, with an orphan age of 0, objects of a
         # lease that begins between the two would be spared neither by the lease nor by their age.
-        old_ms = self._clock.now_ms() - self._orphan_age_ms
+        old_ms = self._clock.now_ms() - self.orphan_age_ms
         lease_ms = await self._control.scans.oldest_lease_ms()
         return old_ms if lease_ms is None else min(old_ms, lease_ms - LEASE_MARGIN_MS - 1)
 

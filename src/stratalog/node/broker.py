@@ -6,6 +6,7 @@ socket run. The phases of stopping are in `node/phases.py`.
 """
 
 import logging
+from dataclasses import replace
 from importlib.metadata import version
 from platform import python_version
 
@@ -22,7 +23,7 @@ from stratalog.kafka.server.read_failures import ReadFailures
 from stratalog.kafka.server.server import Address
 from stratalog.metrics import Metrics
 from stratalog.node.ground import Ground
-from stratalog.node.groups import start_groups
+from stratalog.node.groups import Groups, start_groups
 from stratalog.node.listener import bind_listener, serve_clients
 from stratalog.node.membership import join_cluster, start_hints
 from stratalog.node.parts import Parts
@@ -32,6 +33,7 @@ from stratalog.node.workers import start_janitor, start_pipeline
 from stratalog.node.writing import start_writing
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.cluster import OpenCluster
+from stratalog.opening.cluster_settings import ClusterSettings
 from stratalog.settings import Settings
 from stratalog.topic.catalog import TopicCatalog
 
@@ -75,8 +77,11 @@ class Broker:
         parts = Parts()
         async with parts.undone_on_failure():
             cluster = await open_storage(parts, ground, control=control, objects=store)
-            broker = await _start_serving(parts, ground, cluster)
-            await start_janitor(parts, ground, cluster)
+            shared = ClusterSettings(cluster.control, settings)
+            in_force = await shared.found(by=f"broker at {settings.broker.listen}")
+            ground = replace(ground, settings=in_force.settings)
+            broker = await _start_serving(parts, ground, cluster, shared)
+            await start_janitor(parts, ground, cluster, shared)
             if with_pipeline:
                 await start_pipeline(parts, ground)
             await _log_start(broker, cluster)
@@ -117,7 +122,9 @@ async def _log_start(broker: Broker, cluster: OpenCluster) -> None:
     )
 
 
-async def _start_serving(parts: Parts, ground: Ground, cluster: OpenCluster) -> Broker:
+async def _start_serving(
+    parts: Parts, ground: Ground, cluster: OpenCluster, shared: ClusterSettings
+) -> Broker:
     control = cluster.control
     catalog = TopicCatalog(control=control, clock=ground.clock)
     reading = await start_reading(parts, ground, cluster)
@@ -146,14 +153,7 @@ async def _start_serving(parts: Parts, ground: Ground, cluster: OpenCluster) -> 
         settings=ground.settings,
         metrics=RequestMetrics(ground.metrics, served()),
         failures=ReadFailures(ground.clock),
-        admin=BrokerAdmin(
-            control=control,
-            catalog=catalog,
-            settings=ground.settings,
-            membership=membership,
-            groups=groups.coordinator,
-            consumer_groups=groups.consumer,
-        ),
+        admin=_admin(ground, control, catalog, membership, groups, shared),
         membership=membership,
         control=control,
         catalog=catalog,
@@ -166,3 +166,22 @@ async def _start_serving(parts: Parts, ground: Ground, cluster: OpenCluster) -> 
     )
     await serve_clients(ground, listener, components)
     return Broker(ground=ground, parts=parts, address=listener.advertised, membership=membership)
+
+
+def _admin(
+    ground: Ground,
+    control: ControlPlane,
+    catalog: TopicCatalog,
+    membership: Membership,
+    groups: Groups,
+    shared: ClusterSettings,
+) -> BrokerAdmin:
+    return BrokerAdmin(
+        control=control,
+        catalog=catalog,
+        settings=ground.settings,
+        membership=membership,
+        groups=groups.coordinator,
+        consumer_groups=groups.consumer,
+        shared_settings=shared,
+    )

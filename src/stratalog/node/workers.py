@@ -1,15 +1,23 @@
 """The workers in the background of a node."""
 
-from stratalog.janitor.service import Janitor
+from stratalog.janitor.service import Janitor, Rules
 from stratalog.node.ground import Ground
 from stratalog.node.parts import Part, Parts
 from stratalog.node.phases import Phase
 from stratalog.opening.cluster import OpenCluster
+from stratalog.opening.cluster_settings import ClusterSettings
+from stratalog.topic.janitor_rules import rules_of
 from stratalog.topic.retention import retention_by
 
 
-async def start_janitor(parts: Parts, ground: Ground, cluster: OpenCluster) -> None:
+async def start_janitor(
+    parts: Parts, ground: Ground, cluster: OpenCluster, shared: ClusterSettings
+) -> None:
     settings = ground.settings
+
+    async def rules() -> Rules:
+        return rules_of(await shared.read())
+
     janitor = Janitor(
         control=cluster.control,
         store=cluster.objects,
@@ -22,6 +30,7 @@ async def start_janitor(parts: Parts, ground: Ground, cluster: OpenCluster) -> N
         metrics=ground.metrics,
         entropy=ground.entropy,
         on_claim_lost=ground.fence.close,
+        rules=rules,
     )
     await parts.start(
         Part(

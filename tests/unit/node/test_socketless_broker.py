@@ -20,6 +20,7 @@ from stratalog.node.storage import open_storage
 from stratalog.node.workers import start_janitor
 from stratalog.node.writing import start_writing
 from stratalog.objects.open import open_store
+from stratalog.opening.cluster_settings import ClusterSettings
 from stratalog.settings import BlockSettings, JanitorSettings, Settings
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
@@ -58,7 +59,9 @@ class SocketlessBroker:
             broker_id=lambda: membership.broker_id,
             on_commit=reading.watermarks.advanced,
         )
-        await start_janitor(parts, ground, cluster)
+        await start_janitor(
+            parts, ground, cluster, ClusterSettings(cluster.control, ground.settings)
+        )
         return cls(parts, catalog, appender, reading)
 
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from stratalog.control.earlier_values import EarlierValue, with_earlier
 from stratalog.control.keys import PARTITION, partition_rows
 from stratalog.control.log.model import EPOCHS, HEADS, PARTITIONS, WriteTier
 from stratalog.control.sql.database import Connection, Row, Rows, as_uuid
 from stratalog.control.topics.adoption import AdoptionOperations
 from stratalog.control.topics.errors import PartitionCountError, TopicExistsError, UnknownTopicError
 from stratalog.control.topics.migration import MigrationOperations
-from stratalog.control.topics.model import TOPIC, TOPICS, Topic
+from stratalog.control.topics.model import RETENTION_CONFIGS, TOPIC, TOPICS, Topic
 from stratalog.control.topics.purge import PurgeOperations
 from stratalog.control.topics.undelete import UndeleteOperations
 from stratalog.ids import (
@@ -131,8 +132,12 @@ class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations, Und
             topic = await _locked(connection, topic_id)
             merged = {**topic.configs, **changes}
             kept = {name: value for name, value in merged.items() if value is not None}
+            [(now_ms,)] = await connection.fetch("SELECT {now_ms}")
             await connection.execute(
-                "UPDATE topics SET configs = $1 WHERE topic_id = $2", json.dumps(kept), topic_id
+                "UPDATE topics SET configs = $1, earlier_retention = $2 WHERE topic_id = $3",
+                json.dumps(kept),
+                json.dumps(_histories(topic, kept, now_ms)),
+                topic_id,
             )
             return await _locked(connection, topic_id)
 
@@ -177,6 +182,20 @@ async def _insert_partitions(connection: Connection, topic_id: TopicId, added: r
     await connection.execute(_INSERT_PARTITIONS, WriteTier.BLOCK.value, rows=keys)
     await connection.execute(_INSERT_HEADS, rows=keys)
     await connection.execute(_INSERT_EPOCHS, rows=keys)
+
+
+def _histories(
+    topic: Topic, configs: Mapping[str, str], now_ms: int
+) -> Mapping[str, Sequence[EarlierValue]]:
+    """Return the earlier values of the configs of retention, once `configs` are in force."""
+    histories = dict(topic.earlier_retention)
+    for name in RETENTION_CONFIGS:
+        before = topic.configs.get(name)
+        if configs.get(name) != before:
+            history = histories.get(name, ())
+            where = f"{name} of topic {topic.name}"
+            histories[name] = with_earlier(history, before, now_ms=now_ms, name=where)
+    return histories
 
 
 def _unknown(topic_id: TopicId) -> UnknownTopicError:

@@ -3,6 +3,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stratalog.control.earlier_values import EarlierValue, read_earlier
 from stratalog.control.log.model import WriteTier
 from stratalog.control.segments.model import EpochStart, SegmentToAdd, SegmentUploaded
 from stratalog.control.sql.table import Expression, Selection, Table
@@ -26,6 +27,8 @@ class Topic:
     configs: Mapping[str, str]
     """Only the configs that were set on the topic. The reader adds the defaults."""
     created_ms: int
+    earlier_retention: Mapping[str, Sequence[EarlierValue]] = field(default_factory=dict)
+    """The values that the configs of retention had before, by name."""
     leader_epochs: Mapping[PartitionIndex, LeaderEpoch] = field(default_factory=dict)
     """Of the partitions whose epoch is not 0."""
     write_tiers: Mapping[PartitionIndex, WriteTier] = field(default_factory=dict)
@@ -33,6 +36,13 @@ class Topic:
 
     def write_tier(self, partition: PartitionIndex) -> WriteTier:
         return self.write_tiers.get(partition, WriteTier.BLOCK)
+
+
+RETENTION_CONFIGS = ("retention.ms", "retention.bytes")
+
+
+def _read_histories(text: str) -> Mapping[str, Sequence[EarlierValue]]:
+    return {name: read_earlier(pairs) for name, pairs in (json.loads(text) or {}).items()}
 
 
 TOPICS = Table(
@@ -44,12 +54,16 @@ TOPICS = Table(
     created_ms="bigint",
     deleted_ms="bigint null",
     purge_ms="bigint null",
+    earlier_retention="text null",
 )
 TOPIC = Selection(
     Topic,
     TOPICS,
     id=TOPICS["topic_id"],
     configs=TOPICS["configs"].decoded(json.loads),
+    earlier_retention=Expression(
+        "COALESCE(topics.earlier_retention, 'null')", "text", _read_histories
+    ),
     absent=("leader_epochs", "write_tiers"),
 )
 """Without leader epochs and write tiers, which belong to the partitions."""

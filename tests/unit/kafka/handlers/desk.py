@@ -29,6 +29,7 @@ from stratalog.control.log.model import (
     TimeQuery,
     WriteTier,
 )
+from stratalog.control.settings.model import ClusterSettingsNow
 from stratalog.control.topics.errors import TopicExistsError, UnknownTopicError
 from stratalog.control.topics.model import Topic
 from stratalog.groups.classic.groups import ClassicGroups
@@ -94,6 +95,9 @@ class TopicsInMemory(FakeControlPlane):
         if found[0].alive:
             raise BrokerAliveError(f"broker {broker_id} is alive: stop it first")
         self.registered.remove(found[0])
+
+    async def settings_now(self) -> ClusterSettingsNow:
+        return ClusterSettingsNow(now_ms=0, settings={})
 
     async def topics_create(
         self, name: str, *, partition_count: int, configs: Mapping[str, str]
