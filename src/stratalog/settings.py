@@ -49,6 +49,12 @@ class BrokerSettings:
     """The zone of this broker. Clients that state their zone are sent to brokers of that zone."""
     auto_create_topics: bool = True
     """Create a topic when a client first asks for it."""
+    auto_create_limit: Positive = 10_000
+    """Topics that this broker creates in an hour because clients asked for them; more are refused.
+    It bounds the damage of a client with random topic names, who asks thousands in a second."""
+    max_partitions: Positive = 200_000
+    """Partitions of all topics of the cluster. No topic is created or grown beyond it. Each costs
+    some rows of the control plane for as long as its topic exists."""
     default_partitions: Positive = 1
     """Partitions of a topic that was created without a number."""
     max_request_bytes: Annotated[int, Bounds(1, INT32_MOST)] = 100 * MIB
@@ -236,8 +242,14 @@ class GroupsSettings:
     sooner, and take slow ones for dead."""
     max_session_timeout_ms: Positive = 30 * MINUTE_MS
     """The longest session timeout that a member may ask for."""
-    max_size: Annotated[int, Bounds(1, INT32_MOST)] = INT32_MOST
-    """Members that a group may have."""
+    max_size: Annotated[int, Bounds(1, INT32_MOST)] = 10_000
+    """Members that a group may have. The coordinator keeps all of them in memory."""
+    max_member_bytes: Positive = MIB
+    """Bytes of one member's subscription, and of its assignment. Members of Kafka Streams have some
+    hundred KiB."""
+    max_groups: Positive = 100_000
+    """Consumer groups of the cluster. Any client can make one by joining it or by committing an
+    offset, and each is a row or more of the control plane."""
     consumer_session_timeout_ms: Positive = 45 * SECOND_MS
     """How long a silent member of a group with `group.protocol=consumer` keeps its partitions.
     Shorter finds dead members sooner, and takes slow ones for dead."""

@@ -53,3 +53,7 @@ class ClusterAccessDeniedError(CallError):
 
 class GroupInUseError(CallError):
     """The operation needs a group without members."""
+
+
+class TopicLimitError(CallError):
+    """The topic would exceed a limit on topics or partitions."""

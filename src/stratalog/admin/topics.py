@@ -23,7 +23,9 @@ from stratalog.admin.rights import (
     DELETE_TOPIC,
     DESCRIBE_TOPIC,
 )
+from stratalog.admin.topic_limits import TopicLimits, check_request
 from stratalog.admin.topic_names import check_no_collision, check_topic_name, may_collide
+from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.log.model import PartitionState
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.errors import (
@@ -95,8 +97,10 @@ class TopicAdmin:
         catalog: TopicCatalog,
         settings: Settings,
         authorizer: Authorizer,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._control = control
+        self._limits = TopicLimits(control=control, settings=settings.broker, clock=clock)
         self._catalog = catalog
         self._default_partitions = settings.broker.default_partitions
         self._default_configs = settings.topic
@@ -125,7 +129,13 @@ class TopicAdmin:
     ) -> dict[str, CreatedTopic | StratalogError]:
         """Create topics and return the outcomes by name."""
 
+        asked = 0
+
         async def create_one(new: NewTopic) -> CreatedTopic:
+            nonlocal asked
+            if new.partition_count <= MAX_PARTITIONS:
+                asked += max(new.partition_count, 1)
+            check_request(asked)
             return await self._create(principal, new, validate_only=validate_only)
 
         return await each_once(((new.name, new) for new in wanted), create_one, noun="topic")
@@ -135,7 +145,9 @@ class TopicAdmin:
         new = NewTopic(name=name)
         self._authorize_creation(principal, name)
         try:
-            return await self._created(principal, new, await self._checked_count(new))
+            count = await self._checked_count(new)
+            self._limits.take_first_use(name)
+            return await self._created(principal, new, count)
         except TopicExistsError:
             found = await self._catalog.refreshed([name])
             if name in found:
@@ -154,6 +166,7 @@ class TopicAdmin:
         async def add(growth: PartitionGrowth) -> Done:
             self._authorizer.authorize(principal, ALTER_TOPIC, growth.topic)
             topic = await self._growing(growth)
+            await self._limits.check_partitions(growth.partition_count - topic.partition_count)
             if not validate_only:
                 await self._catalog.add_partitions(topic, partition_count=growth.partition_count)
                 log.info(
@@ -217,6 +230,7 @@ class TopicAdmin:
             count = self._default_partitions
         _check_partition_count(count)
         check_configs(new.configs)
+        await self._limits.check_partitions(count)
         if new.name in await self._catalog.refreshed([new.name]):
             raise TopicExistsError(f"topic {new.name!r} exists")
         if may_collide(new.name):

@@ -43,12 +43,21 @@ Action: TypeAlias = Callable[[LoadedGroup, float], T]
 
 MOST_IDLE = 10_000
 """The number of groups in memory above which groups without members are dropped, oldest first."""
+_NO_TERM = -1
 _SHORTEST_NAP_S = 0.01
 
 
 class GroupCoordinator:
-    def __init__(self, *, control: ControlPlane, membership: Membership, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        control: ControlPlane,
+        membership: Membership,
+        clock: Clock,
+        max_groups: int | None = None,
+    ) -> None:
         self._control = control
+        self._max_groups = max_groups
         self._membership = membership
         self._clock = clock
         self._loaders: dict[GroupKind, Loader] = {}
@@ -83,25 +92,28 @@ class GroupCoordinator:
             # The preferred broker has just died, and the list of brokers here is not current.
             return await self._control.groups.locate(group_id, self._membership.broker_id)
 
-    async def change(self, group_id: str, action: Action[T]) -> T:
-        """Let `action` change the group. On return the change is saved, and answers are out."""
-        loaded = await self._loaded(group_id)
+    async def change(self, group_id: str, action: Action[T], *, creates: bool) -> T:
+        """Let `action` change the group. On return the change is saved, and answers are out.
+
+        Only an action that `creates` makes a row for a group that was never used.
+        """
+        loaded = await (self._loaded(group_id) if creates else self._present(group_id))
         result = action(loaded, self._clock.monotonic())
         await self._settle(loaded)
         return result
 
     async def look(self, group_id: str, action: Action[T]) -> T:
         """Run an action that changes nothing that must be saved: a read, or a sign of life."""
-        return action(await self._loaded(group_id), self._clock.monotonic())
+        return action(await self._present(group_id), self._clock.monotonic())
 
     async def describe(self, group_id: str) -> GroupDescription:
         """Raises `GroupNotFoundError` if the group was never used."""
-        loaded = await self._loaded(group_id)
+        loaded = await self._present(group_id)
         await self._check_exists(loaded)
         return loaded.group.describe()
 
     async def delete(self, group_id: str) -> None:
-        loaded = await self._loaded(group_id)
+        loaded = await self._present(group_id)
         await self._check_exists(loaded)
         if not loaded.group.is_empty:
             raise GroupNotEmptyError(f"group {group_id!r} has members")
@@ -128,6 +140,8 @@ class GroupCoordinator:
     ) -> LeftOut:
         """Commit offsets. On return they are durable, except for partitions that do not exist,
         which are returned."""
+        stranger = await self._present(group_id)
+        stranger.group.validate_commit(committer, self._clock.monotonic())
         loaded = await self._loaded(group_id)
         loaded.group.validate_commit(committer, self._clock.monotonic())
         commit = GroupOffsets(group_id=group_id, term=loaded.term, offsets=offsets)
@@ -142,13 +156,13 @@ class GroupCoordinator:
     ) -> list[CommittedOffset]:
         """Return committed offsets. They are read from the control plane each time, which knows
         every commit that was answered."""
-        loaded = await self._loaded(group_id)
+        loaded = await self._present(group_id)
         loaded.group.validate_fetch(committer)
         return await self._control.groups.offsets(group_id, wanted)
 
     async def deletable_offsets(self, group_id: str) -> Callable[[str], bool]:
         """Return a predicate of topics. Offsets may be deleted for topics that no member reads."""
-        loaded = await self._loaded(group_id)
+        loaded = await self._present(group_id)
         await self._check_exists(loaded)
         group = loaded.group
         if not group.is_empty and group.protocol_type != CONSUMER:
@@ -160,6 +174,25 @@ class GroupCoordinator:
         await self._control.groups.delete_offsets(group_id, loaded.term, partitions)
 
     # Loading.
+
+    async def _present(self, group_id: str) -> LoadedGroup:
+        """Return the group. One that was never used is empty and stays unknown: clients ask about
+        any name, and a row for each would fill the control plane."""
+        if group_id in self._groups or await self._control.groups.exists(group_id):
+            return await self._loaded(group_id)
+        if self._is_stopped or not self._membership.is_surely_alive:
+            raise _not_coordinator(group_id)
+        record = GroupRecord(
+            group_id=group_id,
+            term=_NO_TERM,
+            kind=GroupKind.CLASSIC,
+            state_name="",
+            protocol_type="",
+            state=b"",
+            empty_since_ms=None,
+        )
+        group = self._restored(record)
+        return LoadedGroup(record, group, lease_number=self._membership.lease_number)
 
     async def _loaded(self, group_id: str) -> LoadedGroup:
         loaded = self._groups.get(group_id)
@@ -180,7 +213,7 @@ class GroupCoordinator:
         membership = self._membership
         lease_number = membership.lease_number
         record = await self._control.groups.open(
-            group_id, membership.broker_id, membership.incarnation
+            group_id, membership.broker_id, membership.incarnation, most=self._max_groups
         )
         loaded = LoadedGroup(record, self._restored(record), lease_number=lease_number)
         if not self._is_good(loaded):

@@ -61,3 +61,7 @@ class NotLoadedError(RetriableError):
 
 class GroupStateDamagedError(DamagedError):
     """The saved state of a group cannot be decoded."""
+
+
+class MemberTooLargeError(CallError):
+    """A member's subscription or assignment has more bytes than the settings allow."""

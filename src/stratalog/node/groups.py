@@ -28,7 +28,12 @@ async def start_groups(
     catalog: TopicCatalog,
 ) -> Groups:
     settings, clock = ground.settings.groups, ground.clock
-    coordinator = GroupCoordinator(control=control, membership=membership, clock=clock)
+    coordinator = GroupCoordinator(
+        control=control,
+        membership=membership,
+        clock=clock,
+        max_groups=settings.max_groups,
+    )
     # It starts after the membership, and so stops before it: until the broker has left, no other
     # broker may coordinate its groups.
     await parts.start(

@@ -8,6 +8,7 @@ from stratalog.admin.errors import (
     InvalidTopicNameError,
     PartitionAssignmentError,
     ReplicationFactorError,
+    TopicLimitError,
     UnknownTopicIdError,
 )
 from stratalog.admin.topics import CreatedTopic, NewTopic, PartitionGrowth, TopicName
@@ -138,3 +139,10 @@ async def test_a_topic_that_cannot_be_found_is_not_deleted(
 async def test_the_error_about_an_unknown_topic_suggests_a_known_one(office: Office) -> None:
     with pytest.raises(UnknownTopicError, match='did you mean "orders"'):
         await office.admin.topics.find(ALICE, "order")
+
+
+async def test_topics_of_one_request_share_its_limit_of_partitions(office: Office) -> None:
+    wanted = [NewTopic(name=f"wide-{number}", partition_count=4000) for number in range(3)]
+    outcomes = await office.admin.topics.create(ALICE, wanted, validate_only=True)
+    assert isinstance(outcomes["wide-1"], CreatedTopic)
+    assert isinstance(outcomes["wide-2"], TopicLimitError)

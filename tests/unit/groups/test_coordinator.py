@@ -12,7 +12,7 @@ from tests.support.ledgers import ControlWrapper
 
 from stratalog.cluster.membership import Membership
 from stratalog.control.errors import ControlUnavailableError
-from stratalog.control.groups.errors import NotCoordinatorError
+from stratalog.control.groups.errors import NotCoordinatorError, TooManyGroupsError
 from stratalog.control.groups.model import GroupKind, GroupRecord, OffsetToCommit
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
@@ -33,6 +33,8 @@ from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.groups.errors import (
     GroupNotEmptyError,
     GroupNotFoundError,
+    IllegalGenerationError,
+    MemberTooLargeError,
     NotLoadedError,
     RebalanceInProgressError,
     UnknownMemberError,
@@ -239,13 +241,13 @@ async def test_a_save_does_not_speak_for_a_group_that_took_its_place_meanwhile(
     classic.revision = consumer.revision
     node.control.open.clear()
     changing = asyncio.create_task(
-        node.coordinator.change(GROUP, lambda loaded, _: loaded.replace(consumer))
+        node.coordinator.change(GROUP, lambda loaded, _: loaded.replace(consumer), creates=True)
     )
     await node.control.saving.wait()
     await node.coordinator.look(GROUP, lambda loaded, _: loaded.replace(classic))
     node.control.open.set()
     await changing
-    await node.coordinator.change(GROUP, lambda _loaded, _now_s: None)
+    await node.coordinator.change(GROUP, lambda _loaded, _now_s: None, creates=True)
     saved = [record.kind for record in node.control.saved]
     assert saved == [GroupKind.CONSUMER, GroupKind.CLASSIC]
 
@@ -350,6 +352,8 @@ async def test_a_session_ends_by_the_clock_and_that_is_saved(
 
 
 async def test_many_who_ask_at_once_load_a_group_once(node: Node, plane: ControlPlane) -> None:
+    await node.join()
+    node.coordinator._drop(node.coordinator._groups[GROUP])
     looks = [node.coordinator.look(GROUP, lambda loaded, _: loaded) for _ in range(5)]
     assert len(set(map(id, await asyncio.gather(*looks)))) == 1
 
@@ -360,9 +364,41 @@ async def test_groups_without_members_are_forgotten_when_there_are_too_many(
     monkeypatch.setattr(coordinator_module, "MOST_IDLE", 3)
     await node.stable()
     for number in range(5):
-        await node.coordinator.look(f"idle-{number}", lambda loaded, _: loaded)
+        await node.coordinator.change(f"idle-{number}", lambda *_: None, creates=True)
     loaded = node.coordinator._groups
     assert list(loaded) == [GROUP, "idle-3", "idle-4"]
+
+
+async def test_asking_about_a_group_that_was_never_used_makes_no_row(
+    node: Node, plane: ControlPlane
+) -> None:
+    coordinator = node.coordinator
+    await coordinator.locate("stranger")
+    assert await coordinator.fetch_offsets("stranger", NOBODY, None) == []
+    for question in (coordinator.describe, coordinator.delete, coordinator.deletable_offsets):
+        with pytest.raises(GroupNotFoundError):
+            await question("stranger")
+    with pytest.raises(UnknownMemberError):
+        await node.classic.heartbeat("stranger", "m", None, 1)
+    with pytest.raises(IllegalGenerationError):
+        await coordinator.commit_offsets("stranger", Committer("m", None, 1), [])
+    assert not await plane.groups.exists("stranger")
+    assert "stranger" not in coordinator._groups
+
+
+async def test_a_group_beyond_the_limit_is_refused_and_present_ones_go_on(node: Node) -> None:
+    joined = await node.stable()
+    node.coordinator._max_groups = 1
+    with pytest.raises(TooManyGroupsError, match=r"groups\.max_groups"):
+        await node.join(group_id="one-too-many")
+    await node.beat(joined)
+    assert await node.join(joined.member_id)
+
+
+async def test_a_member_with_too_large_a_subscription_is_refused(node: Node) -> None:
+    node.classic._max_member_bytes = 10
+    with pytest.raises(MemberTooLargeError, match=r"groups\.max_member_bytes"):
+        await node.join()
 
 
 async def test_a_group_of_an_unknown_kind_is_left_alone(node: Node, plane: ControlPlane) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from stratalog.control.brokers.model import BROKER_INFO, BrokerInfo
-from stratalog.control.groups.errors import NotCoordinatorError
+from stratalog.control.groups.errors import NotCoordinatorError, TooManyGroupsError
 from stratalog.control.groups.model import (
     GROUP_RECORD,
     GROUP_SUMMARY,
@@ -71,11 +71,19 @@ class _Candidate(NamedTuple):
 
 class GroupOperations(Ledger):
     async def locate(self, group_id: str, preferred: BrokerId) -> BrokerInfo:
-        """Return the group's coordinator if it is alive. Otherwise `preferred` becomes it."""
+        """Return the group's coordinator if it is alive. Otherwise `preferred` becomes it.
+
+        A group without a row gets none here: `preferred` makes it when the group is first used.
+        """
+
+        async def look(connection: Connection) -> BrokerInfo | None:
+            coordinator = await _live_coordinator(connection, group_id)
+            if coordinator is None and not await _exists(connection, group_id):
+                return await _live_broker(connection, preferred)
+            return coordinator
+
         # Nearly always there is nothing to write.
-        coordinator = await self._database.read(
-            lambda connection: _live_coordinator(connection, group_id)
-        )
+        coordinator = await self._database.read(look)
         if coordinator is not None:
             return coordinator
 
@@ -89,16 +97,26 @@ class GroupOperations(Ledger):
 
         return await self._database.write(work)
 
-    async def open(self, group_id: str, broker_id: BrokerId, incarnation: UUID) -> GroupRecord:
+    async def exists(self, group_id: str) -> bool:
+        """Return whether the group has a row, which says nothing about its contents."""
+        return await self._database.read(lambda connection: _exists(connection, group_id))
+
+    async def open(
+        self, group_id: str, broker_id: BrokerId, incarnation: UUID, *, most: int | None = None
+    ) -> GroupRecord:
         """Return the group for its coordinator. A group without a row is a new one.
 
-        Raises `NotCoordinatorError` if another live broker, or another incarnation, has it.
+        Raises `NotCoordinatorError` if another live broker, or another incarnation, has it, and
+        `TooManyGroupsError` if a new group would be more than `most`. Brokers that make groups in
+        the same moment may exceed it by one each.
         """
 
         async def work(connection: Connection) -> GroupRecord:
             candidate = await _live_broker(connection, broker_id)
             if candidate.incarnation != incarnation:
                 raise NotCoordinatorError(f"broker {broker_id} is another process now")
+            if most is not None and not await _exists(connection, group_id):
+                await _check_room(connection, most)
             await _claim(connection, group_id, _Candidate(broker_id, incarnation))
             holder = await _live_coordinator(connection, group_id)
             if holder is None or holder.incarnation != incarnation:
@@ -158,6 +176,19 @@ async def _live_broker(connection: Connection, broker_id: BrokerId) -> BrokerInf
 async def _live_coordinator(connection: Connection, group_id: str) -> BrokerInfo | None:
     rows = await connection.fetch(_LIVE_COORDINATOR, group_id)
     return BROKER_INFO.read(rows[0]) if rows else None
+
+
+async def _exists(connection: Connection, group_id: str) -> bool:
+    return bool(await connection.fetch("SELECT 1 FROM groups WHERE group_id = $1", group_id))
+
+
+async def _check_room(connection: Connection, most: int) -> None:
+    [(count,)] = await connection.fetch("SELECT count(*) FROM groups")
+    if count >= most:
+        raise TooManyGroupsError(
+            f"there are {count} consumer groups, which is the most: delete groups that are not"
+            " used, or raise groups.max_groups"
+        )
 
 
 async def _claim(connection: Connection, group_id: str, candidate: _Candidate) -> None:

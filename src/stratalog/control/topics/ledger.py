@@ -47,6 +47,15 @@ _INSERT_EPOCHS = EPOCHS.insert(PARTITION, leader_epoch="0", start_offset="0")
 
 
 class TopicsLedger(AdoptionOperations, MigrationOperations, PurgeOperations, UndeleteOperations):
+    async def partition_total(self) -> int:
+        """Return the number of partitions of all topics that are not deleted."""
+        rows = await self._database.read(
+            lambda connection: connection.fetch(
+                "SELECT COALESCE(SUM(partition_count), 0) FROM topics WHERE deleted_ms IS NULL"
+            )
+        )
+        return int(rows[0][0])
+
     async def create(self, name: str, *, partition_count: int, configs: Mapping[str, str]) -> Topic:
         if partition_count < 1:
             raise PartitionCountError(f"topic {name}: needs at least one partition")

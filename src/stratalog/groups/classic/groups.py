@@ -18,6 +18,7 @@ from stratalog.groups.classic.model import (
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.groups.errors import InconsistentProtocolError, UnknownMemberError
 from stratalog.groups.loaded_group import LoadedGroup
+from stratalog.groups.member_size import check_member_size
 from stratalog.ids import Entropy, system_entropy
 from stratalog.settings import GroupsSettings
 
@@ -38,26 +39,33 @@ class ClassicGroups:
             max_session_timeout_ms=settings.max_session_timeout_ms,
             max_size=settings.max_size,
         )
+        self._max_member_bytes = settings.max_member_bytes
         coordinator.register_loader(GroupKind.CLASSIC, self._load)
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinAnswer:
+        size = sum(len(name) + len(data) for name, data in request.protocols.items())
+        check_member_size(group_id, size, most=self._max_member_bytes)
+
         def begin(loaded: LoadedGroup, now_s: float) -> "asyncio.Future[object]":
             group = self._to_join(loaded)
             ticket, answer = loaded.ticket()
             group.join(ticket, request, now_s)
             return answer
 
-        waiting = await self._coordinator.change(group_id, begin)
+        waiting = await self._coordinator.change(group_id, begin, creates=True)
         return cast(JoinAnswer, await waiting)
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncAnswer:
+        largest = max(map(len, request.assignments.values()), default=0)
+        check_member_size(group_id, largest, most=self._max_member_bytes)
+
         def begin(loaded: LoadedGroup, now_s: float) -> "asyncio.Future[object]":
             group = _classic(loaded)
             ticket, answer = loaded.ticket()
             group.sync(ticket, request, now_s)
             return answer
 
-        waiting = await self._coordinator.change(group_id, begin)
+        waiting = await self._coordinator.change(group_id, begin, creates=False)
         return cast(SyncAnswer, await waiting)
 
     async def heartbeat(
@@ -76,7 +84,7 @@ class ClassicGroups:
         def go(loaded: LoadedGroup, now_s: float) -> list[StratalogError | None]:
             return _classic(loaded).leave(leaving, now_s)
 
-        return await self._coordinator.change(group_id, go)
+        return await self._coordinator.change(group_id, go, creates=False)
 
     def _load(self, record: GroupRecord, now_s: float) -> ClassicGroup:
         if not record.state:

@@ -15,6 +15,7 @@ from stratalog.groups.consumer.subscriptions import TopicsFound, TopicsWanted
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.groups.errors import GroupNotFoundError
 from stratalog.groups.loaded_group import LoadedGroup
+from stratalog.groups.member_size import check_member_size
 from stratalog.settings import GroupsSettings
 from stratalog.topic.catalog import TopicCatalog
 
@@ -45,6 +46,7 @@ class ConsumerGroups:
             max_members=settings.max_size,
             look_ms=settings.consumer_topics_poll_ms,
         )
+        self._max_member_bytes = settings.max_member_bytes
         self._matches = PatternMatches(clock)
         self._all_topics: list[Topic] = []
         self._all_until_s = 0.0
@@ -52,6 +54,8 @@ class ConsumerGroups:
 
     async def heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
         check_heartbeat(beat)
+        names = beat.topic_names or ()
+        check_member_size(beat.group_id, sum(map(len, names)), most=self._max_member_bytes)
         found: TopicsFound | None = None
         while True:
 
@@ -60,7 +64,7 @@ class ConsumerGroups:
             ) -> _PendingAnswer | TopicsWanted:
                 return self._beat(loaded, beat, found, now_s)
 
-            outcome = await self._coordinator.change(beat.group_id, act)
+            outcome = await self._coordinator.change(beat.group_id, act, creates=beat.joins)
             if isinstance(outcome, _PendingAnswer):
                 return _confirmed(outcome)
             found = await self._look(outcome)

@@ -11,6 +11,7 @@ from stratalog.admin.errors import (
     PartitionAssignmentError,
     ReplicationFactorError,
     TopicAccessDeniedError,
+    TopicLimitError,
     UnknownTopicIdError,
 )
 from stratalog.batch.errors import (
@@ -23,7 +24,7 @@ from stratalog.batch.errors import (
     UnsupportedCodecError,
 )
 from stratalog.control.brokers.errors import BrokerNotRegisteredError
-from stratalog.control.groups.errors import NotCoordinatorError
+from stratalog.control.groups.errors import NotCoordinatorError, TooManyGroupsError
 from stratalog.control.log.errors import OffsetOutOfRangeError
 from stratalog.control.objects.errors import BarredObjectError
 from stratalog.control.topics.errors import PartitionCountError, TopicExistsError, UnknownTopicError
@@ -114,6 +115,8 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     # No client repeats a request after this code, and the response carries the message: the topic
     # stays read-only until it is migrated.
     ReadOnlyTopicError: ErrorCode.policy_violation,
+    TopicLimitError: ErrorCode.policy_violation,
+    TooManyGroupsError: ErrorCode.policy_violation,
     # Groups.
     NotCoordinatorError: ErrorCode.not_coordinator,
     InvalidGroupIdError: ErrorCode.invalid_group_id,

@@ -8,7 +8,7 @@ import pytest
 from tests.contract.control.building import change, part
 
 from stratalog.control.brokers.model import BrokerInfo
-from stratalog.control.groups.errors import NotCoordinatorError
+from stratalog.control.groups.errors import NotCoordinatorError, TooManyGroupsError
 from stratalog.control.groups.model import (
     GroupKind,
     GroupOffsets,
@@ -97,6 +97,8 @@ async def test_the_preferred_broker_coordinates_a_new_group_and_keeps_it(
     plane: ControlPlane, other: ControlPlane, first: BrokerInfo, second: BrokerInfo
 ) -> None:
     assert (await plane.groups.locate(GROUP, BrokerId(2))).broker_id == 2
+    assert not await plane.groups.exists(GROUP), "asking makes no row"
+    await opened(plane, second)
     assert (await other.groups.locate(GROUP, BrokerId(1))).broker_id == 2
     assert await other.groups.locate(GROUP, BrokerId(1)) == second
 
@@ -161,14 +163,19 @@ async def test_opening_takes_over_from_a_dead_broker_with_all_that_was_saved(
     assert taken.term > saved.term
 
 
-async def test_two_who_ask_at_once_are_told_the_same_coordinator(
+async def test_of_two_that_open_a_new_group_at_once_one_coordinates_it(
     plane: ControlPlane, other: ControlPlane, first: BrokerInfo, second: BrokerInfo
 ) -> None:
     for number in range(10):
-        told = await asyncio.gather(
-            plane.groups.locate(f"group-{number}", BrokerId(1)),
-            other.groups.locate(f"group-{number}", BrokerId(2)),
+        name = f"group-{number}"
+        outcomes = await asyncio.gather(
+            opened(plane, first, name), opened(other, second, name), return_exceptions=True
         )
+        assert [isinstance(one, NotCoordinatorError) for one in outcomes].count(True) == 1
+        told = [
+            await plane.groups.locate(name, BrokerId(1)),
+            await other.groups.locate(name, BrokerId(2)),
+        ]
         assert told[0] == told[1]
 
 
@@ -406,3 +413,14 @@ async def test_an_undeleted_topic_has_the_offsets_of_its_groups_again(
     assert await committed(plane) == {}
     await plane.topics.undelete(topic.id, "events")
     assert await committed(plane) == {1: 5}
+
+
+async def test_no_more_groups_are_made_than_allowed(plane: ControlPlane, first: BrokerInfo) -> None:
+    async def make(name: str) -> GroupRecord:
+        return await plane.groups.open(name, first.broker_id, first.incarnation, most=2)
+
+    assert [(await make(name)).group_id for name in ("a", "b")] == ["a", "b"]
+    with pytest.raises(TooManyGroupsError):
+        await make("c")
+    assert not await plane.groups.exists("c")
+    assert (await make("a")).group_id == "a"

@@ -99,6 +99,9 @@ class TopicsInMemory(FakeControlPlane):
     async def settings_now(self) -> ClusterSettingsNow:
         return ClusterSettingsNow(now_ms=0, settings={})
 
+    async def topics_partition_total(self) -> int:
+        return sum(topic.partition_count for topic in self.by_id.values())
+
     async def topics_create(
         self, name: str, *, partition_count: int, configs: Mapping[str, str]
     ) -> Topic:
