@@ -3,12 +3,20 @@
 The long run is `python -m tests.faults.power_cuts`.
 """
 
+import errno
 from pathlib import Path
 
 import pytest
-from tests.faults.power.cuts import choose, first_acknowledgement, record_work, try_cuts
+from tests.faults.power.cuts import (
+    Cut,
+    choose,
+    first_acknowledgement,
+    record_work,
+    try_cuts,
+)
 from tests.faults.power.disk import Disk, Loss
 from tests.faults.power.guards import Guard
+from tests.faults.power.history import Scope
 from tests.faults.power.recording import Change, can_record
 
 STATES = 60
@@ -36,6 +44,45 @@ def test_a_power_cut_shows_a_missing_guard(quick_folder: Path, guard: Guard) -> 
     cuts = choose(changes, states=STATES, seed=SEED, begin=begin)
     outcome = try_cuts(changes, cuts, stop_at_first=True)
     assert outcome.violations, f"not noticed: {guard}"
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("kind", "count", "error"),
+    [
+        pytest.param("s", 1, errno.EIO, id="a sync fails"),
+        pytest.param("s", 3, errno.EIO, id="syncs fail"),
+        pytest.param("w", 2, errno.EIO, id="writes fail"),
+        pytest.param("w", 2, errno.ENOSPC, id="the disk is full"),
+    ],
+)
+def test_acknowledged_batches_outlive_a_disk_that_fails_and_a_power_cut_after_it(
+    quick_folder: Path, kind: str, count: int, error: int
+) -> None:
+    """The commits of SQLite fail for a while. After a failed sync, the disk has all or nothing of
+    the bytes, and no later sync writes them."""
+    calm = record_work(quick_folder, scope=Scope.PRODUCERS)
+    first = calls_before_acknowledgement(calm, kind) + 3
+    fail = f"{kind} control.db-wal {first} {count} {error}"
+    changes = record_work(quick_folder, scope=Scope.PRODUCERS, fail=fail)
+    failed = [at for at, change in enumerate(changes) if change.kind in "fx"]
+    assert len(failed) == count
+    cuts = [Cut(at, loss, SEED) for at in (failed[-1] + 1, len(changes)) for loss in Loss]
+    for reached in (False, True):
+        outcome = try_cuts(changes, cuts, failed_syncs_reach=reached)
+        assert [str(violation) for violation in outcome.violations] == []
+
+
+def calls_before_acknowledgement(changes: list[Change], kind: str) -> int:
+    """How often SQLite wrote or synced its log by then."""
+    logs: set[int] = set()
+    calls = 0
+    for change in changes[: first_acknowledgement(changes)]:
+        if change.kind == "o":
+            is_log = change.paths[0].endswith("control.db-wal")
+            logs = logs | {change.descriptor} if is_log else logs - {change.descriptor}
+        calls += change.kind == kind and change.descriptor in logs
+    return calls
 
 
 def opened(path: str, descriptor: int = 3) -> Change:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tests.faults.power.disk import Disk, Loss
 from tests.faults.power.guards import Guard
-from tests.faults.power.history import EVENTS, Promised
+from tests.faults.power.history import EVENTS, Promised, Scope
 from tests.faults.power.recording import Change, record
 from tests.faults.power.verdict import judge
 
@@ -41,10 +41,12 @@ class Outcome(NamedTuple):
     violations: Sequence[Violation]
 
 
-def record_work(folder: Path, guard: Guard = Guard.NONE) -> list[Change]:
-    worked = folder / "worked"
-    worked.mkdir()
-    return record("tests.faults.power.workload", [guard], folder=worked, log=folder / "log")
+def record_work(
+    folder: Path, guard: Guard = Guard.NONE, *, scope: Scope = Scope.ALL, fail: str = ""
+) -> list[Change]:
+    worked = Path(tempfile.mkdtemp(prefix="worked-", dir=folder))
+    log = worked.with_suffix(".log")
+    return record("tests.faults.power.workload", [guard, scope], folder=worked, log=log, fail=fail)
 
 
 def choose(changes: Sequence[Change], *, states: int, seed: int, begin: int = 0) -> list[Cut]:
@@ -83,10 +85,11 @@ def try_cuts(
     cuts: Sequence[Cut],
     *,
     stop_at_first: bool = False,
+    failed_syncs_reach: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Replay the changes and open the state of each cut, in their order."""
-    replay = Replay()
+    replay = Replay(failed_syncs_reach=failed_syncs_reach)
     states: Counter[str] = Counter()
     violations: list[Violation] = []
     for cut in sorted(cuts):
@@ -104,8 +107,8 @@ def try_cuts(
 class Replay:
     """The disk and the promises after some changes."""
 
-    def __init__(self) -> None:
-        self.disk = Disk()
+    def __init__(self, *, failed_syncs_reach: bool = False) -> None:
+        self.disk = Disk(failed_syncs_reach=failed_syncs_reach)
         self.promised = Promised()
         self._done = 0
         self._events: set[int] = set()

@@ -43,6 +43,13 @@ class File:
     durable: bytearray = field(default_factory=bytearray)
     pending: list[_Write] = field(default_factory=list)
 
+    def fail_to_sync(self, *, reached: bool) -> None:
+        """The kernel takes the pages for clean, so that no later sync writes them. They may have
+        `reached` the disk all the same."""
+        if reached:
+            self.sync()
+        self.pending.clear()
+
     def sync(self) -> None:
         for write in self.pending:
             _apply(self.durable, write)
@@ -79,7 +86,8 @@ class _Move:
 class Disk:
     """Replays changes. `cut` writes a state that a power cut after them may leave."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, failed_syncs_reach: bool = False) -> None:
+        self._failed_syncs_reach = failed_syncs_reach
         self._root = Folder()
         self._open: dict[int, Node] = {}
         self._moves: list[_Move] = []
@@ -97,6 +105,10 @@ class Disk:
                 self._allocate(change)
             case "s":
                 self._sync(self._open[change.descriptor])
+            case "f":
+                file = self._open[change.descriptor]
+                assert isinstance(file, File)
+                file.fail_to_sync(reached=self._failed_syncs_reach)
             case "m":
                 self._move(_Move(made={self._entry(change.paths[0]): Folder()}))
             case "u":

@@ -5,11 +5,19 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 EVENTS = "events"
 """A file at the top of the recorded folder. It is no part of the disk that a power cut leaves."""
+
+
+class Scope(StrEnum):
+    """The part of the workload that runs."""
+
+    ALL = "all"
+    PRODUCERS = "producers"
 
 
 class Notes:

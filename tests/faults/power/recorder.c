@@ -5,6 +5,10 @@
  * records go. One lock is held around each call and its record, so the log is a true order, whatever the threads.
  * A write through a mapping is not seen: SQLite writes its -shm file so, which it rebuilds by itself.
  *
+ * POWER_FAIL ("<s or w> <end of a path> <first> <count> <errno>") makes syncs or writes of matching files fail, from
+ * the first on. A failed write is recorded as "x", a failed sync as "f": the kernel takes the pages for clean then, whatever
+ * the disk has.
+ *
  * A record: kind (1 byte), three numbers of 8 bytes (the descriptor, the position, the size of the data), then the
  * data: the bytes of a write, or a path below the root, or two of them with a zero between.
  */
@@ -15,6 +19,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,6 +34,9 @@ static char tracked[MOST_DESCRIPTORS];
 static int log_descriptor = -1;
 static const char *root;
 static size_t root_length;
+static char fail_kind;
+static char fail_suffix[64];
+static int fail_first, fail_count, fail_error, seen;
 
 static void *real(const char *name) { return dlsym(RTLD_NEXT, name); }
 
@@ -40,6 +48,9 @@ __attribute__((constructor)) static void start(void) {
     int (*open_it)(const char *, int, ...) = real("open64");
     log_descriptor = open_it(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log_descriptor < 0) abort();
+    const char *fail = getenv("POWER_FAIL");
+    if (fail && sscanf(fail, "%c %63s %d %d %d", &fail_kind, fail_suffix, &fail_first, &fail_count, &fail_error) != 5)
+        abort();
 }
 
 static void put(const void *data, size_t size) {
@@ -74,6 +85,13 @@ static int is_tracked(int descriptor) {
     return descriptor >= 0 && descriptor < MOST_DESCRIPTORS && tracked[descriptor];
 }
 
+/* Whether the call has to fail, under the lock. */
+static int fails(char kind, int descriptor) {
+    if (kind != fail_kind || tracked[descriptor] != 2) return 0;
+    seen++;
+    return seen >= fail_first && seen < fail_first + fail_count;
+}
+
 static void note_path(char kind, int64_t descriptor, const char *path) {
     head(kind, descriptor, 0, strlen(path));
     put(path, strlen(path));
@@ -99,6 +117,8 @@ static void note_open(int descriptor, const char *path, int flags) {
     const char *name = below(path);
     tracked[descriptor] = name != NULL;
     if (!name) return;
+    size_t length = strlen(name), suffix = strlen(fail_suffix);
+    if (suffix && length >= suffix && !strcmp(name + length - suffix, fail_suffix)) tracked[descriptor] = 2;
     note_path('o', descriptor, name);
     if (flags & O_TRUNC) head('t', descriptor, 0, 0);
 }
@@ -153,8 +173,10 @@ static void note_write(int descriptor, off_t at, const struct iovec *parts, int 
     if (!is_tracked(descriptor)) return call;                        \
     pthread_mutex_lock(&lock);                                       \
     off_t start = at;                                                \
-    ssize_t result = call;                                           \
-    int error = errno;                                               \
+    int failing = fails('w', descriptor);                            \
+    ssize_t result = failing ? -1 : call;                            \
+    int error = failing ? fail_error : errno;                        \
+    if (failing) head('x', descriptor, start, 0);                    \
     if (result > 0) note_write(descriptor, start, parts, count, result); \
     pthread_mutex_unlock(&lock);                                     \
     errno = error;                                                   \
@@ -210,7 +232,14 @@ ALLOCATE(fallocate64)
 #define SYNC(name)                                                                \
     int name(int descriptor) {                                                    \
         if (!is_tracked(descriptor)) return REAL(name)(descriptor);               \
-        LOCKED(int, REAL(name)(descriptor), head('s', descriptor, 0, 0))          \
+        pthread_mutex_lock(&lock);                                                \
+        int failing = fails('s', descriptor);                                     \
+        int result = failing ? -1 : REAL(name)(descriptor);                       \
+        int error = failing ? fail_error : errno;                                 \
+        head(result < 0 ? 'f' : 's', descriptor, 0, 0);                           \
+        pthread_mutex_unlock(&lock);                                              \
+        errno = error;                                                            \
+        return result;                                                            \
     }
 SYNC(fsync)
 SYNC(fdatasync)

@@ -22,8 +22,8 @@ _WITH_DATA = b"wourml"
 class Change(NamedTuple):
     """One call that changed the folder, or may be needed to understand a later one.
 
-    `kind`: open, write, truncate, allocate, sync, mkdir, unlink, link or rename, by its letter in
-    `recorder.c`.
+    `kind`: open, write, truncate, allocate, sync, failed sync or write, mkdir, unlink, link or
+    rename, by its letter in `recorder.c`.
     """
 
     kind: str
@@ -55,14 +55,22 @@ def _library() -> Path:
 
 
 def record(
-    module: str, arguments: Sequence[str], *, folder: Path, log: Path, timeout_s: float = 120
+    module: str,
+    arguments: Sequence[str],
+    *,
+    folder: Path,
+    log: Path,
+    fail: str = "",
+    timeout_s: float = 120,
 ) -> list[Change]:
-    """Run a module on a folder, and return the changes that it made below it."""
+    """Run a module on a folder, and return the changes that it made below it. `fail` is explained
+    in `recorder.c`."""
     environment: Mapping[str, str] = {
         **ENVIRONMENT,
         "LD_PRELOAD": str(_library()),
         "POWER_ROOT": os.path.realpath(folder),
         "POWER_LOG": str(log),
+        **({"POWER_FAIL": fail} if fail else {}),
     }
     subprocess.run(
         [sys.executable, "-m", module, os.path.realpath(folder), *arguments],

@@ -1,6 +1,6 @@
 """A broker, a pipeline, a sink and a janitor at work in one folder: the process that is recorded.
 
-python -m tests.faults.power.workload <folder> <guard that is taken out, or "none">
+python -m tests.faults.power.workload <folder> <guard that is taken out, or "none"> <scope>
 """
 
 import asyncio
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from kio.schema.errors import ErrorCode
+from kio.schema.produce.v9.response import PartitionProduceResponse
 from tests.faults.aftermath import Ground
 from tests.faults.power.guards import Guard, take_out
-from tests.faults.power.history import Notes
+from tests.faults.power.history import Notes, Scope
 from tests.support.wire import Wire, batch_of, connected
 from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, using
 
@@ -33,6 +34,7 @@ TOPIC = "orders"
 GONE = "gone"
 PARTITIONS = 2
 PRODUCER = 7
+MOST_TRIES = 50
 LARGE_BYTES = 300_000
 """Enough for the writes that pass the page cache by."""
 
@@ -87,10 +89,17 @@ class Work:
             sequence = self._sequences[partition]
             self._notes.note("sent", partition=partition, sequence=sequence, values=values)
             data = batch(sequence, values)
-            answer = await asyncio.to_thread(self._wire.produce, TOPIC, data, partition=partition)
-            assert answer.error_code is ErrorCode.none, answer
+            answer = await self._send(data, partition)
             self._notes.note("acknowledged", base=answer.base_offset)
             self._sequences[partition] += len(values)
+
+    async def _send(self, data: bytes, partition: int) -> PartitionProduceResponse:
+        """Send as an idempotent producer does: the same batch again, as long as it is refused."""
+        for _ in range(MOST_TRIES):
+            answer = await asyncio.to_thread(self._wire.produce, TOPIC, data, partition=partition)
+            if answer.error_code is ErrorCode.none:
+                return answer
+        raise AssertionError(f"refused {MOST_TRIES} times: {answer}")
 
     async def produce_to(self, topic: Topic) -> None:
         for partition in range(PARTITIONS):
@@ -137,6 +146,15 @@ async def run(folder: Path) -> None:
             await again.stage("produce after a restart", lambda: again.produce(3))
 
 
+async def run_producers(folder: Path) -> None:
+    settings = settings_at(folder)
+    with Broker(settings) as broker, connected(broker.bootstrap) as wire:
+        async with Lab.open(folder, control_url=settings.storage.control) as lab:
+            work = Work(lab, wire, Notes(folder))
+            await work.create(TOPIC)
+            await work.stage("produce", lambda: work.produce(12))
+
+
 async def write_and_convert(work: Work, lab: Lab) -> None:
     topic = await work.create(TOPIC)
     gone = await work.create(GONE)
@@ -168,4 +186,5 @@ def checkpoint(lab: Lab) -> None:
 if __name__ == "__main__":
     os.umask(0o077)
     take_out(Guard(sys.argv[2]))
-    asyncio.run(run(Path(sys.argv[1])))
+    works = {Scope.ALL: run, Scope.PRODUCERS: run_producers}
+    asyncio.run(works[Scope(sys.argv[3])](Path(sys.argv[1])))

@@ -81,7 +81,7 @@ class CommitOperations(Ledger):
             return await self._database.write(lambda connection: _commit(connection, blocks, count))
         except ObjectsKnownError:
             pass
-        answers = await self._database.read(lambda connection: _stored(connection, blocks))
+        answers = await self._database.write(lambda connection: _lock_stored(connection, blocks))
         if answers is None:
             raise BarredObjectError(
                 f"object {blocks[0].key}: its commit was given up: put its batches into another"
@@ -101,7 +101,7 @@ class CommitOperations(Ledger):
         async def work(connection: Connection) -> list[list[CommitAnswer]] | None:
             # Waits for a commit that is still under way on the server.
             await insert_tombstones(connection, {b.object_id: b.key for b in blocks})
-            return await _stored(connection, blocks)
+            return await _lock_stored(connection, blocks)
 
         return await self._database.write(work)
 
@@ -218,6 +218,23 @@ async def _write_heads(connection: Connection, plan: CommitPlan) -> None:
         _MOVE_HEADS,
         rows=Rows(_HEAD, [(*key, *change) for key, change in plan.heads.items()]),
     )
+
+
+async def _lock_stored(
+    connection: Connection, blocks: Sequence[BlockToCommit]
+) -> list[list[CommitAnswer]] | None:
+    """The same as `_stored`, in a transaction that ends when the earlier commit is on the standbys.
+
+    A commit is in doubt, too, when PostgreSQL has written it and its synchronous standby has not. A
+    transaction that only read it would end at once, and records would be acknowledged that a
+    fail-over loses. A lock of a row is written to the log, behind that commit, and waited for.
+    """
+    await connection.fetch(
+        "SELECT objects.object_id FROM {rows} JOIN objects ON objects.object_id = r.object_id"
+        " {for_update_of objects}",
+        rows=Rows(OBJECT_ID, sorted((block.object_id,) for block in blocks)),
+    )
+    return await _stored(connection, blocks)
 
 
 async def _stored(
