@@ -103,7 +103,10 @@ def check_fenced(control: str, folder: Path, save: Callable[[], GoBack]) -> None
     with process(flags, folder) as broker:
         acks = Acks(broker.address)
         acks.send("after an operator decided")
-        assert acks.offsets == [1]
+        # The record of offset 1 was recovered, and maybe the ones that were refused behind it.
+        [offset] = acks.offsets
+        assert offset is not None
+        assert offset >= 2
 
 
 def test_a_running_broker_notices_that_sqlite_was_restored(tmp_path: Path) -> None:

@@ -111,6 +111,11 @@ def parse_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
     return header
 
 
+def unpack_header(buffer: BytesLike) -> BatchHeader:
+    """Read a header without its batch. Nothing is checked."""
+    return BatchHeader._make(_HEADER.unpack_from(buffer))
+
+
 def pack_header(header: BatchHeader) -> bytes:
     """The header as it is stored. The CRC is taken from the tuple, not computed."""
     return _HEADER.pack(*header)

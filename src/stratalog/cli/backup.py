@@ -96,8 +96,8 @@ def list_(
 ) -> None:
     """List the backups of a store, and until when each can be restored in full.
 
-    After that time objects that the backup names may be deleted. A restore still recovers all that the
-    store holds, and names the rest.
+    After that time objects that the backup names may be deleted. A restore still recovers all that
+    the store holds, and names the rest.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     manifests = asyncio.run(_list(settings, to))

@@ -1,13 +1,32 @@
 """`stratalog control`: the identity of the cluster, and the way out of a halt."""
 
 import asyncio
-from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from stratalog.cli.options import Config, Control, Data, Json, Objects, Set, examples, settings_from
+from stratalog.cli.options import (
+    Config,
+    Control,
+    Data,
+    Json,
+    Objects,
+    Set,
+    examples,
+    prose,
+    settings_from,
+)
 from stratalog.cli.output import print_json, print_table, say
+from stratalog.cli.restore import (
+    REBUILD_EPILOG,
+    DryRun,
+    SkipUnproven,
+    Yes,
+    accept_recovered,
+    confirm_stopped,
+    print_report,
+    rebuild,
+)
 from stratalog.cli.timestamps import format_time
 from stratalog.control.identity.model import Cluster
 from stratalog.control.writers.model import Writer
@@ -77,33 +96,33 @@ def _as_dict(cluster: Cluster, writers: list[Writer]) -> dict[str, object]:
 
 @app.command(
     epilog=examples(
-        "stratalog control accept --config stratalog.toml",
+        "stratalog control accept --config stratalog.toml --dry-run",
         "stratalog control accept --data ./data --yes",
     )
 )
 def accept(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    skip_unproven: SkipUnproven = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     data: Data = None,
     objects: Objects = None,
     control: Control = None,
     config: Config = None,
     overrides: Set = None,
+    json: Json = False,
 ) -> None:
-    """Go on with a control plane that went back, after a restore or a fail-over.
+    """Go on with a control plane that went back, after a recovery in time or a fail-over.
 
-    Records that were acknowledged after the backup are not in this control plane, and their offsets
-    will be given to other records. Stop all brokers first. A broker that still runs is fenced at
-    its next write. Producers get ids from a later range, so that none of them is taken for another.
+    Records that it does not know are first recovered from the object store, as far as their offsets
+    are proven. Stop all brokers first. A broker that still runs is fenced at its next write.
+    Producers get ids from a later range, so that none of them is taken for another.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
-    if not yes:
-        question = (
-            "Records that this control plane does not know are lost to readers, and their offsets"
-            " will be used again. Is this the newest control plane that there is?"
-        )
-        typer.confirm(question, abort=True)
-    cluster = asyncio.run(_accept(settings))
-    say(f"Accepted: cluster {cluster.cluster_id} goes on at generation {cluster.generation}.")
+    confirm_stopped(settings, yes or dry_run)
+    print_report(asyncio.run(accept_recovered(settings, skip_unproven, dry_run)), json)
+
+
+app.command("rebuild", help=prose(rebuild), epilog=REBUILD_EPILOG)(rebuild)
 
 
 async def _status(settings: Settings) -> tuple[Cluster, list[Writer]]:
@@ -112,11 +131,3 @@ async def _status(settings: Settings) -> tuple[Cluster, list[Writer]]:
 
     async with opened_control(settings) as control:
         return await control.identity.cluster(), await control.writers.all()
-
-
-async def _accept(settings: Settings) -> Cluster:
-    from stratalog.opening.cluster import Rights, opened_cluster
-
-    # The check of the stores would refuse: the marker may be ahead.
-    async with opened_cluster(settings, Rights.READ, checked=False) as cluster:
-        return await cluster.accept()

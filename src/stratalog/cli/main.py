@@ -17,6 +17,7 @@ from stratalog.cli import (
     inspect,
     pipeline,
     produce,
+    restore,
     segments,
     store,
     topic,
@@ -81,6 +82,9 @@ app.add_typer(cluster.app, name="cluster")
 app.add_typer(group.app, name="group")
 app.add_typer(segments.app, name="segments")
 app.add_typer(store.app, name="store")
+backup.app.command("restore", help=prose(restore.restore), epilog=restore.RESTORE_EPILOG)(
+    restore.restore
+)
 app.add_typer(backup.app, name="backup")
 app.add_typer(control.app, name="control")
 app.add_typer(pipeline.app, name="pipeline")

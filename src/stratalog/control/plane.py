@@ -13,6 +13,7 @@ from stratalog.control.log.ledger import LogLedger
 from stratalog.control.lost.ledger import LostRangesLedger
 from stratalog.control.objects.ledger import ObjectsLedger
 from stratalog.control.pipeline.ledger import PipelineLedger
+from stratalog.control.recoveries.ledger import RecoveriesLedger
 from stratalog.control.scans.ledger import ScansLedger
 from stratalog.control.segments.ledger import SegmentsLedger
 from stratalog.control.settings.ledger import ClusterSettingsLedger
@@ -35,6 +36,7 @@ class ControlPlane:
         self.segments = SegmentsLedger(database, entropy)
         self.pipeline = PipelineLedger(database, entropy, clock)
         self.scans = ScansLedger(database, entropy)
+        self.recoveries = RecoveriesLedger(database, entropy)
         self.groups = GroupsLedger(database, entropy)
         self.writers = WritersLedger(database, entropy)
 

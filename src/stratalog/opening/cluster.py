@@ -20,13 +20,12 @@ from functools import cached_property
 from uuid import UUID
 
 from stratalog.clock import SYSTEM_CLOCK, Clock
-from stratalog.control.identity.model import Cluster
-from stratalog.control.open import open_control_plane, open_existing
+from stratalog.control.open import open_control_plane, open_database, open_existing
 from stratalog.control.plane import ControlPlane
+from stratalog.control.sql.database import Database
 from stratalog.ids import Entropy, system_entropy
 from stratalog.metrics import Metrics
 from stratalog.objects.store import ObjectStore
-from stratalog.opening.acceptance import accept_control_plane
 from stratalog.opening.claim import (
     check_running,
     check_segments,
@@ -36,6 +35,7 @@ from stratalog.opening.claim import (
     claim_store,
 )
 from stratalog.opening.keys import load_keys, load_private_keys
+from stratalog.opening.recovered import check_recovered
 from stratalog.opening.segment_store import check_segments_noted
 from stratalog.opening.stores import ClusterStores, Wrap, check_shared, store_addresses, unwrapped
 from stratalog.opening.workers import WorkerAccess, WorkerKeys, worker_access
@@ -100,6 +100,7 @@ class OpenCluster:
         to write and the cluster is halted."""
         if self.rights is not Rights.READ:
             await check_running(self.control)
+            await check_recovered(self.control)
         match self.rights:
             case Rights.MAKE:
                 await claim_store(self.control, self.objects)
@@ -118,12 +119,6 @@ class OpenCluster:
         For an operator who knows that the settings name the right stores."""
         stores = {store.url: store for store in (self.objects, self.segments.own)}
         return [url for url, store in stores.items() if await claim_anew(self.control, store)]
-
-    async def accept(self) -> Cluster:
-        """Go on with a control plane that went back. For an operator who knows that there is no
-        newer one."""
-        stores = {store.url: store for store in (self.objects, self.segments.own)}
-        return await accept_control_plane(self.control, [*stores.values()])
 
     async def for_workers(self, keys: WorkerKeys = WorkerKeys.NONE) -> WorkerAccess:
         """Return all that executors need to reach the stores, and to know them for the right ones.
@@ -234,6 +229,16 @@ async def opened_control(settings: Settings) -> AsyncIterator[ControlPlane]:
         yield control
     finally:
         await control.close()
+
+
+@asynccontextmanager
+async def opened_database(settings: Settings) -> AsyncIterator[Database]:
+    """Open the database of the control plane, which may be empty, for a restore."""
+    database = await open_database(settings.storage.control)
+    try:
+        yield database
+    finally:
+        await database.close()
 
 
 async def _open_control(settings: Settings, rights: Rights) -> ControlPlane:

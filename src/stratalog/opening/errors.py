@@ -26,6 +26,10 @@ CLAIM_LOST = (MarkerMissingError, WrongStoreError, ControlPlaneBehindError)
 plane, the cluster's own."""
 
 
+class RecoveryUnfinishedError(CallError):
+    """The control plane was restored or rebuilt, and its recovery is not finished."""
+
+
 class MarkerContendedError(RetriableError):
     """Other brokers changed the marker between each read and write of it."""
 

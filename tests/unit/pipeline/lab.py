@@ -161,7 +161,7 @@ class Lab:
         ]
         block = OpenBlock()
         now_ms = SystemClock().now_ms()
-        entries = [_entry(*one, producer, now_ms - age_ms) for one in values]
+        entries = [entry(*one, producer, now_ms - age_ms) for one in values]
         block.add(entries)
         sealed = seal(
             block, object_id=ObjectId(uuid7(now_ms)), broker_id=BrokerId(1), created_ms=now_ms
@@ -340,7 +340,7 @@ def _key(topic: Topic, partition: int) -> TopicPartition:
     return TopicPartition(topic.id, PartitionIndex(partition))
 
 
-def _entry(
+def entry(
     topic: Topic, partition: int, values: Sequence[bytes], producer: int, time_ms: int
 ) -> EntryBatch:
     idempotent = producer != NO_PRODUCER

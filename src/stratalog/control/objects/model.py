@@ -16,6 +16,8 @@ class ObjectState(StrEnum):
     GONE = "gone"
     """Deleted from the store; the row stays while there may be doubt about its commit."""
     BARRED = "barred"
+    KEPT = "kept"
+    """Holds records that a recovery could not place. No row refers to it, and it is never swept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from uuid import UUID
 
+from stratalog.control.identity.ledger import FIRST_PRODUCER_ID
 from stratalog.control.recoveries.model import RECOVERIES, RECOVERY, Recovery
 from stratalog.control.sql.database import Connection, Database
 from stratalog.control.sql.dump import Column, load_table
@@ -47,6 +48,23 @@ async def load_tables(
 
     await database.write(work)
     await migrate(database)
+
+
+async def found_cluster(database: Database, cluster_id: UUID, begun: Recovery) -> None:
+    """Give an empty database the identity of a cluster of which nothing else is known."""
+    await migrate(database)
+
+    async def work(connection: Connection) -> None:
+        await connection.lock("restore")
+        await connection.execute(
+            "INSERT INTO cluster (one, cluster_id, generation, next_producer_id)"
+            " VALUES (1, $1, 0, $2)",
+            cluster_id,
+            FIRST_PRODUCER_ID,
+        )
+        await insert_recovery(connection, begun)
+
+    await database.write(work)
 
 
 async def has_cluster(database: Database) -> bool:

@@ -1,0 +1,222 @@
+"""The recovery of records that the store holds and the control plane does not know.
+
+1. The store is searched, and a plan is made for each partition. Nothing is written.
+2. One transaction adds all that was found. A crash before it leaves the control plane as it was; a
+   crash after it leaves nothing to be found by the next recovery.
+
+No other program works on the cluster meanwhile. A recovery that finds offsets whose records cannot
+be proven changes nothing, unless they are to be skipped.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from stratalog.block.footer import BlockFooter
+from stratalog.checks.remote_tier import RemoteTier
+from stratalog.checks.report import Progress
+from stratalog.control.lost.model import RangeToNote
+from stratalog.control.objects.model import ObjectKind, ObjectState
+from stratalog.control.plane import ControlPlane
+from stratalog.control.recoveries.model import (
+    Changes,
+    RecoveredObject,
+    RecoveredPartition,
+    RecoveredTopic,
+)
+from stratalog.ids import ObjectId, TopicPartition
+from stratalog.objects.store import ObjectStore
+from stratalog.recovery.changes import recovered_partition
+from stratalog.recovery.errors import UnprovenOffsetsError
+from stratalog.recovery.evidence import Source
+from stratalog.recovery.findings import Findings, with_sequences
+from stratalog.recovery.ground import Ground, read_ground
+from stratalog.recovery.headers import HeaderReader
+from stratalog.recovery.layout import PartitionPlan, plan_partition
+from stratalog.recovery.matching import matched_answers
+from stratalog.recovery.report import PartitionReport, RecoveryReport
+from stratalog.recovery.survey import FoundObject, Survey, survey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryPlan:
+    """All that a recovery would do."""
+
+    changes: Changes
+    lost: Sequence[RangeToNote]
+    report: RecoveryReport
+
+
+async def plan_recovery(
+    control: ControlPlane, store: ObjectStore, tier: RemoteTier, *, progress: Progress
+) -> RecoveryPlan:
+    """Find out how the control plane can be completed from the store. Changes nothing."""
+    ground = await read_ground(control)
+    found = await survey(store, tier, ground.known, progress)
+    findings = Findings(ground, found)
+    headers = HeaderReader(store)
+    plans: list[PartitionPlan] = []
+    for evidence in findings.evidence():
+        read = await with_sequences(evidence, headers)
+        plans.append(plan_partition(await matched_answers(read, store, tier, headers)))
+    changed = [plan for plan in plans if _changes(plan, ground)]
+    partitions = [await _partition(plan, ground, headers) for plan in changed]
+    topics = _topics(findings, ground)
+    return RecoveryPlan(
+        changes=Changes(
+            topics=topics,
+            objects=_objects(found, findings, partitions, plans),
+            partitions=partitions,
+        ),
+        lost=[note for plan in plans for note in _lost(plan)],
+        report=_report(changed, partitions, found, findings, ground),
+    )
+
+
+async def recover(
+    control: ControlPlane,
+    store: ObjectStore,
+    tier: RemoteTier,
+    *,
+    skip_unproven: bool,
+    progress: Progress,
+) -> RecoveryReport:
+    """Complete the control plane from the store. May be repeated: it finds nothing then."""
+    plan = await plan_recovery(control, store, tier, progress=progress)
+    if plan.report.unproven and not skip_unproven:
+        raise UnprovenOffsetsError(plan.report)
+    await control.recoveries.apply(plan.changes)
+    await control.lost.record(plan.lost)
+    return plan.report
+
+
+def _changes(plan: PartitionPlan, ground: Ground) -> bool:
+    known = ground.rows.get(plan.evidence.key, ())
+    return bool(
+        plan.segments
+        or len(plan.rows) != len(known)
+        or any(row.source is not Source.KNOWN for row in plan.rows)
+        or plan.unproven
+        or plan.lost
+    )
+
+
+async def _partition(
+    plan: PartitionPlan, ground: Ground, headers: HeaderReader
+) -> RecoveredPartition:
+    key = plan.evidence.key
+    return await recovered_partition(
+        plan, ground.states.get(key), ground.rows.get(key, ()), headers
+    )
+
+
+def _topics(findings: Findings, ground: Ground) -> list[RecoveredTopic]:
+    topics: list[RecoveredTopic] = []
+    for topic_id, count in sorted(findings.partition_counts().items()):
+        known = ground.topics.get(topic_id)
+        if known is None or known.partition_count < count:
+            name = findings.names[topic_id] if known is None else known.name
+            topics.append(RecoveredTopic(topic_id=topic_id, name=name, partition_count=count))
+    return topics
+
+
+def _objects(
+    found: Survey,
+    findings: Findings,
+    partitions: Iterable[RecoveredPartition],
+    plans: Iterable[PartitionPlan],
+) -> list[RecoveredObject]:
+    used = {row.object_id for partition in partitions for row in partition.new_rows}
+    unplaced = {part.object_id for plan in plans for part in plan.rest}
+    given_up = {each.footer.block_id for each in findings.never_committed}
+    return [
+        _object(each, _state_of(each.footer.block_id, used, unplaced))
+        for each in found.objects
+        # Garbage stays without a row, and is swept.
+        if each.footer.block_id not in given_up
+    ]
+
+
+def _state_of(object_id: ObjectId, used: set[ObjectId], unplaced: set[ObjectId]) -> ObjectState:
+    if object_id in used:
+        return ObjectState.LIVE
+    # All others were replaced: their records are in the rows and segments that were chosen.
+    return ObjectState.KEPT if object_id in unplaced else ObjectState.MARKED
+
+
+def _object(found: FoundObject, state: ObjectState) -> RecoveredObject:
+    return RecoveredObject(
+        object_id=found.footer.block_id,
+        key=found.info.key,
+        kind=_kind(found.footer),
+        state=state,
+        size_bytes=found.info.size_bytes,
+        created_ms=found.footer.created_ms,
+    )
+
+
+def _kind(footer: BlockFooter) -> ObjectKind:
+    return ObjectKind.SPLIT if footer.stamped else ObjectKind.BLOCK
+
+
+def _lost(plan: PartitionPlan) -> list[RangeToNote]:
+    key = plan.evidence.key
+    objects = [part.object_key for part in plan.rest]
+    return [
+        RangeToNote(
+            topic_id=key.topic_id,
+            partition=key.partition,
+            first_offset=each.start,
+            end_offset=each.end,
+            reason="a recovery could not prove which records were given these offsets",
+            noted_by="recovery",
+            objects=objects,
+        )
+        for each in plan.unproven
+    ]
+
+
+def _report(
+    changed: Sequence[PartitionPlan],
+    partitions: Sequence[RecoveredPartition],
+    found: Survey,
+    findings: Findings,
+    ground: Ground,
+) -> RecoveryReport:
+    def name_of(key: TopicPartition) -> str:
+        topic = ground.topics.get(key.topic_id)
+        name = findings.names[key.topic_id] if topic is None else topic.name
+        return f"{name}-{key.partition}"
+
+    return RecoveryReport(
+        partitions=[
+            PartitionReport(
+                name=name_of(plan.evidence.key),
+                known_end=plan.evidence.high_watermark,
+                end=plan.taken_end,
+                segments=len(plan.segments),
+                rows=len(change.new_rows),
+                inferred=plan.inferred,
+                unproven=plan.unproven,
+                lost=plan.lost,
+            )
+            for plan, change in zip(changed, partitions, strict=True)
+        ],
+        new_topics=[each.name for each in _topics(findings, ground)
+                    if each.topic_id not in ground.topics],
+        unreadable=found.unreadable,
+        kept=sorted({part.object_key for plan in changed for part in plan.rest}),
+        remarks=_remarks(changed),
+    )  # fmt: skip
+
+
+def _remarks(changed: Sequence[PartitionPlan]) -> list[str]:
+    remarks = [
+        "Topics, records and configs that were deleted or changed after the ground of this recovery"
+        " are as they were then: the store does not tell of it."
+    ]
+    if any(plan.evidence.is_new for plan in changed):
+        remarks.append(
+            "Partitions that were made from the store begin at the first offset that it holds, and"
+            " configs and committed offsets of their topics are lost."
+        )
+    return remarks
