@@ -34,3 +34,15 @@ class DamagedError(StratalogError):
 
 class OutcomeUnknownError(StratalogError):
     """The request may or may not have taken effect: find out before doing anything else."""
+
+
+MALFORMED_JSON = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+"""The errors of Python that reading a document can raise if it is not the JSON that was expected.
+A number may be infinite, and lists may be nested deeper than Python goes."""

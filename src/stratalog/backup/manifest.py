@@ -14,6 +14,7 @@ from uuid import UUID
 
 from stratalog.backup.errors import BackupDamagedError, BackupNewerError
 from stratalog.control.sql.dump import Column
+from stratalog.errors import MALFORMED_JSON
 
 PREFIX = "backups/"
 MANIFEST_NAME = "manifest.json"
@@ -131,7 +132,7 @@ def parse_manifest(data: bytes | bytearray | memoryview, key: str) -> BackupMani
             objects_url=str(fields["objects_url"]),
             members=[_parse_member(each) for each in fields["tables"]],
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except MALFORMED_JSON as error:
         raise BackupDamagedError(f"{key} is no manifest of a backup: {error!r}") from error
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from stratalog.control.identity.model import Cluster
+from stratalog.errors import MALFORMED_JSON
 from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.errors import (
@@ -46,7 +47,7 @@ def parse_marker(data: bytes | bytearray | memoryview) -> StoreMarker:
         marker = StoreMarker(
             cluster_id=UUID(fields["cluster_id"]), generation=int(fields["generation"])
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except MALFORMED_JSON as error:
         raise MarkerDamagedError(
             f"{MARKER_KEY} is not a marker ({error!r}): if this store is surely this cluster's, "
             "delete that object and run `stratalog store claim`"

@@ -44,6 +44,7 @@ def test_a_marker_comes_back_as_it_was_written() -> None:
         b'{"format": 1, "cluster_id": "x", "generation": 1}',
         b'{"format": 1, "cluster_id": 7, "generation": 1}',
         b'{"format": null, "cluster_id": "x", "generation": 1}',
+        b'{"format": 1e999, "cluster_id": "x", "generation": 1}',
         b"[" * 100_000,
     ],
 )

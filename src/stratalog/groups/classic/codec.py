@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stratalog.errors import MALFORMED_JSON
 from stratalog.groups.classic.member import ClassicMember
 from stratalog.groups.classic.model import ClassicState
 from stratalog.groups.errors import GroupStateDamagedError
@@ -48,7 +49,7 @@ def decode(state: bytes) -> SavedGroup:
             leader=values["leader"],
             members=[_member(each) for each in values["members"]],
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except MALFORMED_JSON as error:
         raise GroupStateDamagedError(f"the saved state of a group is damaged: {error}") from error
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from stratalog.errors import MALFORMED_JSON
 from stratalog.groups.consumer.model import (
     GroupState,
     Member,
@@ -38,7 +39,7 @@ def encode_state(state: GroupState) -> bytes:
 def decode_state(data: bytes) -> GroupState:
     try:
         return _state_in(json.loads(data))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except MALFORMED_JSON as error:
         raise GroupStateDamagedError(
             f"the saved state of a consumer group is not readable: {error!r}"
         ) from error

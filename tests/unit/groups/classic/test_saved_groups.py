@@ -62,7 +62,7 @@ def test_an_empty_group_keeps_its_generation_elsewhere(rig: Rig) -> None:
     assert other.group.generation == rig.group.generation
 
 
-@pytest.mark.parametrize("state", [b"{", b"{}", b"[]", b'{"state": "Odd"}'])
+@pytest.mark.parametrize("state", [b"{", b"{}", b"[]", b'{"state": "Odd"}', b"[" * 100_000])
 def test_a_damaged_state_is_recognised(state: bytes) -> None:
     with pytest.raises(GroupStateDamagedError):
         ClassicGroup.resumed(state, LIMITS, 0)

@@ -39,7 +39,9 @@ def test_members_of_a_loaded_group_get_their_full_time_again() -> None:
     assert bench.group.is_empty
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"group_epoch": 1}', b"\xff"])
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b'{"group_epoch": 1}', b"\xff", b"[" * 100_000]
+)
 def test_a_state_that_cannot_be_read_is_damage(data: bytes) -> None:
     with pytest.raises(GroupStateDamagedError):
         decode_state(data)
