@@ -11,6 +11,7 @@ from stratalog.admin.cluster_settings import ClusterSettingsAdmin
 from stratalog.admin.configs import ConfigAdmin
 from stratalog.admin.deleted_topics import DeletedTopicAdmin
 from stratalog.admin.groups import GroupAdmin
+from stratalog.admin.lost_ranges import LostRangeAdmin
 from stratalog.admin.migration import MigrationAdmin
 from stratalog.admin.partitions import PartitionAdmin
 from stratalog.admin.records import RecordAdmin
@@ -48,6 +49,9 @@ class Admin:
             control=control, topics=self.topics, authorizer=self.authorizer
         )
         self.segments = SegmentAdmin(
+            control=control, topics=self.topics, authorizer=self.authorizer
+        )
+        self.lost_ranges = LostRangeAdmin(
             control=control, topics=self.topics, authorizer=self.authorizer
         )
         self.tiering = TieringAdmin(control=control, topics=self.topics, authorizer=self.authorizer)

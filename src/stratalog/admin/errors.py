@@ -19,6 +19,10 @@ class NotClusterWideError(CallError):
     """Each broker has its own value of this setting."""
 
 
+class StillReadableError(CallError):
+    """Records that can be read are about to be marked as lost."""
+
+
 class PartitionAssignmentError(CallError):
     """Replicas were assigned by hand, which means nothing where objects hold the data."""
 

@@ -9,3 +9,7 @@ class NoOtherStoreError(CallError):
 
 class NotRepairedError(DamagedError):
     """The indexes of this segment cannot be rebuilt. The message says why."""
+
+
+class LostRangeError(CallError):
+    """A range cannot be marked as lost."""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from stratalog.batch.header import BatchHeader
 from stratalog.checks.object_batches import read_batches
 from stratalog.checks.object_references import ObjectReferences
 from stratalog.checks.promises import (
@@ -161,6 +162,15 @@ class PartitionCheck:
                 return []
             return await self._read_row(row)
 
+    async def _is_noted(self, row: Coordinates, header: BatchHeader) -> bool:
+        """Tell if the offsets of a batch without records are noted as lost."""
+        return any(
+            lost.partition == row.partition
+            and lost.first_offset <= header.base_offset
+            and header.last_offset < lost.end_offset
+            for lost in await self._control.lost.of_topic(row.topic_id)
+        )
+
     async def _read_row(self, row: Coordinates) -> list[Problem]:
         undecodable: list[Problem] = []
         expected = row.base_offset
@@ -172,6 +182,9 @@ class PartitionCheck:
                 problems = batch_continues_row(row, expected, header, batch)
                 if problems:
                     return undecodable + problems
+                if header.records_count == 0 and not await self._is_noted(row, header):
+                    text = f"row {row.base_offset}: a batch without records at offset {expected}"
+                    undecodable.append(Problem(promise=Promise.DENSE, text=text))
                 fault = await record_fault(header, batch)
                 if fault is not None:
                     text = f"row {row.base_offset}, batch at offset {expected}: {fault}"

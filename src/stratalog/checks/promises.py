@@ -163,7 +163,8 @@ def batch_continues_row(
 
 
 def _batch_breaches(row: Coordinates, expected: Offset, header: BatchHeader) -> Iterator[str]:
-    if header.records_count != header.last_offset_delta + 1:
+    # No batch enters without records: one that has none stands for a lost range.
+    if header.records_count not in (header.last_offset_delta + 1, 0):
         yield f"{header.records_count} records for {header.last_offset_delta + 1} offsets"
     if row.stamped and header.base_offset != expected:
         yield f"the bytes say offset {header.base_offset}"

@@ -39,6 +39,7 @@ from stratalog.cli.errors import (
     OtherClusterError,
     PairError,
 )
+from stratalog.cli.lost_ranges import LIST_EPILOG, MARK_EPILOG, lost_ranges, mark_lost
 from stratalog.cli.options import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,
@@ -299,6 +300,8 @@ def delete(
 
 app.command(epilog=UNDELETE_EPILOG)(undelete)
 app.command(epilog=PURGE_EPILOG)(purge)
+app.command("mark-lost", epilog=MARK_EPILOG)(mark_lost)
+app.command("lost-ranges", epilog=LIST_EPILOG)(lost_ranges)
 
 
 def _entries(wanted: Sequence[tuple[str, str]], unset: Sequence[str]) -> list[ConfigEntry]:

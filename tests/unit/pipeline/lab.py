@@ -81,6 +81,7 @@ class Lab:
         """The value of every record that was ever committed, by offset."""
         self.batches: dict[TopicPartition, list[WrittenBatch]] = defaultdict(list)
         self.deleted: dict[TopicPartition, int] = defaultdict(int)
+        self.lost: defaultdict[TopicPartition, set[int]] = defaultdict(set)
         """Below which offset records are deleted."""
         self._numbers = count()
 
@@ -169,8 +170,8 @@ class Lab:
         await self.store.put(sealed.commit.key, sealed.parts)
         [answers] = await self.control.log.commit_blocks([sealed.commit])
         assert all(answer.outcome is CommitOutcome.ACCEPTED for answer in answers)
-        for (topic, partition, batch), entry in zip(values, entries, strict=True):
-            self.note(topic, partition, batch, size_bytes=len(entry.data), age_ms=age_ms)
+        for (topic, partition, batch), made in zip(values, entries, strict=True):
+            self.note(topic, partition, batch, size_bytes=len(made.data), age_ms=age_ms)
         return sealed
 
     def values(self, records: int) -> list[bytes]:
@@ -286,7 +287,11 @@ class Lab:
             assert state.log_start == self.deleted[key]
             found = await self._read(tiers, state)
             wanted = dict(enumerate(self.written[key]))
-            assert found == {o: v for o, v in wanted.items() if o >= self.deleted[key]}
+            assert found == {
+                o: v
+                for o, v in wanted.items()
+                if o >= self.deleted[key] and o not in self.lost[key]
+            }
         await reader.close()
 
     def segment_reader(self) -> SegmentReader:

@@ -7,19 +7,16 @@ records only where there is one.
 from collections.abc import Sequence
 from functools import partial
 
-from stratalog.control.ledger import Ledger
-from stratalog.control.lost.model import LOST_RANGE, LOST_RANGES, LostRange, RangeToNote
-from stratalog.control.sql.database import Connection
-from stratalog.control.sql.table import rows_from
+from stratalog.control.lost.fill import FillOperations
+from stratalog.control.lost.model import LOST_RANGE, LostRange, RangeToNote
+from stratalog.control.lost.notes import note_lost
 from stratalog.ids import TopicId
 
-_NOTE = LOST_RANGES.shape_without("noted_ms")
-_INSERT = LOST_RANGES.insert(_NOTE, noted_ms="{now_ms}")
 _SELECT = f"SELECT {LOST_RANGE.columns} FROM lost_ranges"
 _ORDER = "ORDER BY topic_id, partition, first_offset, end_offset"
 
 
-class LostRangesLedger(Ledger):
+class LostRangesLedger(FillOperations):
     async def record(self, ranges: Sequence[RangeToNote]) -> None:
         """Note ranges as lost. May be repeated: the first note of a range stays."""
         await self._database.write(partial(note_lost, ranges=ranges))
@@ -30,11 +27,3 @@ class LostRangesLedger(Ledger):
             lambda connection: connection.fetch(f"{_SELECT} WHERE topic_id = $1 {_ORDER}", topic_id)
         )
         return LOST_RANGE.read_all(rows)
-
-
-async def note_lost(connection: Connection, ranges: Sequence[RangeToNote]) -> None:
-    if ranges:
-        await connection.execute(
-            f"{_INSERT} ON CONFLICT (topic_id, partition, first_offset, end_offset) DO NOTHING",
-            rows=rows_from(_NOTE, ranges, objects="objects_json"),
-        )

@@ -1,0 +1,93 @@
+"""Ranges of offsets that are lost: marked, so that readers go on behind them, and listed."""
+
+import logging
+
+from stratalog.admin.authorizer import Authorizer
+from stratalog.admin.entries import PartitionName, partition_in
+from stratalog.admin.errors import StillReadableError
+from stratalog.admin.principal import Principal
+from stratalog.admin.rights import DELETE_TOPIC
+from stratalog.admin.topics import TopicAdmin
+from stratalog.checks.lost_ranges import LossPlan, mark_lost, plan_loss
+from stratalog.clock import SYSTEM_CLOCK, Clock
+from stratalog.control.lost.model import LostRange
+from stratalog.control.plane import ControlPlane
+from stratalog.ids import Entropy, Offset, system_entropy
+from stratalog.objects.store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+
+class LostRangeAdmin:
+    def __init__(
+        self,
+        *,
+        control: ControlPlane,
+        topics: TopicAdmin,
+        authorizer: Authorizer,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = system_entropy,
+    ) -> None:
+        self._control = control
+        self._topics = topics
+        self._authorizer = authorizer
+        self._clock = clock
+        self._entropy = entropy
+
+    async def all(self, principal: Principal, topic: str) -> list[LostRange]:
+        """Return the lost ranges of a topic, by partition and offset."""
+        return await self._control.lost.of_topic((await self._topics.find(principal, topic)).id)
+
+    async def plan(
+        self,
+        principal: Principal,
+        store: ObjectStore,
+        name: PartitionName,
+        first_offset: Offset,
+        end_offset: Offset,
+    ) -> LossPlan:
+        """Return the range as it would be marked, with the rows that can still be read."""
+        topic = await self._topics.find(principal, name.topic)
+        key = partition_in({topic.name: topic}, name)
+        return await plan_loss(self._control, store, key, first_offset, end_offset)
+
+    async def mark(
+        self,
+        principal: Principal,
+        store: ObjectStore,
+        topic: str,
+        plan: LossPlan,
+        *,
+        reason: str,
+        force: bool = False,
+    ) -> None:
+        """Give the records of a range up. Its offsets stay, and consumers go on behind them.
+
+        Raises `StillReadableError` if some of the records can be read, unless `force` is given.
+        """
+        self._authorizer.authorize(principal, DELETE_TOPIC, topic)
+        if plan.readable and not force:
+            row = plan.readable[0]
+            raise StillReadableError(
+                f"offsets {row.base_offset} to {row.last_offset} of partition {row.partition} can"
+                " be read: name a smaller range, or give --force to lose them, too"
+            )
+        await mark_lost(
+            self._control,
+            store,
+            plan,
+            topic_name=topic,
+            reason=reason,
+            noted_by=str(principal),
+            clock=self._clock,
+            entropy=self._entropy,
+        )
+        log.warning(
+            "%s marked offsets %d to %d of partition %d of topic %r as lost: %s",
+            principal,
+            plan.first_offset,
+            plan.end_offset - 1,
+            plan.partition.partition,
+            topic,
+            reason,
+        )
