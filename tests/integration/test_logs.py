@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -59,6 +60,9 @@ def work_and_misbehave(bootstrap: str) -> None:
     with connected(bootstrap) as stranger:
         stranger.send_bytes(b"GET / HTTP/1.0\r\n\r\n")
         assert stranger.is_closed_by_peer()
+    reset = ConsumerGroupTopicPartitions("readers", [TopicPartition("orders", 0, 0)])
+    client.alter_consumer_group_offsets([reset])["readers"].result(ANSWER_SECONDS)
+    client.delete_consumer_groups(["readers"])["readers"].result(ANSWER_SECONDS)
     client.delete_topics(["orders"])["orders"].result(ANSWER_SECONDS)
 
 
@@ -76,9 +80,11 @@ def test_every_step_of_a_brokers_life_leaves_a_line(tmp_path: Path) -> None:
         r"User:ANONYMOUS, client 'someone' on connection \d+ \(.+ at 127\.0\.0\.1\) created topic"
         r" 'orders' with the id \S+ and 2 partitions",
         r"client 'someone' .+ changed retention\.ms of topic 'orders' from its default to 5000\.",
+        r"client 'someone' .+ sets offsets of group 'readers' in 1 partitions",
+        r"client 'someone' .+ deleted group 'readers' with its offsets",
         r"client 'someone' .+ deleted topic 'orders' with the id",
         r"A write of client 'wire' on connection \d+ .+ to orders-0 failed: ",
-        r"Closing the connection of .+: a request of \d+ bytes: the least is",
+        r"Closing the connection of 127\.0\.0\.1:\d+: a request of \d+ bytes: the least is",
         r"node\.broker: Broker 0 stops\.",
         r"node\.broker: Broker 0 has stopped\.",
     ):

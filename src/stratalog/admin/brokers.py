@@ -32,4 +32,4 @@ class BrokerRegistrations:
         self._authorizer.authorize_on_cluster(principal, ALTER_CLUSTER)
         await self._control.brokers.unregister(broker_id)
         await self._membership.refresh()
-        log.info("Broker %d is unregistered", broker_id)
+        log.warning("%s unregistered broker %d.", principal.with_client, broker_id)

@@ -35,7 +35,7 @@ class ClusterSettingsAdmin:
         changed = await self._control.settings.change(
             name, checked_text(name, text), by=str(principal)
         )
-        log.warning("%s set the cluster's %s to %s.", principal, name, changed.value)
+        log.warning("%s set the cluster's %s to %s.", principal.with_client, name, changed.value)
         return changed
 
     async def unset(self, principal: Principal, name: str) -> ClusterSetting:

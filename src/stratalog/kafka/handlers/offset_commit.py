@@ -1,5 +1,6 @@
 """OffsetCommit: stores the offsets of a group. It is answered when they are durable."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
@@ -26,12 +27,15 @@ from stratalog.kafka.server.handler import Body, Handler, Request
 from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.schema_writer import write_response
 
+log = logging.getLogger(__name__)
+
 LONGEST_METADATA = 4096
 """In characters, like Kafka's offset.metadata.max.bytes, despite its name."""
 _FIRST_VERSION_WITH_EPOCHS = 6
 _FIRST_VERSION_WITH_INSTANCES = 7
 _FIRST_VERSION_WITH_MEMBER_EPOCHS = 9
 _NO_EPOCH = -1
+_MOST_LOGGED_GROUPS = 100
 
 RequestedPartition: TypeAlias = tuple[TopicKey, int]
 """The topic as the request names it, and the partition."""
@@ -117,6 +121,8 @@ class OffsetCommitHandler(Handler[OffsetCommitBody]):
             )
         except StratalogError as error:
             return dict.fromkeys(offsets, group_code_of(error))
+        if not body.member_id:
+            _log_outsider(request, body.group_id, len(offsets))
         for partition in left_out:
             # The name may belong to a new topic by now, which the next commit shall find.
             self._catalog.forget(partition.topic_id)
@@ -126,6 +132,21 @@ class OffsetCommitHandler(Handler[OffsetCommitBody]):
             else ErrorCode.none
             for requested, offset in offsets.items()
         }
+
+
+def _log_outsider(request: Request, group_id: str, count: int) -> None:
+    """An admin resets offsets so, once. A reader without a group does it all the time, and is
+    logged once per connection."""
+    logged = request.session.logged_groups
+    if group_id in logged or len(logged) >= _MOST_LOGGED_GROUPS:
+        return
+    logged.add(group_id)
+    log.info(
+        "%s sets offsets of group %r in %d partitions, without being a member.",
+        request.principal.with_client,
+        group_id,
+        count,
+    )
 
 
 def _offset(

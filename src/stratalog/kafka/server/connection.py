@@ -113,8 +113,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peername = transport.get_extra_info("peername")
-        self.peer = str(peername)
         host = str(peername[0]) if isinstance(peername, tuple) else ""
+        self.peer = f"{host}:{peername[1]}" if host else str(peername)
         self._session = Session(
             number=self._number, listener=self._listener, client_host=f"/{host}"
         )

@@ -1,6 +1,6 @@
 """The state of a client's connection that its requests share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stratalog.admin.principal import ANONYMOUS, Principal
 
@@ -19,6 +19,8 @@ class Session:
     principal: Principal = ANONYMOUS
     software: str = "unknown software"
     """The name and version of the client's library, from ApiVersions."""
+    logged_groups: set[str] = field(default_factory=set)
+    """Groups for which this client commits offsets without being a member, as the log has it."""
 
     def __str__(self) -> str:
         return f"connection {self.number} ({self.software} at {self.client_host.lstrip('/')})"
