@@ -56,7 +56,7 @@ from stratalog.checks.fsck import run_fsck
 from stratalog.clock import SystemClock
 from stratalog.control.log.model import Span
 from stratalog.control.plane import ControlPlane
-from stratalog.ids import Offset, PartitionIndex, TopicPartition
+from stratalog.ids import Offset, PartitionIndex, TopicPartition, WriterTag
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor
 from stratalog.memory import collect_garbage_rarely, keep_freed_memory
@@ -157,7 +157,7 @@ class Watched:
         self._runner.distrust()
 
     @asynccontextmanager
-    async def open(self, _: UUID | None) -> "AsyncIterator[Watched]":
+    async def open(self, _: UUID | None, __: WriterTag) -> "AsyncIterator[Watched]":
         started = self._ended = time.perf_counter()
         yield self
         now = time.perf_counter()

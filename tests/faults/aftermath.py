@@ -1,10 +1,10 @@
 """The state of the store and the control plane after a crash, and the cleaning that follows."""
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from tests.support.writers import announced_id
 from tests.unit.block.entries import entry
 
 from stratalog.block.block import OpenBlock, SealedBlock, seal
@@ -13,7 +13,7 @@ from stratalog.clock import SystemClock
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
-from stratalog.ids import BrokerId, ObjectId, uuid7
+from stratalog.ids import BrokerId, ObjectId
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor
 from stratalog.objects.open import open_store
@@ -42,7 +42,7 @@ class Ground(NamedTuple):
         now_ms = SystemClock().now_ms()
         sealed = seal(
             block,
-            object_id=ObjectId(uuid7(now_ms, os.urandom)),
+            object_id=ObjectId(await announced_id(self.control, now_ms)),
             broker_id=BrokerId(0),
             created_ms=now_ms,
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.integration.small_cluster import SmallCluster
 from tests.support.tiering import Converter
+from tests.support.writers import announced_id
 
 from stratalog.batch.build import build_batch
 from stratalog.batch.entry import EntryBatch
@@ -20,7 +21,7 @@ from stratalog.clock import SystemClock
 from stratalog.control.log.model import PartitionState
 from stratalog.control.segments.model import Segment
 from stratalog.control.topics.model import Topic
-from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicPartition, uuid7
+from stratalog.ids import BrokerId, ObjectId, Offset, PartitionIndex, TopicPartition
 from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.key_ring import KeyRing
@@ -74,7 +75,7 @@ class SegmentCluster:
         block.add([self._entry(data) for data in batches])
         sealed = seal(
             block,
-            object_id=ObjectId(uuid7(SystemClock().now_ms())),
+            object_id=ObjectId(await announced_id(self.control, SystemClock().now_ms())),
             broker_id=BrokerId(1),
             created_ms=SystemClock().now_ms(),
         )

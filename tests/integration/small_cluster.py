@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from tests.support.writers import announced_id
+
 from stratalog.batch.build import build_batch
 from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import TimestampType, parse_header
@@ -15,7 +17,7 @@ from stratalog.control.log.model import CommitAnswer
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
-from stratalog.ids import BrokerId, ObjectId, PartitionIndex, uuid7
+from stratalog.ids import BrokerId, ObjectId, PartitionIndex
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.settings import HOUR_MS
@@ -65,9 +67,11 @@ class SmallCluster:
                 for count in batches
             ]
         )
+        object_id = ObjectId(await announced_id(self.control, now_ms))
+        self.damage("UPDATE writers SET announced_ms = 0")
         sealed = seal(
             block,
-            object_id=ObjectId(uuid7(now_ms)),
+            object_id=object_id,
             broker_id=BrokerId(1),
             created_ms=now_ms,
         )

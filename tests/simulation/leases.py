@@ -2,13 +2,14 @@
 
 from tests.simulation.clients import Clients
 from tests.simulation.surroundings import Surroundings
+from tests.support.writers import announced_id
 
 from stratalog.block.keys import block_key
 from stratalog.clock import Clock
 from stratalog.control.scans.model import ScanSnapshot, ScanWish
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
-from stratalog.ids import ObjectId, PartitionIndex, TopicPartition, uuid7
+from stratalog.ids import ObjectId, PartitionIndex, TopicPartition
 from stratalog.segment.keys import LOG_SUFFIX
 
 _LEASE_MS = 9000
@@ -73,7 +74,10 @@ class SlowWriter:
 
     async def _write(self) -> None:
         await self._control.scans.take_lease("slow writer", duration_ms=_LEASE_MS)
-        key = block_key(ObjectId(uuid7(self._clock.now_ms(), self._clients.random.randbytes)))
+        object_id = await announced_id(
+            self._control, self._clock.now_ms(), self._clients.random.randbytes
+        )
+        key = block_key(ObjectId(object_id))
         await self._store.put(key, [b"a block that is never committed"])
         await self._clock.sleep(7.0)
         if not self._around.holds(key):

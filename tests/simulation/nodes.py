@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tests.simulation.surroundings import Surroundings
@@ -23,6 +23,7 @@ from stratalog.janitor.service import Janitor
 from stratalog.metrics import Metrics
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import check_store, claim_segments, claim_store
+from stratalog.opening.writers import announced_writer
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, nothing_to_do
 from stratalog.pipeline.kinds.registry import run_by_kind
@@ -243,7 +244,8 @@ class Pipeline:
 
         @asynccontextmanager
         async def open_jobs() -> AsyncIterator[InProcessJobs]:
-            yield InProcessJobs(place)
+            async with announced_writer(control, WriterKind.PIPELINE) as tag:
+                yield InProcessJobs(replace(place, writer=tag))
 
         return Driver(
             control=control,

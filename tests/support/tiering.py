@@ -7,7 +7,8 @@ process; the next run continues with the remains, as a planner does.
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from uuid import uuid4
+
+from tests.support.writers import announced_id
 
 from stratalog.batch.header import TimestampType
 from stratalog.clock import SystemClock
@@ -93,7 +94,7 @@ class Converter:
 
         log, built = await self._build(rows)
         reached(Step.BUILT)
-        segment = self._named(topic, key, built)
+        segment = await self._named(topic, key, built)
         await self.control.segments.add(segment)
         reached(Step.ADDED)
         uploaded_log = await upload_log(
@@ -141,8 +142,8 @@ class Converter:
             log.append(builder.add(bytearray(data), _run(row)))
         return log, builder.finish()
 
-    def _named(self, topic: Topic, key: TopicPartition, built: BuiltLog) -> SegmentToAdd:
-        segment_id = SegmentId(uuid4())
+    async def _named(self, topic: Topic, key: TopicPartition, built: BuiltLog) -> SegmentToAdd:
+        segment_id = SegmentId(await announced_id(self.control, SystemClock().now_ms()))
         return SegmentToAdd(
             segment_id=segment_id,
             topic_id=key.topic_id,

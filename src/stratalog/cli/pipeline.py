@@ -237,7 +237,7 @@ async def run_pipeline(
     spark = SparkJobs(options, place, clock=SYSTEM_CLOCK, executor_wait_ms=wait_ms, listener=bars)
     opened = opened_driver(
         settings,
-        lambda cluster_id: bars.announced(partial(spark.open, cluster_id)),
+        lambda cluster_id, writer: bars.announced(partial(spark.open, cluster_id, writer)),
         clean=choices.clean,
     )
     try:

@@ -4,9 +4,10 @@ Such objects come from uploads whose segment was abandoned, and from the pipelin
 upload a log before the segment is added, and may die in between, or finish after their run ended.
 
 1. Renew the claim on the store, as the sweeper of blocks does and for the same reasons.
-2. List all objects below the prefix of the cluster's own segments. Three kinds are left alone:
+2. List all objects below the prefix of the cluster's own segments. Four kinds are left alone:
    objects whose names are not exactly names of segments, objects that are young by the store's
-   time, and objects of topics that were exported to Kafka, which may have stored segments here.
+   time, objects whose writer was never announced (`announced.py`), and objects of topics that were
+   exported to Kafka. Kafka may keep segments of its own here, whose ids have no writer.
 3. Bar the segments, a page at a time. In one transaction the control plane leaves out the segments
    that it knows, in whatever state, and puts tombstones under the others. A program that is about
    to add one of these segments is then refused. A tombstone is a segment whose deletion has begun,
@@ -26,6 +27,7 @@ from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import SegmentToBar
 from stratalog.ids import SegmentId
+from stratalog.janitor.announced import announced_ids
 from stratalog.janitor.errors import SegmentPrefixError
 from stratalog.janitor.sweeper import Swept
 from stratalog.objects.store import ObjectStore
@@ -69,6 +71,7 @@ class SegmentSweeper:
         self._clock = clock
         self.orphan_age_ms = orphan_age_ms
         self._calls = 0
+        self._unannounced = 0
 
     async def sweep(self) -> Swept:
         """Delete all orphans on the first call and every `_EVERY` calls. Other calls do nothing."""
@@ -81,7 +84,7 @@ class SegmentSweeper:
     async def _sweep(self) -> Swept:
         await renew_claim(self._control, self._store)
         horizon_ms = self._clock.now_ms() - self.orphan_age_ms
-        examined = foreign = deleted = 0
+        examined = foreign = deleted = self._unannounced = 0
         page: dict[str, SegmentKey] = {}
         last: SegmentId | None = None
         async for info in self._store.list(self._prefix):
@@ -100,13 +103,18 @@ class SegmentSweeper:
         deleted += await self._take(page)
         if deleted:
             log.info("Deleted %d objects of segments without a row.", deleted)
+        foreign += self._unannounced
         return Swept(examined=examined, deleted=deleted, foreign=foreign)
 
     async def _take(self, page: dict[str, SegmentKey]) -> int:
         """Empty the page, and delete its objects whose segments have no row."""
         candidates = await self._own(page)
         page.clear()
-        ids = {named.segment_id for named in candidates.values()}
+        ids = await announced_ids(
+            self._control, {named.segment_id for named in candidates.values()}
+        )
+        self._unannounced += sum(named.segment_id not in ids for named in candidates.values())
+        candidates = {key: named for key, named in candidates.items() if named.segment_id in ids}
         known = await self._control.segments.known([*ids]) if ids else set()
         barred = await self._bar({k: n for k, n in candidates.items() if n.segment_id not in known})
         orphans = [key for key, named in candidates.items() if named.segment_id in barred]

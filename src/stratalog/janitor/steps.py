@@ -16,7 +16,11 @@ from stratalog.janitor.segment_sweeper import SegmentSweeper
 from stratalog.janitor.sweeper import Sweeper
 from stratalog.objects.store import ObjectStore
 from stratalog.segment.stores import SegmentStores
-from stratalog.settings import JanitorSettings
+from stratalog.settings import DAY_MS, JanitorSettings
+
+_WRITER_AGE_MS = 30 * DAY_MS
+"""Writers that ended longer ago are forgotten. Garbage that a writer left is swept within hours, as
+long as any broker or pipeline runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +115,10 @@ async def _expire_offsets(at: Premises) -> int:
     return await _in_chunks(expire, at.settings.chunk_rows)
 
 
+async def _forget_writers(at: Premises) -> int:
+    return await at.control.writers.forget(older_than_ms=_WRITER_AGE_MS)
+
+
 class _RemoveRows(Protocol):
     def __call__(self, *, max_rows: int) -> Awaitable[int]: ...
 
@@ -180,6 +188,12 @@ STEPS = (
         # pipeline that runs alone would add a row for every file that it ever wrote.
         failure_means="the control plane keeps answers that are no longer asked for, and the rows"
         " of deleted objects",
+    ),
+    Step(
+        name="writer expiry",
+        # After the sweeps, which need the writers of the garbage that they take.
+        run=_forget_writers,
+        failure_means="the control plane keeps writers that ended long ago",
     ),
     Step(
         name="producer expiry",

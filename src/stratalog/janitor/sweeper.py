@@ -1,5 +1,7 @@
 """The sweeper: deletes blocks and split files without a row, which are called orphans.
 
+Only objects whose writer was announced are taken (`announced.py`); the others are counted.
+
 The commit of an orphan never happened: a broker, a writer on Spark or a run of the pipeline died,
 or gave the commit up. A writer on Spark may need hours from its first upload to its commit. It
 holds a lease all the while, and objects created since the oldest live lease began are left alone.
@@ -38,9 +40,9 @@ from stratalog.block.keys import (
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import ObjectId, uuid7, uuid7_time_ms
+from stratalog.janitor.announced import CLOCK_MARGIN_MS, announced_ids
 from stratalog.objects.store import ObjectInfo, ObjectStore
 from stratalog.opening.claim import check_claim, renew_claim
-from stratalog.settings import MINUTE_MS
 
 log = logging.getLogger(__name__)
 
@@ -49,11 +51,10 @@ _PAGE = 1000
 _COMPLETE_EVERY = 60
 """Every 60th sweep lists all objects, the others only objects that grew old since the last sweep.
 Listing costs money: a million blocks are a thousand requests."""
-LEASE_MARGIN_MS = 15 * MINUTE_MS
+LEASE_MARGIN_MS = CLOCK_MARGIN_MS
 """Objects created this long before the oldest lease may still belong to its holder. A lease begins
 by the database's clock, an object by the clocks of its writer and the store, and they need not
-agree. S3 refuses writers whose clock is off by more than 15 minutes, so that no working writer is
-further off. The price is that orphans of these minutes stay until the lease ends."""
+agree. The price is that orphans of these minutes stay until the lease ends."""
 
 
 class _Kind(NamedTuple):
@@ -75,7 +76,8 @@ class Swept:
     examined: int
     deleted: int
     foreign: int
-    """Objects below the prefix whose keys are none of ours. They are left alone."""
+    """Objects below the prefix whose keys are none of ours, or whose writer was never announced.
+    They are left alone."""
 
 
 class Sweeper:
@@ -125,6 +127,7 @@ class _Sweep:
         self._horizon_ms = horizon_ms
         self._candidates: dict[ObjectId, str] = {}
         self._deleted = 0
+        self._unannounced = 0
 
     async def run(self) -> Swept:
         swept = [await self._sweep(kind) for kind in _KINDS]
@@ -132,7 +135,7 @@ class _Sweep:
         return Swept(
             examined=sum(each.examined for each in swept),
             deleted=self._deleted,
-            foreign=sum(each.foreign for each in swept),
+            foreign=sum(each.foreign for each in swept) + self._unannounced,
         )
 
     async def _sweep(self, kind: _Kind) -> Swept:
@@ -163,7 +166,11 @@ class _Sweep:
         """Bar the candidates, then delete the ones that were barred."""
         if not self._candidates:
             return
-        barred = await self._control.objects.bar(self._candidates)
+        own = await announced_ids(self._control, self._candidates)
+        self._unannounced += len(self._candidates) - len(own)
+        barred = await self._control.objects.bar(
+            {each: key for each, key in self._candidates.items() if each in own}
+        )
         keys = [key for object_id, key in self._candidates.items() if object_id in barred]
         if keys:
             await check_claim(self._control, self._store)

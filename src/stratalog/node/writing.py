@@ -1,7 +1,6 @@
 """The writing side of a node: one appender for each tier that takes writes."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from stratalog.batch.validate import load_walk
@@ -11,18 +10,16 @@ from stratalog.block.writer import BlockWriter, OnCommit
 from stratalog.control.log.model import WriteTier
 from stratalog.control.plane import ControlPlane
 from stratalog.control.writers.model import WriterKind
-from stratalog.errors import StratalogError
 from stratalog.ids import BrokerId
 from stratalog.node.ground import Ground
 from stratalog.node.parts import Part, Parts
 from stratalog.node.patience import patiently
 from stratalog.node.phases import Phase
 from stratalog.opening.cluster import OpenCluster
+from stratalog.opening.writers import end_writer
 from stratalog.topic.append import TopicAppender
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.entry_checks import EntryLimits
-
-log = logging.getLogger(__name__)
 
 
 async def start_writing(
@@ -78,11 +75,11 @@ async def _announce(
         ground.clock,
     )
 
-    async def end() -> None:
-        try:
-            await control.writers.end(announced.tag)
-        except StratalogError as error:
-            log.info("The end of writer %010x was not noted: %s", announced.tag, error)
-
-    await parts.start(Part(name="the announcement", stops_in=Phase.CLOSE_WRITERS, stop=end))
+    await parts.start(
+        Part(
+            name="the announcement",
+            stops_in=Phase.CLOSE_WRITERS,
+            stop=lambda: end_writer(control, announced.tag),
+        )
+    )
     return announced

@@ -23,7 +23,7 @@ from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.open import open_control_plane, open_database, open_existing
 from stratalog.control.plane import ControlPlane
 from stratalog.control.sql.database import Database
-from stratalog.ids import Entropy, system_entropy
+from stratalog.ids import Entropy, WriterTag, system_entropy
 from stratalog.metrics import Metrics
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import (
@@ -120,11 +120,14 @@ class OpenCluster:
         stores = {store.url: store for store in (self.objects, self.segments.own)}
         return [url for url, store in stores.items() if await claim_anew(self.control, store)]
 
-    async def for_workers(self, keys: WorkerKeys = WorkerKeys.NONE) -> WorkerAccess:
+    async def for_workers(
+        self, keys: WorkerKeys = WorkerKeys.NONE, *, writer: WriterTag | None = None
+    ) -> WorkerAccess:
         """Return all that executors need to reach the stores, and to know them for the right ones.
 
         The value is pickled; its repr shows no secret."""
-        return worker_access(self.settings, keys, cluster_id=await self.claimed_by())
+        cluster_id = await self.claimed_by()
+        return worker_access(self.settings, keys, cluster_id=cluster_id, writer=writer)
 
     async def claimed_by(self) -> UUID | None:
         """Return the id that the markers of the stores hold. None before the first broker's claim,

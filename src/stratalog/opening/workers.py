@@ -14,7 +14,7 @@ from pathlib import Path
 from uuid import UUID
 
 from stratalog.clock import Clock
-from stratalog.ids import Entropy, system_entropy
+from stratalog.ids import Entropy, WriterTag, system_entropy
 from stratalog.metrics import Metrics
 from stratalog.objects.open import folder_of
 from stratalog.opening.errors import MarkerDamagedError, WorkerStoreError, WrongStoreError
@@ -57,6 +57,8 @@ class WorkerAccess:
     """How new segments are written."""
     cluster_id: UUID | None = None
     """The cluster whose marker the stores must have. None if no broker has claimed them yet."""
+    writer: WriterTag | None = None
+    """The announced writer that the objects of the workers belong to. None for readers."""
 
     def open_stores(
         self,
@@ -97,7 +99,11 @@ class WorkerAccess:
 
 
 def worker_access(
-    settings: Settings, keys: WorkerKeys = WorkerKeys.NONE, *, cluster_id: UUID | None = None
+    settings: Settings,
+    keys: WorkerKeys = WorkerKeys.NONE,
+    *,
+    cluster_id: UUID | None = None,
+    writer: WriterTag | None = None,
 ) -> WorkerAccess:
     """Return the access that these settings give. Reads key files, because workers have none."""
     check_shared(settings)
@@ -112,6 +118,7 @@ def worker_access(
             encrypt=remote.encryption_key is not None,
         ),
         cluster_id=cluster_id,
+        writer=writer,
     )
 
 

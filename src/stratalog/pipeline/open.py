@@ -10,9 +10,12 @@ from uuid import UUID
 
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.plane import ControlPlane
+from stratalog.control.writers.model import WriterKind
+from stratalog.ids import WriterTag
 from stratalog.metrics import Metrics
 from stratalog.opening.cluster import OpenCluster, Rights, open_cluster
 from stratalog.opening.stores import Wrap, unwrapped
+from stratalog.opening.writers import announced_writer
 from stratalog.pipeline.driver import Driver
 from stratalog.pipeline.jobs import Jobs
 from stratalog.pipeline.kinds.segment_finisher import SegmentFinisher
@@ -22,8 +25,9 @@ from stratalog.segment.errors import KeyMissingError
 from stratalog.segment.reader import SegmentReader
 from stratalog.settings import Settings
 
-OpenJobsFor: TypeAlias = Callable[[UUID | None], AbstractAsyncContextManager[Jobs]]
-"""Starts Spark for this cluster: its workers check that the stores they see belong to it."""
+OpenJobsFor: TypeAlias = Callable[[UUID | None, WriterTag], AbstractAsyncContextManager[Jobs]]
+"""Starts Spark for this cluster: its workers check that the stores they see belong to it, and
+upload as this writer."""
 
 
 @asynccontextmanager
@@ -107,7 +111,10 @@ def _finisher(cluster: OpenCluster, reader: SegmentReader, clock: Clock) -> Segm
 
 @asynccontextmanager
 async def _opened_jobs(open_jobs: OpenJobsFor, cluster: OpenCluster) -> AsyncIterator[Jobs]:
-    async with open_jobs(await cluster.claimed_by()) as jobs:
+    async with (
+        announced_writer(cluster.control, WriterKind.PIPELINE) as writer,
+        open_jobs(await cluster.claimed_by(), writer) as jobs,
+    ):
         yield jobs
 
 

@@ -7,7 +7,7 @@ from typing import Self
 from uuid import UUID
 
 from stratalog.clock import SYSTEM_CLOCK, Clock
-from stratalog.ids import Entropy, system_entropy
+from stratalog.ids import Entropy, WriterTag, system_entropy, tagged_uuid7, uuid7
 from stratalog.metrics import Metrics
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.stores import Wrap, unwrapped
@@ -35,9 +35,10 @@ class Workplace:
     task_bytes_per_second: int = 0
     """The most that a task reads; 0 is no limit."""
 
-    def of_cluster(self, cluster_id: UUID | None) -> Self:
-        """Return a copy for executors that refuse stores without this cluster's marker."""
-        return replace(self, access=replace(self.access, cluster_id=cluster_id))
+    def of_cluster(self, cluster_id: UUID | None, writer: WriterTag | None = None) -> Self:
+        """Return a copy for executors that refuse stores without this cluster's marker, and whose
+        objects belong to this writer."""
+        return replace(self, access=replace(self.access, cluster_id=cluster_id, writer=writer))
 
 
 def workplace_of(settings: Settings, *, gently: bool = False) -> Workplace:
@@ -58,7 +59,16 @@ class OpenWorkplace:
     clock: Clock
     entropy: Entropy
     pace: Pace
+    writer: WriterTag | None = None
+    """None only where nothing sweeps."""
     metrics: tuple[Metrics, ...] = ()
+
+    def new_id(self) -> UUID:
+        """Return an id for a new object, by which the sweeper knows its writer."""
+        now_ms = self.clock.now_ms()
+        if self.writer is None:
+            return uuid7(now_ms, self.entropy)
+        return tagged_uuid7(now_ms, self.writer, self.entropy)
 
     def effort(self, seconds: float) -> Effort:
         """Return the requests and bytes that the stores have counted so far."""
@@ -89,6 +99,7 @@ async def opened(
             clock=clock,
             entropy=entropy,
             pace=Pace(workplace.task_bytes_per_second, clock),
+            writer=access.writer,
             metrics=(of_blocks, of_segments),
         )
     finally:

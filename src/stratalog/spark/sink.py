@@ -196,13 +196,16 @@ async def _abort(options: SinkOptions, messages: Messages, plan: SinkPlan) -> No
         await _release(control, answers, plan)
 
 
-async def _release(control: ControlPlane, answers: Iterable[SinkMessage], plan: SinkPlan) -> None:
+async def _release(control: ControlPlane, answers: Sequence[SinkMessage], plan: SinkPlan) -> None:
     leases: set[UUID | None] = {plan.lease_id, *(answer.lease_id for answer in answers)}
     # A lease runs out by itself. A committed write must not fail because of its lease.
     with suppress(StratalogError):
         for lease_id in leases - {None}:
             assert lease_id is not None
             await control.scans.release_lease(lease_id)
+        for tag in {plan.access.writer, *(answer.writer for answer in answers)} - {None}:
+            assert tag is not None
+            await control.writers.end(tag)
 
 
 def _answer(message: WriterCommitMessage | None) -> SinkMessage:

@@ -14,14 +14,17 @@ from stratalog.control.log.model import BlockToCommit, CommitAnswer, CommitOutco
 from stratalog.control.plane import ControlPlane
 from stratalog.control.scans.errors import SinkRefusedError
 from stratalog.control.scans.model import SinkOrigin, SinkOutcome
+from stratalog.control.writers.model import CommitCount
 from stratalog.errors import OutcomeUnknownError, RetriableError, StratalogError
-from stratalog.ids import TopicPartition, kafka_base64
+from stratalog.ids import TopicPartition, kafka_base64, writer_tag_of
 from stratalog.spark.errors import SinkInDoubtError, SinkNotWrittenError, SinkPartlyWrittenError
 from stratalog.spark.outage_retry import OUTAGES, retry_for
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_ANY = 1 << 62
 
 
 class SinkCommitter:
@@ -46,7 +49,12 @@ class SinkCommitter:
         try:
             outcome = await self._repeat(
                 lambda: self._control.scans.commit_sink(
-                    sink_id, batch_id, blocks, from_stream=from_stream, origin=origin
+                    sink_id,
+                    batch_id,
+                    blocks,
+                    from_stream=from_stream,
+                    origin=origin,
+                    count=_count(blocks),
                 ),
                 OUTAGES,
             )
@@ -90,7 +98,7 @@ class SinkCommitter:
                 raise SinkRefusedError(f"{_named(partition)} does not exist (any more)")
             if states[partition].write_tier is not WriteTier.BLOCK:
                 raise SinkRefusedError(f"{_named(partition)} is not written to in blocks")
-        return await self._control.log.commit_blocks(blocks)
+        return await self._control.log.commit_blocks(blocks, _count(blocks))
 
     async def _settled(
         self, blocks: Sequence[BlockToCommit], doubt: OutcomeUnknownError
@@ -116,6 +124,13 @@ class SinkCommitter:
         failures: type[StratalogError] | tuple[type[StratalogError], ...],
     ) -> T:
         return await retry_for(call, self._retry_ms / 1000, clock=self._clock, failures=failures)
+
+
+def _count(blocks: Sequence[BlockToCommit]) -> CommitCount | None:
+    """Return the count of a writer that has no memory of its commits: any number is right."""
+    if not blocks:
+        return None
+    return CommitCount(tag=writer_tag_of(blocks[0].object_id), least=0, most=_ANY)
 
 
 def _refuse_rejections(

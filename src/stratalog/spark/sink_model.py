@@ -8,7 +8,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from stratalog.batch.header import Codec
 from stratalog.control.log.model import BlockToCommit
-from stratalog.ids import TopicId
+from stratalog.ids import TopicId, WriterTag
 from stratalog.opening.workers import WorkerAccess
 from stratalog.topic.configs import TopicConfig
 
@@ -42,5 +42,7 @@ class SinkMessage(WriterCommitMessage):
     blocks: Sequence[BlockToCommit]
     """The blocks in the order of their rows."""
     lease_id: UUID | None
+    writer: WriterTag
+    """The writer that the blocks belong to."""
     refusal: str | None = None
     """The reason why these rows must not be written, unless their batch was written before."""

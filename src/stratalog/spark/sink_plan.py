@@ -6,6 +6,7 @@ from stratalog.clock import Clock
 from stratalog.control.log.model import WriteTier
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
+from stratalog.control.writers.model import WriterKind
 from stratalog.ids import PartitionIndex, TopicPartition
 from stratalog.opening.cluster import Rights, opened_cluster
 from stratalog.settings import Settings
@@ -29,9 +30,11 @@ async def plan_sink(
 
     Raises if the store is not this cluster's: its readers would never find the blocks.
     """
+    tag = control.writers.new_tag()
     async with opened_cluster(settings, Rights.APPEND, clock=clock, control=control) as cluster:
-        access = await cluster.for_workers()
+        access = await cluster.for_workers(writer=tag)
     topics = await _topics(control, settings, options.topic)
+    await control.writers.announce(tag, WriterKind.SINK)
     lease = None
     if lease_ms is not None:
         lease = await control.scans.take_lease(LEASE_HOLDER, duration_ms=lease_ms)

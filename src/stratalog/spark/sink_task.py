@@ -13,8 +13,9 @@ from pyspark import TaskContext
 from stratalog.batch.entry import EntryBatch
 from stratalog.batch.errors import RowError
 from stratalog.block.block import OpenBlock, SealedBlock, seal
+from stratalog.block.footer import FooterWriter
 from stratalog.clock import SYSTEM_CLOCK, Clock
-from stratalog.ids import NO_BROKER, Entropy, ObjectId, system_entropy, uuid7
+from stratalog.ids import NO_BROKER, Entropy, ObjectId, WriterTag, system_entropy, tagged_uuid7
 from stratalog.spark.errors import SinkRowError
 from stratalog.spark.sink_model import SinkMessage, SinkPlan
 from stratalog.spark.sink_rows import RowEncoder, grouped
@@ -39,6 +40,8 @@ def write_rows(
     """
     clock = clock or SYSTEM_CLOCK
     refusal: str | None = None
+    writer = plan.access.writer
+    assert writer is not None, "a sink is announced when it is planned"
     encoder = RowEncoder(plan, clock=clock, entropy=entropy)
     # Before the store is opened, because that would create a folder that is not mounted here.
     asyncio.run(plan.access.check_block_store(clock))
@@ -51,9 +54,11 @@ def write_rows(
                 refusal = refusal or _reason(encoder.untimely, rows_before)
                 if not may_be_repeat:
                     raise SinkRowError(refusal)
-            uploads.add(_sealed(entries, clock.now_ms(), entropy))
+            uploads.add(_sealed(entries, clock.now_ms(), writer, entropy))
             rows_before += len(rows)
-        return SinkMessage(blocks=uploads.finish(), lease_id=plan.lease_id, refusal=refusal)
+        return SinkMessage(
+            blocks=uploads.finish(), lease_id=plan.lease_id, writer=writer, refusal=refusal
+        )
 
 
 def _encoded(encoder: RowEncoder, rows: pa.RecordBatch, rows_before: int) -> list[EntryBatch]:
@@ -69,8 +74,15 @@ def _reason(error: RowError, rows_before: int) -> str:
     return f"row {rows_before + error.row}{part}: {error.reason}"
 
 
-def _sealed(entries: list[EntryBatch], now_ms: int, entropy: Entropy) -> SealedBlock:
+def _sealed(
+    entries: list[EntryBatch], now_ms: int, writer: WriterTag, entropy: Entropy
+) -> SealedBlock:
     block = OpenBlock()
     block.add(entries)
-    object_id = ObjectId(uuid7(now_ms, entropy))
-    return seal(block, object_id=object_id, broker_id=NO_BROKER, created_ms=now_ms)
+    return seal(
+        block,
+        object_id=ObjectId(tagged_uuid7(now_ms, writer, entropy)),
+        broker_id=NO_BROKER,
+        created_ms=now_ms,
+        writer=FooterWriter(tag=writer),
+    )

@@ -167,6 +167,10 @@ class FakeControl(FakeControlPlane):
         removed, self.old_answers = self.old_answers, 0
         return removed
 
+    async def writers_forget(self, *, older_than_ms: int) -> int:
+        self._called("writers.forget")
+        return 0
+
     async def log_expire_producers(self, *, idle_ms: int, max_rows: int) -> int:
         self._called("log.expire_producers")
         removed = min(max_rows, self.idle_producers)

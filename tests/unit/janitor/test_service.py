@@ -24,6 +24,7 @@ STEPS = [
     "sweep",
     "segment sweep",
     "answer expiry",
+    "writer expiry",
     "producer expiry",
     "offset expiry",
 ]
@@ -104,6 +105,7 @@ async def test_one_failing_step_leaves_the_others_alone(
         "unfinished segments": 1,
         "segment deletion": 1,
         "answer expiry": 4,
+        "writer expiry": 0,
         "producer expiry": 7,
         "offset expiry": 4,
     }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
+from tests.support.writers import announced_id
 from tests.unit.pipeline.local_jobs import LocalJobs
 
 from stratalog.batch.build import build_batch
@@ -31,7 +32,6 @@ from stratalog.ids import (
     Offset,
     PartitionIndex,
     TopicPartition,
-    uuid7,
 )
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor, StepOutcome
@@ -165,7 +165,10 @@ class Lab:
         entries = [entry(*one, producer, now_ms - age_ms) for one in values]
         block.add(entries)
         sealed = seal(
-            block, object_id=ObjectId(uuid7(now_ms)), broker_id=BrokerId(1), created_ms=now_ms
+            block,
+            object_id=ObjectId(await announced_id(self.control, now_ms)),
+            broker_id=BrokerId(1),
+            created_ms=now_ms,
         )
         await self.store.put(sealed.commit.key, sealed.parts)
         [answers] = await self.control.log.commit_blocks([sealed.commit])

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from stratalog.ids import WriterTag
 from stratalog.opening.stores import Wrap, unwrapped
 from stratalog.pipeline.hosting.run_task import run_in_loop
 from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, nothing_to_do
@@ -32,9 +33,11 @@ class LocalJobs:
     distrusted: int = 0
 
     @asynccontextmanager
-    async def open(self, cluster_id: UUID | None = None) -> AsyncIterator["LocalJobs"]:
+    async def open(
+        self, cluster_id: UUID | None = None, writer: WriterTag | None = None
+    ) -> AsyncIterator["LocalJobs"]:
         self.opened += 1
-        self.workplace = self.workplace.of_cluster(cluster_id)
+        self.workplace = self.workplace.of_cluster(cluster_id, writer)
         yield self
 
     def distrust(self) -> None:

@@ -14,6 +14,7 @@ from tests.unit.pipeline.lab import EAGER, Lab, using
 from tests.unit.pipeline.local_jobs import LocalJobs
 from tests.unit.pipeline.spark_tasks import WORKPLACE, task
 
+from stratalog.ids import WriterTag
 from stratalog.pipeline.errors import NoExecutorError
 from stratalog.pipeline.hosting.executor_wait import ExecutorWait, JobLook
 from stratalog.pipeline.hosting.job_progress import ProgressListener, TaskCounts
@@ -170,7 +171,9 @@ async def test_a_cluster_without_executors_costs_no_partition_an_attempt(lab: La
 
     class OnFullCluster(LocalJobs):
         @asynccontextmanager
-        async def open(self, cluster_id: UUID | None = None) -> AsyncIterator[Any]:
+        async def open(
+            self, cluster_id: UUID | None = None, writer: WriterTag | None = None
+        ) -> AsyncIterator[Any]:
             yield spark
 
     with time_passing(clock):

@@ -12,6 +12,8 @@ from itertools import groupby
 from typing import TypeVar
 from uuid import UUID, uuid4
 
+from tests.support.writers import TAG
+
 from stratalog.batch.build import build_batch
 from stratalog.batch.frames import iter_batches
 from stratalog.batch.header import Codec, TimestampType
@@ -138,6 +140,7 @@ class World:
             clock=clock,
             entropy=os.urandom,
             pace=Pace(task_bytes_per_second, clock),
+            writer=TAG,
         )
 
     async def commit(self, *batches: Sent) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import pyarrow as pa
+from tests.support.writers import TAG
 
 from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import Codec
@@ -33,7 +34,7 @@ def plan(
 ) -> SinkPlan:
     """`each`: rows say their topics. Otherwise all go to the first."""
     return SinkPlan(
-        access=WorkerAccess(stores=StoreAddresses(objects_url=url)),
+        access=WorkerAccess(stores=StoreAddresses(objects_url=url), writer=TAG),
         topics={one.name: one for one in topics},
         topic=None if each else topics[0].name,
         codec=codec,

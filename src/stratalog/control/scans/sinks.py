@@ -29,6 +29,8 @@ from stratalog.control.objects.model import OBJECT_ID, ObjectState
 from stratalog.control.scans.errors import SinkBehindError, SinkRefusedError
 from stratalog.control.scans.model import SINKS, SinkOrigin, SinkOutcome
 from stratalog.control.sql.database import Connection, Rows
+from stratalog.control.writers.counting import count_commit
+from stratalog.control.writers.model import CommitCount
 from stratalog.ids import kafka_base64
 
 log = logging.getLogger(__name__)
@@ -64,6 +66,7 @@ class SinkOperations(Ledger):
         *,
         from_stream: bool = False,
         origin: SinkOrigin | None = None,
+        count: CommitCount | None = None,
     ) -> SinkOutcome:
         """Commit uploaded objects once for this batch of this sink, all of them or none.
 
@@ -72,12 +75,12 @@ class SinkOperations(Ledger):
         later batch, or this one from a stream of another `origin` or with another number of records
         (if it is `from_stream`, only if it is the first and has more), `SinkRefusedError` if a
         partition does not exist or is not written to in blocks, and `BarredObjectError` if the
-        sweeper has given up one of the objects.
+        sweeper has given up one of the objects. `count` is that of `commit_blocks`.
         """
         batch = _SinkBatch(sink_id, batch_id, _count_records(blocks), origin)
         try:
             return await self._database.write(
-                partial(_commit, batch=batch, blocks=blocks, from_stream=from_stream)
+                partial(_commit, batch=batch, blocks=blocks, from_stream=from_stream, count=count)
             )
         except ObjectsKnownError:
             error = await self._database.read(partial(_explain, blocks=blocks))
@@ -98,6 +101,7 @@ async def _commit(
     batch: _SinkBatch,
     blocks: Sequence[BlockToCommit],
     from_stream: bool,
+    count: CommitCount | None,
 ) -> SinkOutcome:
     if not await _advance(connection, batch):
         await _check_repeat(connection, batch, from_stream)
@@ -109,6 +113,8 @@ async def _commit(
                 if answer.outcome is not CommitOutcome.ACCEPTED:
                     raise _refusal(batch, part, answer.outcome)
         await write_plan(connection, blocks, plan, keep_answers=False)
+        if count is not None:
+            await count_commit(connection, count)
     return SinkOutcome.COMMITTED
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stratalog.clock import Clock
+from stratalog.ids import WriterTag
 from stratalog.pipeline.hosting.job_progress import ProgressListener
 from stratalog.pipeline.hosting.spark_conf import SparkOptions
 from stratalog.pipeline.workplace import Workplace
@@ -44,8 +45,11 @@ class SparkJobs:
         return self._spark is not None
 
     @asynccontextmanager
-    async def open(self, cluster_id: UUID | None = None) -> "AsyncIterator[JobRunner]":
-        """Open a runner of jobs, whose workers refuse stores that are not this cluster's.
+    async def open(
+        self, cluster_id: UUID | None = None, writer: WriterTag | None = None
+    ) -> "AsyncIterator[JobRunner]":
+        """Open a runner of jobs, whose workers refuse stores that are not this cluster's, and
+        upload as this writer.
 
         The session outlives the runner, unless the runner is distrusted.
         """
@@ -62,7 +66,7 @@ class SparkJobs:
         runner = JobRunner(
             self._spark,
             run_task,
-            self._workplace.of_cluster(cluster_id),
+            self._workplace.of_cluster(cluster_id, writer),
             clock=self._clock,
             listener=self._listener,
             executor_wait_ms=self._executor_wait_ms,

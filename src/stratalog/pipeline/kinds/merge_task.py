@@ -9,7 +9,6 @@ import asyncio
 import struct
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterator, Sequence
-from uuid import UUID
 
 from stratalog.batch.header import TimestampType
 from stratalog.control.log.model import Coordinates
@@ -130,7 +129,7 @@ class _Segment:
 
     async def upload(self) -> LogMade:
         plan, place = self.plan, self._place
-        segment_id = SegmentId(UUID(bytes=place.entropy(16), version=4))
+        segment_id = SegmentId(place.new_id())
         key_base = segment_key_base(
             place.segments_prefix,
             plan.topic_name,

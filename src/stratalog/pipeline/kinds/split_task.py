@@ -12,7 +12,7 @@ from stratalog.block.footer import BlockFooter, FooterPartition, encode_footer
 from stratalog.block.keys import split_key
 from stratalog.control.log.model import Coordinates
 from stratalog.errors import StratalogError
-from stratalog.ids import NO_BROKER, ObjectId, TopicPartition, uuid7
+from stratalog.ids import NO_BROKER, ObjectId, TopicPartition
 from stratalog.objects.store import Buffer
 from stratalog.pipeline.errors import RowFailedError, UnitMismatchError
 from stratalog.pipeline.kinds.source_reader import READ_AHEAD_BYTES, ReadBudget, SourceReader
@@ -124,7 +124,7 @@ class _Split:
     async def write(self, place: OpenWorkplace) -> TaskDone:
         """Store the good parts. An error of the store fails all of them."""
         now_ms = place.clock.now_ms()
-        object_id = ObjectId(uuid7(now_ms, place.entropy))
+        object_id = ObjectId(place.new_id())
         file = SplitObject(object_id, split_key(object_id))
         laid_out = self._lay_out()
         if not laid_out:

@@ -19,6 +19,7 @@ from tests.integration.small_cluster import ShiftedClock, SmallCluster
 from tests.support.ledgers import ActingControl, ControlWrapper, DyingControl
 from tests.support.servers import S3Server
 from tests.support.tiering import CrashError, Step
+from tests.support.writers import announced_id
 
 from stratalog.checks.fsck import run_fsck
 from stratalog.checks.remote_tier import RemoteTier, beside_blocks
@@ -33,13 +34,23 @@ from stratalog.segment.keys import segment_key_base, segment_keys
 from stratalog.settings import HOUR_MS
 
 
+async def new_id(cluster: SegmentCluster) -> SegmentId:
+    return SegmentId(await announced_id(cluster.control, SystemClock().now_ms()))
+
+
 async def orphan(
     cluster: SegmentCluster, prefix: str = "segments/", topic_id: TopicId | None = None
 ) -> list[str]:
     """Objects of a segment without a row."""
     first = (await cluster.segments())[0]
     place = (topic_id or cluster.topic.id, PartitionIndex(0))
-    base = segment_key_base(prefix, "orders", *place, first.base_offset, SegmentId(uuid4()))
+    base = segment_key_base(
+        prefix,
+        "orders",
+        *place,
+        first.base_offset,
+        await new_id(cluster),
+    )
     for key in segment_keys(base):
         await cluster.store.put(key, [b"x"])
     return segment_keys(base)
@@ -251,7 +262,13 @@ async def test_segments_and_blocks_in_stores_of_their_own_on_s3(
     tier = RemoteTier(stores=stores, keys=cluster.converter.keys)
     first, second = await cluster.segments()
     await cluster.unchain(first.end_offset)
-    base = segment_key_base("segments/", "gone", *cluster.key, Offset(0), SegmentId(uuid4()))
+    base = segment_key_base(
+        "segments/",
+        "gone",
+        *cluster.key,
+        Offset(0),
+        await new_id(cluster),
+    )
     for key in segment_keys(base):
         await remote.put(key, [b"x"])
     outcomes = await janitor_of(small, segments=stores).run_once()
