@@ -145,7 +145,7 @@ async def test_a_topic_may_accept_batches_that_no_reader_can_decode(rig: TopicRi
     assert (await rig.append(2, hopeless)).error is None
 
 
-@pytest.mark.parametrize("stated", [-1, NOW_MS - 4, NOW_MS + 1000])
+@pytest.mark.parametrize("stated", [-1, NOW_MS - 4, NOW_MS + 1000], ids=["none", "low", "high"])
 async def test_the_greatest_timestamp_of_a_batch_is_put_right(rig: TopicRig, stated: int) -> None:
     stating = edit(batch(b"a", b"b", times=[NOW_MS - 5, NOW_MS]), max_timestamp=stated)
     await rig.append(0, stating)
