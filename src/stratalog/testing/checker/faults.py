@@ -25,7 +25,7 @@ class Kind(StrEnum):
     EAGER = "aggressive janitor"
     """All brokers delete without any grace, and sweep without any age."""
     HOSTILE = "hostile client"
-    """A client sends random bytes and requests without measure."""
+    """A client sends damaged batches, random bytes and requests without measure."""
 
 
 class Target(StrEnum):

@@ -1,4 +1,4 @@
-"""A client that means harm: random bytes, requests without measure, and sockets
+"""A client that means harm: damaged batches, random bytes, requests without measure, and sockets
 that are left half open. It never sends a record that could be stored."""
 
 import asyncio
@@ -26,6 +26,8 @@ class HostileClient:
         self._topic = topic
         self._random = random
         self._attacks: Sequence[Callable[[], Awaitable[None]]] = (
+            self._damaged_batch,
+            self._damaged_batch,
             self._random_bytes,
             self._half_open,
             self._slow_frame,
@@ -41,6 +43,10 @@ class HostileClient:
             with suppress(OSError, TimeoutError):
                 await attack()
             await asyncio.sleep(self._random.uniform(0, 2 * _PAUSE_S))
+
+    async def _damaged_batch(self) -> None:
+        damage = self._random.choice([*requests.DAMAGED_BATCHES.values()])
+        await self._send(requests.produce(self._topic, damage(self._random)))
 
     async def _random_bytes(self) -> None:
         data = self._random.randbytes(self._random.randint(1, 2000))
