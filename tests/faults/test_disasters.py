@@ -1,11 +1,17 @@
 """The disasters of the checker: planned in turns, held against other faults, and noticed."""
 
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import pytest
+
+from stratalog.control.open import open_control_plane
 from stratalog.settings import StorageSettings
+from stratalog.testing.checker.control_copy import copy_of
 from stratalog.testing.checker.disasters import Disasters
 from stratalog.testing.checker.faults import DISASTERS, Fault, Kind, Target, plan
 from stratalog.testing.checker.processes import BrokerProcess, Links
@@ -16,7 +22,10 @@ BRIEFLY_S = 0.01
 
 
 class ObligingBroker(BrokerProcess):
-    """A broker without a process, which starts whatever its settings are."""
+    """A broker without a process, which starts with any settings, and never ends by itself."""
+
+    async def ended(self, seconds: float) -> bool:
+        return False
 
     async def starts(self) -> bool:
         self.starts_so_far.append(list(self.meanwhile))
@@ -33,9 +42,24 @@ def broker(folder: Path, objects: Proxy | None = None) -> ObligingBroker:
     return made
 
 
-def disasters_of(*brokers: BrokerProcess) -> Disasters:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def control_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:{tmp_path / 'control.db'}"
+    dsn: str = request.getfixturevalue("postgres_dsn")
+    return dsn
+
+
+def disasters_of(
+    *brokers: BrokerProcess, storage: StorageSettings = STORAGE, folder: Path = Path()
+) -> Disasters:
     return Disasters(
-        brokers, storage=STORAGE, topic="t", random=Random(1), note=lambda what: print(what)
+        brokers,
+        storage=storage,
+        folder=folder,
+        topic="t",
+        random=Random(1),
+        note=lambda event: print(event),
     )
 
 
@@ -93,3 +117,39 @@ async def test_no_other_fault_ends_a_hang() -> None:
 
     proxy.release()
     assert proxy.is_passable
+
+
+async def test_a_broker_that_does_not_notice_an_older_control_plane_is_blamed(
+    tmp_path: Path,
+) -> None:
+    database = tmp_path / "control.db"
+    with closing(sqlite3.connect(database)) as live:
+        live.execute("CREATE TABLE heads (high_watermark bigint)")
+    storage = StorageSettings(objects="file:/nowhere", control=f"sqlite:{database}")
+    one = broker(tmp_path)
+    disasters = disasters_of(one, storage=storage, folder=tmp_path)
+
+    await disasters.make(fault(Kind.BACK))
+
+    assert disasters.mistakes == ["broker 0 went on with an older control plane"]
+
+
+async def test_a_control_plane_goes_back_and_returns_to_its_newest_state(
+    control_url: str, tmp_path: Path
+) -> None:
+    async def names() -> list[str]:
+        return [topic.name for topic in await control.topics.all()]
+
+    control = await open_control_plane(control_url)
+    try:
+        copy = copy_of(control_url, tmp_path)
+        await control.topics.create("early", partition_count=1, configs={})
+        await copy.take()
+        await control.topics.create("late", partition_count=1, configs={})
+
+        await copy.go_back()
+        assert await names() == ["early"]
+        await copy.restore()
+        assert await names() == ["early", "late"]
+    finally:
+        await control.close()

@@ -22,10 +22,12 @@ from stratalog.testing.checker.history import (
     Promise,
     Rebalance,
     Record,
+    Restored,
     Seek,
     Send,
     Stage,
     Subscribe,
+    WentBack,
 )
 from stratalog.testing.checker.recorder import Recorder, Sending
 from stratalog.testing.checker.report import MAX_FINDINGS
@@ -328,6 +330,29 @@ def test_a_recorder_knows_what_is_still_to_be_read() -> None:
 
 
 EVERYTHING = list(Target)
+
+
+def test_an_earlier_control_plane_may_tell_consumers_of_an_earlier_end() -> None:
+    lapse = [
+        *stored("a", "b"),
+        polled((0, "a"), (1, "b")),
+        *committed(2),
+        WentBack(),
+        OutOfRange(client="c", position=at(2)),
+        polled((0, "a")),
+        *committed(0),
+        Restored(),
+        *committed(1),
+        polled((0, "a"), (1, "b")),
+    ]
+    assert check(lapse).findings == []
+    without = [event for event in lapse if not isinstance(event, WentBack | Restored)]
+    assert set(check(without).found) == {"out-of-range", "committed-back", "nonmonotonic-poll"}
+
+
+def test_an_offset_that_an_earlier_control_plane_gave_out_again_is_found() -> None:
+    twice = [*stored("a"), polled((0, "a")), WentBack(), *sent("b", 0), Restored()]
+    assert set(check(twice).found) == {"inconsistent-offsets", "lost-write"}
 
 
 def test_the_same_seed_plans_the_same_faults() -> None:

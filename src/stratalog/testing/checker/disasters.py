@@ -7,10 +7,13 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from random import Random
 
 from stratalog.settings import StorageSettings
+from stratalog.testing.checker.control_copy import copy_of
 from stratalog.testing.checker.faults import Fault, Kind
+from stratalog.testing.checker.history import Event, Note, Restored, WentBack
 from stratalog.testing.checker.hostile import HostileClient
 from stratalog.testing.checker.processes import BrokerProcess
 from stratalog.testing.checker.proxy import Weather
@@ -23,6 +26,9 @@ _EAGER = (
     "janitor.backup_window_ms=0",
 )
 _HOSTILE_CLIENTS = 3
+_FENCED_S = 40.0
+"""A broker whose database does not answer for a while notices late that it went back, and a broker
+stops in an orderly way."""
 
 
 class Disasters:
@@ -31,14 +37,16 @@ class Disasters:
         brokers: Sequence[BrokerProcess],
         *,
         storage: StorageSettings,
+        folder: Path,
         topic: str,
         random: Random,
-        note: Callable[[str], None],
+        note: Callable[[Event], None],
     ) -> None:
         self.mistakes: list[str] = []
         """Acts of brokers that no history of clients would tell."""
         self._brokers = brokers
         self._storage = storage
+        self._copy = copy_of(storage.control, folder)
         self._topic = topic
         self._random = random
         self._note = note
@@ -49,6 +57,7 @@ class Disasters:
             Kind.HANG: self._hang,
             Kind.EMPTIED: self._empty,
             Kind.EAGER: self._make_eager,
+            Kind.BACK: self._go_back,
             Kind.HOSTILE: self._attack,
         }
         await acts[fault.kind](fault.seconds)
@@ -92,6 +101,25 @@ class Disasters:
             async with broker.lock:
                 await broker.restart(meanwhile)
 
+    async def _go_back(self, seconds: float) -> None:
+        """Let clients write for a while, and forget it. All brokers must end by themselves."""
+        await self._copy.take()
+        await asyncio.sleep(seconds)
+        async with AsyncExitStack() as stack:
+            for broker in self._brokers:
+                await stack.enter_async_context(broker.lock)
+                broker.note_crash()
+                broker.expected_dead = True
+            self._note(WentBack())
+            await self._copy.go_back()
+            for broker in self._brokers:
+                if not await broker.ended(_FENCED_S):
+                    self._blame(f"broker {broker.number} went on with an older control plane")
+                    broker.kill()
+            await self._copy.restore()
+            await asyncio.gather(*(broker.start() for broker in self._brokers))
+            self._note(Restored())
+
     async def _attack(self, seconds: float) -> None:
         addresses = [broker.links.clients.address for broker in self._brokers]
         seed = self._random.getrandbits(64)
@@ -105,8 +133,8 @@ class Disasters:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         sent = sum((client.sent for client in clients), start=Counter[str]())
-        self._note(f"attacks: {dict(sent)}")
+        self._note(Note(what=f"attacks: {dict(sent)}"))
 
     def _blame(self, mistake: str) -> None:
-        self._note(mistake)
+        self._note(Note(what=mistake))
         self.mistakes.append(mistake)

@@ -167,6 +167,17 @@ class Drained:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WentBack:
+    """The control plane went back to an earlier state. Until it is `Restored`, brokers may
+    answer with an earlier end and with earlier commits of groups. They acknowledge nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """The newest control plane is back, and brokers were started on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """Something for the reader of the history, such as a fault. No check looks at it."""
 
@@ -184,6 +195,8 @@ Event = (
     | Committed
     | OutOfRange
     | Drained
+    | WentBack
+    | Restored
     | Note
 )
 History = list[Event]
@@ -201,6 +214,8 @@ _KINDS: Mapping[str, type[Any]] = {
         Committed,
         OutOfRange,
         Drained,
+        WentBack,
+        Restored,
         Note,
     )
 }

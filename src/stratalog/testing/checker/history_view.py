@@ -1,5 +1,6 @@
 """A history seen from the log's side: the values at each offset, their senders and readers."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +13,10 @@ from stratalog.testing.checker.history import (
     Place,
     Poll,
     Record,
+    Restored,
     Send,
     Stage,
+    WentBack,
 )
 
 Evidence = tuple[int, Event]
@@ -85,6 +88,8 @@ class View:
         self.strangers: list[tuple[Record, int]] = []
         """Records whose value had not been sent to their partition when they were read."""
         self.drained: list[tuple[int, Drained]] = []
+        self._turns: list[int] = []
+        """The events at which the control plane went back and was restored, in turns."""
         for at, event in enumerate(history):
             if isinstance(event, Send):
                 self._take_send(at, event)
@@ -92,9 +97,19 @@ class View:
                 self._take_poll(at, event)
             elif isinstance(event, Drained):
                 self.drained.append((at, event))
+            elif isinstance(event, WentBack | Restored):
+                self._turns.append(at)
 
     def at(self, *places: int) -> list[Evidence]:
         return [(place, self.history[place]) for place in places]
+
+    def restorations_before(self, at: int) -> int:
+        """Count how often the control plane was restored before an event."""
+        return bisect_right(self._turns, at) // 2
+
+    def is_lapse(self, at: int) -> bool:
+        """Tell whether the control plane was an earlier one at an event."""
+        return bisect_right(self._turns, at) % 2 == 1
 
     def group_events(self) -> Iterator[tuple[int, Commit | Committed]]:
         for at, event in enumerate(self.history):

@@ -22,9 +22,11 @@ from stratalog.testing.checker.history import (
     Position,
     Rebalance,
     Record,
+    Restored,
     Seek,
     Stage,
     Subscribe,
+    WentBack,
 )
 from stratalog.testing.checker.history_view import View
 from stratalog.testing.checker.report import Finding
@@ -64,7 +66,7 @@ def poll_skip(view: View) -> Iterator[Finding]:
 def nonmonotonic_poll(view: View) -> Iterator[Finding]:
     """Between two polls, a consumer was led back."""
     for step in _steps(view):
-        if step.first.offset < step.position.low:
+        if step.first.offset < step.position.low and not view.is_lapse(step.at):
             yield Finding(
                 check="nonmonotonic-poll",
                 what=f"a consumer of {step.first.place} that stood at offset {step.position.low}"
@@ -76,7 +78,7 @@ def nonmonotonic_poll(view: View) -> Iterator[Finding]:
 def out_of_range(view: View) -> Iterator[Finding]:
     """A consumer got the answer that its offset does not exist, and nothing was ever deleted."""
     for at, event in enumerate(view.history):
-        if isinstance(event, OutOfRange):
+        if isinstance(event, OutOfRange) and not view.is_lapse(at):
             yield Finding(
                 check="out-of-range",
                 what=f"{event.client} was told that offset {event.position.offset} of"
@@ -106,7 +108,15 @@ def committed_back(view: View) -> Iterator[Finding]:
     one."""
     highest: dict[tuple[str, Place], tuple[int, int]] = {}
     seen_when_begun: dict[tuple[str, str, Place], tuple[int, int]] = {}
+    restorations = 0
     for at, event in view.group_events():
+        if view.restorations_before(at) > restorations:
+            # Commits to an earlier control plane ended with it.
+            restorations = view.restorations_before(at)
+            highest.clear()
+            seen_when_begun.clear()
+        if view.is_lapse(at):
+            continue
         key = (event.group, event.position.place)
         mine = (event.client, *key)
         sure = highest.get(key, (-1, -1))
@@ -167,6 +177,10 @@ class _Followed:
                 self.positions[event.client] = {each.place: _exactly(each, at) for each in known}
             case Seek():
                 self._move(event.client, event.position, at)
+            case WentBack() | Restored():
+                # Brokers may have answered with an earlier end, and consumers start over.
+                self.positions.clear()
+                self.sure.clear()
             case Subscribe():
                 self.positions[event.client] = {}
             case Rebalance():

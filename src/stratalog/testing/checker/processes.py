@@ -67,8 +67,6 @@ class BrokerProcess:
     expected_dead: bool = True
     crashes: list[int] = field(default_factory=list)
     """Exit codes of processes that ended by themselves."""
-    may_end: bool = False
-    """True while a process that ends by itself does right, because it would do harm."""
     most_memory_bytes: int = 0
 
     @classmethod
@@ -144,7 +142,7 @@ class BrokerProcess:
         self.expected_dead = True
         if self.running:
             self._signal(signal.SIGTERM)
-            if not await self._ended(_STOP_SECONDS):
+            if not await self.ended(_STOP_SECONDS):
                 self.kill()
         for proxy in self.links.all:
             await proxy.close()
@@ -153,8 +151,7 @@ class BrokerProcess:
         """Tell whether the process has ended by itself since its last start, and note it."""
         crashed = not self.expected_dead and not self.running
         if crashed and self.process is not None:
-            if not self.may_end:
-                self.crashes.append(self.process.returncode)
+            self.crashes.append(self.process.returncode)
             self.expected_dead = True
         return crashed
 
@@ -217,7 +214,7 @@ class BrokerProcess:
             await asyncio.sleep(_STEP_SECONDS)
         return False
 
-    async def _ended(self, seconds: float) -> bool:
+    async def ended(self, seconds: float) -> bool:
         assert self.process is not None
         try:
             await asyncio.to_thread(self.process.wait, seconds)

@@ -144,9 +144,10 @@ def _nemesis(
     disasters = Disasters(
         brokers,
         storage=storage,
+        folder=plan_.folder,
         topic=topic,
         random=Random(f"{plan_.seed} attacks"),
-        note=note,
+        note=recorder.add,
     )
     return Nemesis(brokers, faults, disasters, note=note)
 
