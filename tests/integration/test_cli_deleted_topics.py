@@ -62,3 +62,26 @@ def test_a_purged_topic_does_not_come_back(cli: Cli) -> None:
     refused = cli.run("topic", "undelete", "orders", at_control=True)
     assert refused.exit_code == 1
     assert "removal has begun" in refused.output
+
+
+def test_dry_runs_say_how_much_would_go_and_take_nothing(
+    cli: Cli, caplog: pytest.LogCaptureFixture
+) -> None:
+    cli("topic", "create", "orders")
+    for _ in range(2):
+        cli("produce", "orders", stdin=b"one\ntwo\n")
+    lowered = ("topic", "alter", "orders", "--set", "retention.bytes=0")
+    for command, offsets in (
+        (("topic", "delete", "orders"), 4),
+        (lowered, 4),
+        (("topic", "delete-records", "orders", "0", "2"), 2),
+    ):
+        told = cli(*command, "--dry-run", at_control=True)
+        assert f"Would go: {offsets} offsets" in told
+    assert cli("consume", "orders", "--from-beginning").split() == ["one", "two"] * 2
+    caplog.clear()
+    cli(*lowered)
+    assert "with 4 offsets are beyond it" in caplog.text
+    told = cli("topic", "delete-records", "orders", "0", "2", "--yes")
+    assert "Partition 0 of orders begins at 2." in told
+    assert cli("consume", "orders", "--from-beginning").split() == ["one", "two"]

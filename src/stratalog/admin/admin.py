@@ -10,6 +10,7 @@ from stratalog.admin.brokers import BrokerRegistrations
 from stratalog.admin.cluster_settings import ClusterSettingsAdmin
 from stratalog.admin.configs import ConfigAdmin
 from stratalog.admin.deleted_topics import DeletedTopicAdmin
+from stratalog.admin.dry_runs import DryRunAdmin
 from stratalog.admin.groups import GroupAdmin
 from stratalog.admin.lost_ranges import LostRangeAdmin
 from stratalog.admin.migration import MigrationAdmin
@@ -51,6 +52,7 @@ class Admin:
         self.segments = SegmentAdmin(
             control=control, topics=self.topics, authorizer=self.authorizer
         )
+        self.dry_runs = DryRunAdmin(control=control, authorizer=self.authorizer)
         self.lost_ranges = LostRangeAdmin(
             control=control, topics=self.topics, authorizer=self.authorizer
         )
@@ -80,6 +82,7 @@ class BrokerAdmin(Admin):
             catalog=catalog,
             membership=membership,
             settings=settings,
+            dry_runs=self.dry_runs,
             shared_settings=shared_settings or ClusterSettings(control, settings),
             authorizer=self.authorizer,
         )

@@ -1,6 +1,7 @@
 """The settings that all brokers of a cluster share: listed and changed."""
 
 import logging
+from collections.abc import Mapping
 
 from stratalog.admin.authorizer import Authorizer
 from stratalog.admin.errors import NotClusterWideError
@@ -8,6 +9,7 @@ from stratalog.admin.principal import Principal
 from stratalog.admin.rights import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
 from stratalog.control.plane import ControlPlane
 from stratalog.control.settings.model import ClusterSetting
+from stratalog.opening.cluster_settings import settings_in_force
 from stratalog.settings import CLUSTER_WIDE, Settings
 from stratalog.settings_source import checked_text, value_text
 
@@ -24,6 +26,10 @@ class ClusterSettingsAdmin:
         self._authorizer.authorize_on_cluster(principal, DESCRIBE_CLUSTER_CONFIGS)
         found = (await self._control.settings.now()).settings
         return [found[name] for name in sorted(found)]
+
+    async def topic_defaults(self, own: Settings) -> Mapping[str, str]:
+        """Return the defaults of topic configs that are in force with these settings."""
+        return settings_in_force(own, await self._control.settings.now()).settings.topic
 
     async def set(self, principal: Principal, name: str, text: str) -> ClusterSetting:
         """Change a value for all brokers, which follow with the janitor's next run.

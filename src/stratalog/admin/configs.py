@@ -6,6 +6,7 @@ up, which is within seconds. The configs of a broker are its settings, and chang
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from stratalog.admin.config_description import (
     describe_broker,
     describe_topic,
 )
+from stratalog.admin.dry_runs import DryRunAdmin
 from stratalog.admin.entries import DONE, Done, each_once
 from stratalog.admin.principal import Principal
 from stratalog.admin.rights import (
@@ -27,7 +29,7 @@ from stratalog.admin.rights import (
 )
 from stratalog.cluster.membership import Membership
 from stratalog.control.topics.errors import UnknownTopicError
-from stratalog.control.topics.model import Topic
+from stratalog.control.topics.model import RETENTION_CONFIGS, Topic
 from stratalog.errors import CallError, StratalogError
 from stratalog.opening.cluster_settings import ClusterSettings
 from stratalog.settings import Settings
@@ -75,12 +77,14 @@ class ConfigAdmin:
         membership: Membership,
         settings: Settings,
         shared_settings: ClusterSettings,
+        dry_runs: DryRunAdmin,
         authorizer: Authorizer,
     ) -> None:
         self._catalog = catalog
         self._membership = membership
         self._settings = settings
         self._shared_settings = shared_settings
+        self._dry_runs = dry_runs
         self._authorizer = authorizer
 
     async def resources(
@@ -165,9 +169,33 @@ class ConfigAdmin:
             if not validate_only:
                 await self._catalog.set_configs(topic, changes)
                 _log_changes(principal, topic, changes)
+                # The change is made, whatever becomes of the look at its consequences.
+                with suppress(StratalogError):
+                    await self._warn_of_retention(principal, topic, changes)
             return DONE
 
         return await each_once(((one.resource, one) for one in alterations), alter, noun="resource")
+
+    async def _warn_of_retention(
+        self, principal: Principal, topic: Topic, changes: Changes
+    ) -> None:
+        if not changes.keys() & set(RETENTION_CONFIGS):
+            return
+        in_force = await self._in_force()
+        would_go = await self._dry_runs.retention(
+            principal, topic.name, changes, defaults=in_force.topic
+        )
+        if would_go.offsets:
+            log.warning(
+                "%s changed the retention of topic %r: %s%d bytes with %d offsets are beyond it."
+                " They go when the limits before do not count any more, in %d ms.",
+                principal.with_client,
+                topic.name,
+                "" if would_go.complete else "at least ",
+                would_go.size_bytes,
+                would_go.offsets,
+                in_force.janitor.retention_window_ms,
+            )
 
     async def _alterable(self, principal: Principal, resource: ConfigResource) -> Topic:
         if resource.type == ResourceType.BROKER:

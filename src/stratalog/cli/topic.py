@@ -33,6 +33,13 @@ from stratalog.cli.deleted_topics import (
     purge,
     undelete,
 )
+from stratalog.cli.dry_runs import (
+    DELETE_RECORDS_EPILOG,
+    DryRun,
+    delete_records,
+    dry_run_deletion,
+    dry_run_retention,
+)
 from stratalog.cli.errors import (
     BrokerRefusedError,
     NothingToAlterError,
@@ -263,8 +270,21 @@ def alter(
         ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    dry_run: DryRun = False,
+    data: Data = None,
+    objects: Objects = None,
+    control: Control = None,
+    config: Config = None,
 ) -> None:
-    """Change a topic's configs and its number of partitions. Brokers follow within seconds."""
+    """Change a topic's configs and its number of partitions. Brokers follow within seconds.
+
+    With --dry-run, say how much would go by the retention, and change nothing.
+    """
+    if dry_run:
+        settings = settings_from(config, None, data=data, objects=objects, control=control)
+        changes = dict(parse_pairs(set_, "--set")) | dict.fromkeys(unset or [])
+        dry_run_retention(settings, topic, changes)
+        return
     entries = _entries(parse_pairs(set_, "--set"), unset or [])
     if not entries and partitions is None:
         raise NothingToAlterError("nothing to alter: give --set, --unset or --partitions")
@@ -285,8 +305,18 @@ def delete(
     topic: Topic,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    dry_run: DryRun = False,
+    data: Data = None,
+    objects: Objects = None,
+    control: Control = None,
+    config: Config = None,
+    overrides: Set = None,
 ) -> None:
     """Delete a topic and all its records. `topic undelete` brings it back for a day."""
+    if dry_run:
+        settings = settings_from(config, overrides, data=data, objects=objects, control=control)
+        dry_run_deletion(settings, topic)
+        return
     admin = KafkaAdmin(bootstrap)
     count = len(admin.topic(topic).partitions)
     if not yes:
@@ -300,6 +330,7 @@ def delete(
 
 app.command(epilog=UNDELETE_EPILOG)(undelete)
 app.command(epilog=PURGE_EPILOG)(purge)
+app.command("delete-records", epilog=DELETE_RECORDS_EPILOG)(delete_records)
 app.command("mark-lost", epilog=MARK_EPILOG)(mark_lost)
 app.command("lost-ranges", epilog=LIST_EPILOG)(lost_ranges)
 

@@ -2,6 +2,7 @@
 
 from stratalog.control.log.commits import CommitOperations
 from stratalog.control.log.deletes import DeleteOperations
+from stratalog.control.log.dry_runs import DryRunOperations
 from stratalog.control.log.epochs import EpochOperations
 from stratalog.control.log.partitions import PartitionOperations
 from stratalog.control.log.producers import ProducerOperations
@@ -17,5 +18,6 @@ class LogLedger(
     EpochOperations,
     DeleteOperations,
     RetentionOperations,
+    DryRunOperations,
 ):
     """Partitions, the coordinates of their batches, and their producers."""
