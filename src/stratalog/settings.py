@@ -104,6 +104,10 @@ class StorageSettings:
     """The object store: file:, s3:, gs:, az: or memory:."""
     control: str = "sqlite:stratalog-data/control.db"
     """The control plane: sqlite:<path> or postgresql://<user>@<host>/<database>."""
+    control_connections: Positive = 10
+    """The most connections that a process opens to PostgreSQL. It opens them as it needs them, and
+    a busy broker needs all. All brokers, pipelines and Spark drivers together have to stay below
+    the server's `max_connections`; fewer make commits and reads wait for each other."""
     object_options: dict[str, str] = field(default_factory=dict)
     """Options of the object store's client, such as endpoint, region, server-side encryption."""
 

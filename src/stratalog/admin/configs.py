@@ -38,6 +38,17 @@ from stratalog.topic.catalog import TopicCatalog
 log = logging.getLogger(__name__)
 
 
+_THROTTLES = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Limits on copying partitions between brokers, which never happens here. Kafka's tools set them
+before a reassignment, and delete them on every broker when they verify one."""
+
+
 class ConfigResource(NamedTuple):
     """A thing with configs, by the number of its type and its name. It need not exist."""
 
@@ -66,7 +77,8 @@ class ConfigUpdate:
 
 class _Alteration(NamedTuple):
     resource: ConfigResource
-    changes: Callable[[Topic], Changes]
+    changes: Callable[[Topic], Changes] | None
+    """None for throttles of a broker, which change nothing."""
 
 
 class ConfigAdmin:
@@ -128,6 +140,8 @@ class ConfigAdmin:
         defaults = self._settings.topic
 
         def alteration(one: ConfigUpdate) -> _Alteration:
+            if _is_throttle(one):
+                return _Alteration(one.resource, None)
             return _Alteration(
                 one.resource, lambda topic: incremental(defaults, topic.configs, one.changes)
             )
@@ -164,6 +178,9 @@ class ConfigAdmin:
         self, principal: Principal, alterations: Sequence[_Alteration], *, validate_only: bool
     ) -> dict[ConfigResource, Done | StratalogError]:
         async def alter(alteration: _Alteration) -> Done:
+            if alteration.changes is None:
+                self._authorizer.authorize_on_cluster(principal, ALTER_CLUSTER_CONFIGS)
+                return DONE
             topic = await self._alterable(principal, alteration.resource)
             changes = alteration.changes(topic)
             if not validate_only:
@@ -211,6 +228,12 @@ class ConfigAdmin:
         if name not in found:
             raise UnknownTopicError(f"there is no topic {name!r}")
         return found[name]
+
+
+def _is_throttle(update: ConfigUpdate) -> bool:
+    """Tell whether a request sets or deletes the throttles of a broker, and nothing else."""
+    names = {change.name for change in update.changes}
+    return update.resource.type == ResourceType.BROKER and bool(names) and names <= _THROTTLES
 
 
 def _without_configs(resource: ConfigResource) -> CallError:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 EPILOG = examples(
     "stratalog up",
-    "stratalog up --data /var/lib/stratalog --listen 0.0.0.0:9092",
+    "stratalog up --data /var/lib/stratalog --listen 127.0.0.1:9093",
     "stratalog up --objects s3://bucket/prefix --control postgresql://user@host/stratalog",
     "stratalog up --set block.window_ms=50ms --set topic.retention.ms=86400000",
 )
@@ -162,11 +162,22 @@ def _greet(address: tuple[str, int], broker_id: int, settings: Settings) -> None
     say(f"[bold green]Stratalog is up[/] on [bold]{host}:{port}[/], broker {broker_id}.")
     say(f"  objects        {escape(without_password(settings.storage.objects))}")
     say(f"  control plane  {escape(without_password(settings.storage.control))}")
+    _warn_of_strangers(settings.broker.listen.rpartition(":")[0].strip("[]"))
     command = escape(_command())
     say("\nIn another terminal:")
     say(f"  echo hello | {command} produce greetings{flag}")
     say(f"  {command} consume greetings --from-beginning{flag}")
     say(f"or any Kafka client, with bootstrap.servers={bootstrap}. Ctrl-C stops the broker.\n")
+
+
+def _warn_of_strangers(host: str) -> None:
+    """An empty host stands for all interfaces."""
+    if host in ("localhost", "::1") or host.startswith("127."):
+        return
+    say(
+        "[bold yellow]Anybody who reaches this port may read, write and delete everything:[/]"
+        " there is no authentication yet. Let a firewall decide who does."
+    )
 
 
 def _command() -> str:

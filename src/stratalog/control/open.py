@@ -8,16 +8,23 @@ from stratalog.control.identity.ledger import is_founded
 from stratalog.control.plane import ControlPlane
 from stratalog.control.sql.database import Database
 from stratalog.control.sql.migrate import is_current, migrate
-from stratalog.control.sql.postgres import PostgresDatabase
+from stratalog.control.sql.postgres import MAX_CONNECTIONS, PostgresDatabase
 from stratalog.control.sql.sqlite import SqliteDatabase
 from stratalog.ids import Entropy, system_entropy
 
 
 async def open_control_plane(
-    url: str, *, entropy: Entropy = system_entropy, clock: Clock = SYSTEM_CLOCK
+    url: str,
+    *,
+    entropy: Entropy = system_entropy,
+    clock: Clock = SYSTEM_CLOCK,
+    connections: int = MAX_CONNECTIONS,
 ) -> ControlPlane:
-    """Open `sqlite:<path>` or `postgresql://...`, with its schema brought up to date."""
-    database = await open_database(url, clock)
+    """Open `sqlite:<path>` or `postgresql://...`, with its schema brought up to date.
+
+    `connections`: the most that are opened to PostgreSQL at once.
+    """
+    database = await open_database(url, clock, connections=connections)
     try:
         await migrate(database)
         plane = ControlPlane(database, entropy, clock)
@@ -28,7 +35,7 @@ async def open_control_plane(
     return plane
 
 
-async def open_existing(url: str) -> ControlPlane:
+async def open_existing(url: str, *, connections: int = MAX_CONNECTIONS) -> ControlPlane:
     """Open a control plane that a broker has made, for programs other than brokers.
 
     A missing one is not created: a mistyped address would lead to a new, empty cluster. An older
@@ -37,7 +44,7 @@ async def open_existing(url: str) -> ControlPlane:
     """
     if _is_missing_file(url):
         raise _no_control_plane(url.removeprefix("sqlite:"))
-    database = await open_database(url)
+    database = await open_database(url, connections=connections)
     try:
         if not await is_founded(database):
             raise _no_control_plane(database.url)
@@ -72,10 +79,12 @@ async def _update(database: Database) -> None:
         ) from error
 
 
-async def open_database(url: str, clock: Clock = SYSTEM_CLOCK) -> Database:
+async def open_database(
+    url: str, clock: Clock = SYSTEM_CLOCK, *, connections: int = MAX_CONNECTIONS
+) -> Database:
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
         return await SqliteDatabase.open(url, clock)
     if scheme in ("postgresql", "postgres"):
-        return await PostgresDatabase.open(url, clock)
+        return await PostgresDatabase.open(url, clock, connections=connections)
     raise ControlAccessError(f"control plane {scheme!r}: use sqlite:<path> or postgresql://...")

@@ -95,12 +95,27 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+_ANYONE = 0o777
+"""As far as the process's mask lets them."""
+_OWNER = 0o700
+
+
 def make_durable_folder(folder: Path) -> None:
     """Create a folder with its missing parents, each entered durably into its own parent."""
+    _make_durable(folder, mode=_ANYONE)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Like `make_durable_folder`. Only the owner may enter a folder that this creates; one that
+    exists keeps its permissions, by which an operator may have let others in."""
+    _make_durable(folder, mode=_OWNER)
+
+
+def _make_durable(folder: Path, *, mode: int) -> None:
     if folder.is_dir():
         return
-    make_durable_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    _make_durable(folder.parent, mode=mode)
+    folder.mkdir(mode=mode, exist_ok=True)
     sync_folder(folder.parent)
 
 

@@ -32,6 +32,7 @@ from stratalog.objects.durable_files import (
     DurableFolders,
     copy_file,
     make_durable_folder,
+    make_private_folder,
     read_cached_views,
     read_exactly,
     read_views,
@@ -91,6 +92,7 @@ class FolderFiles:
         self._temporaries = own / "tmp"
         self._lock_file = own / "lock"
         self._sidecars = Sidecars(own / "meta")
+        make_private_folder(root)
         make_durable_folder(self._temporaries)
         make_durable_folder(own / "meta")
         self._folders = DurableFolders(root)

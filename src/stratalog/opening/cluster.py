@@ -221,7 +221,7 @@ async def opened_cluster(
 
 async def open_control(settings: Settings) -> ControlPlane:
     """Open only the control plane, for programs that need no object. It must exist."""
-    return await open_existing(settings.storage.control)
+    return await _open_control(settings, Rights.READ)
 
 
 @asynccontextmanager
@@ -245,5 +245,7 @@ async def opened_database(settings: Settings) -> AsyncIterator[Database]:
 
 
 async def _open_control(settings: Settings, rights: Rights) -> ControlPlane:
-    url = settings.storage.control
-    return await (open_control_plane(url) if rights is Rights.MAKE else open_existing(url))
+    url, connections = settings.storage.control, settings.storage.control_connections
+    if rights is Rights.MAKE:
+        return await open_control_plane(url, connections=connections)
+    return await open_existing(url, connections=connections)

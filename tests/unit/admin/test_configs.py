@@ -92,3 +92,31 @@ async def test_resources_are_listed_by_type(office: Office) -> None:
     assert await office.admin.configs.resources(ALICE, ResourceType) == [broker, ORDERS]
     assert await office.admin.configs.resources(ALICE, [ResourceType.TOPIC]) == [ORDERS]
     assert await office.admin.configs.resources(ALICE, []) == []
+
+
+@pytest.mark.parametrize("operation", [ConfigOperation.DELETE, ConfigOperation.SET])
+async def test_throttles_of_brokers_are_accepted_and_change_nothing(
+    office: Office, operation: ConfigOperation
+) -> None:
+    value = None if operation is ConfigOperation.DELETE else "1000"
+    names = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    updates = [
+        ConfigUpdate(
+            resource=ConfigResource(ResourceType.BROKER, broker),
+            changes=[AskedChange(name, operation, value) for name in names],
+        )
+        for broker in ("0", "7")
+    ]
+    outcomes = await office.admin.configs.update(ALICE, updates)
+    assert list(outcomes.values()) == [DONE, DONE]
+
+
+async def test_a_setting_of_a_broker_beside_a_throttle_is_refused(office: Office) -> None:
+    changes = [
+        AskedChange(name, ConfigOperation.SET, "1")
+        for name in ("leader.replication.throttled.rate", "num.partitions")
+    ]
+    resource = ConfigResource(ResourceType.BROKER, "0")
+    update = ConfigUpdate(resource=resource, changes=changes)
+    outcomes = await office.admin.configs.update(ALICE, [update])
+    assert isinstance(outcomes[resource], CallError)

@@ -23,6 +23,7 @@ from stratalog.retry import Backoff, retry
 T = TypeVar("T")
 
 MAX_CONNECTIONS = 10
+"""Unless the settings say otherwise."""
 CONNECT_TIMEOUT_S = 10
 COMMAND_TIMEOUT_S = 30
 ATTEMPTS = 5
@@ -117,13 +118,15 @@ class PostgresDatabase:
         self._clock = clock
 
     @classmethod
-    async def open(cls, url: str, clock: Clock = SYSTEM_CLOCK) -> "PostgresDatabase":
+    async def open(
+        cls, url: str, clock: Clock = SYSTEM_CLOCK, *, connections: int = MAX_CONNECTIONS
+    ) -> "PostgresDatabase":
         shown = _without_secrets(url)
         try:
             pool = await asyncpg.create_pool(
                 url,
                 min_size=1,
-                max_size=MAX_CONNECTIONS,
+                max_size=connections,
                 timeout=CONNECT_TIMEOUT_S,
                 command_timeout=COMMAND_TIMEOUT_S,
                 connection_class=_Session,

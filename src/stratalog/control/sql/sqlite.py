@@ -7,6 +7,7 @@ full synchronisation makes a commit durable before it is answered.
 """
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from stratalog.control.errors import (
 )
 from stratalog.control.sql.database import Row, Rows, Work
 from stratalog.control.sql.dialect import SqliteDialect
-from stratalog.objects.durable_files import make_durable_folder
+from stratalog.objects.durable_files import make_private_folder
 from stratalog.retry import Backoff, retry
 
 T = TypeVar("T")
@@ -220,6 +221,7 @@ class SqliteDatabase:
         """Open the file. `clock` is the database's clock: the time of `{now_ms}` and of waits."""
         path = Path(url.removeprefix("sqlite:"))
         await asyncio.to_thread(_make_folder, path.parent.absolute())
+        await asyncio.to_thread(_make_file, path)
         database = cls(path, clock)
         try:
             for connection in (database._writer, *database._readers):
@@ -249,6 +251,13 @@ class SqliteDatabase:
     async def close(self) -> None:
         for connection in (self._writer, *self._readers):
             await connection.close()
+
+
+def _make_file(path: Path) -> None:
+    """Create a missing file that only its owner may read. SQLite makes it readable for everyone,
+    and gives the files beside it the permissions of this one."""
+    with suppress(OSError):  # SQLite names the reason better.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def _connect(path: Path, clock: Clock, patience_ms: int) -> sqlite3.Connection:
@@ -298,6 +307,6 @@ def _translate(error: sqlite3.Error, path: Path) -> Exception:
 
 def _make_folder(folder: Path) -> None:
     try:
-        make_durable_folder(folder)
+        make_private_folder(folder)
     except OSError as error:
         raise ControlAccessError(f"{folder}: cannot be created: {error.strerror}") from error
