@@ -55,17 +55,14 @@ def told_offsets(evidence: PartitionEvidence) -> Told:
     stretches: list[Stretch] = []
     untold: Queues = defaultdict(list)
     last_told: dict[Hashable, int] = {}
-    answered: dict[Hashable, int] = {}
-    for writer, sequence in evidence.answers:
-        answered[writer] = max(answered.get(writer, -1), sequence)
+    answered = _answered(evidence)
     for part in sorted(evidence.parts, key=_order):
         answer = evidence.answers.get((part.writer, part.sequence))
         if answer is None or not _fits(part, answer):
-            # A writer tells its answers in order, except of blocks that got no offset.
-            if part.sequence > answered.get(part.writer, -1):
+            if part.sequence >= answered[part.writer]:
                 untold[part.writer].append(part)
             continue
-        for stretch in _placed(part, answer):
+        for stretch in _placed(part, answer, evidence):
             stretches.append(stretch)
             last_told[part.writer] = max(last_told.get(part.writer, 0), stretch.end)
     return Told(stretches, untold, last_told)
@@ -75,15 +72,34 @@ def _order(part: BlockPart) -> tuple[str, int]:
     return (str(part.writer), part.sequence)
 
 
+def _answered(evidence: PartitionEvidence) -> dict[Hashable, int]:
+    """Return the sequence, by writer, from which on blocks may have offsets that no footer tells.
+
+    A writer tells its answers in order, except of blocks that got no offset. It commits in order,
+    too, one block or several at once. So a block that was sealed after some commits tells of the
+    offsets of at least as many blocks, unless an earlier one did.
+    """
+    answered: dict[Hashable, int] = defaultdict(int)
+    for writer, sequence in evidence.answers:
+        answered[writer] = max(answered[writer], sequence + 1)
+    for part in evidence.parts:
+        answered[part.writer] = max(answered[part.writer], part.commits)
+    return answered
+
+
 def _fits(part: BlockPart, answer: EarlierAnswer) -> bool:
     return answer.is_run or len(answer.offsets) == len(part.batches)
 
 
-def _placed(part: BlockPart, answer: EarlierAnswer) -> Iterator[Stretch]:
+def _placed(
+    part: BlockPart, answer: EarlierAnswer, evidence: PartitionEvidence
+) -> Iterator[Stretch]:
     if not answer.is_run:
         for batch, base in zip(part.batches, answer.offsets, strict=True):
+            is_assumed = (part.object_id, batch.byte_offset) in evidence.assumed
             if base != NO_OFFSET:
-                yield _stretch(part, batch, base, Source.BLOCK)
+                source = Source.INFERRED if is_assumed else Source.BLOCK
+                yield _stretch(part, batch, base, source)
         return
     base = answer.offsets[0]
     yield from _run(part, part.batches, base, Source.BLOCK)

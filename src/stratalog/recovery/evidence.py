@@ -57,6 +57,8 @@ class BlockPart:
     """Of the whole object."""
     created_ms: int
     batches: Sequence[PartBatch]
+    commits: int = 0
+    """The commits of its writer that had succeeded when the block was sealed."""
 
     @property
     def record_count(self) -> int:
@@ -96,6 +98,9 @@ class PartitionEvidence:
     parts: Sequence[BlockPart] = ()
     answers: Mapping[tuple[Hashable, int], EarlierAnswer] = field(default_factory=dict)
     """By writer and sequence of the block that they speak of."""
+    assumed: frozenset[tuple[ObjectId, int]] = frozenset()
+    """Batches, by object and byte offset, whose offsets follow from the batches before
+    them in the block."""
 
 
 class OffsetRange(NamedTuple):

@@ -128,13 +128,12 @@ def _split_stretches(found: FoundObject, partition: FooterPartition) -> Iterable
 
 def _part(found: FoundObject, partition: FooterPartition) -> BlockPart:
     footer = found.footer
-    writer, sequence = footer.writer, 0
-    if writer is not None:
-        sequence = writer.sequence
+    writer = footer.writer
     return BlockPart(
         # A block without a writer tells nothing of the order: it is a writer of its own.
         writer=footer.block_id if writer is None else writer.tag,
-        sequence=sequence,
+        sequence=0 if writer is None else writer.sequence,
+        commits=0 if writer is None else writer.commits,
         object_id=footer.block_id,
         object_key=found.info.key,
         size_bytes=found.info.size_bytes,

@@ -45,8 +45,9 @@ class PartitionPlan:
     def unproven(self) -> list[OffsetRange]:
         """The offsets that were given to records, of which none can be proven to be the right."""
         ranges = list(_gaps(self.block_start, self.rows))
-        if self.taken_end > self.end:
-            ranges.append(OffsetRange(Offset(self.end), Offset(self.taken_end)))
+        rows_end = self.rows[-1].end if self.rows else self.block_start
+        if self.taken_end > rows_end:
+            ranges.append(OffsetRange(Offset(rows_end), Offset(self.taken_end)))
         return ranges
 
     @property

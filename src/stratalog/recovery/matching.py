@@ -16,7 +16,7 @@ from stratalog.block.footer import EarlierAnswer
 from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.segment_audit import open_whole, whole_batches
 from stratalog.control.segments.model import Segment, SegmentState
-from stratalog.ids import NO_OFFSET, Offset
+from stratalog.ids import NO_OFFSET, ObjectId, Offset
 from stratalog.objects.store import ObjectStore, Range
 from stratalog.recovery.block_offsets import told_offsets
 from stratalog.recovery.evidence import BlockPart, PartitionEvidence
@@ -55,16 +55,34 @@ async def matched_answers(
         return evidence
     taken = {stretch.base for stretch in told.stretches}
     answers = dict(evidence.answers)
+    assumed: set[tuple[ObjectId, int]] = set()
     for writer, parts in told.untold.items():
         position = max(told.last_told.get(writer, 0), evidence.high_watermark)
         for part in sorted(parts, key=lambda each: each.sequence):
             offsets = _match(part, headers, places, taken, position)
             found = [offset for offset in offsets if offset != NO_OFFSET]
             if found:
+                assumed |= _continue(part, offsets)
                 key: tuple[Hashable, int] = (writer, part.sequence)
                 answers[key] = EarlierAnswer(sequence=part.sequence, is_run=False, offsets=offsets)
                 position = found[-1]
-    return replace(evidence, answers=answers)
+    return replace(evidence, answers=answers, assumed=frozenset(assumed))
+
+
+def _continue(part: BlockPart, offsets: list[Offset]) -> set[tuple[ObjectId, int]]:
+    """Give offsets to the batches behind the last one that was copied, and return these batches.
+
+    A split ends where a row does, which may be in the middle of a block. The rest of the block
+    follows there.
+    """
+    last = max(place for place, offset in enumerate(offsets) if offset != NO_OFFSET)
+    position = offsets[last] + part.batches[last].record_count
+    assumed: set[tuple[ObjectId, int]] = set()
+    for place in range(last + 1, len(offsets)):
+        offsets[place] = Offset(position)
+        position += part.batches[place].record_count
+        assumed.add((part.object_id, part.batches[place].byte_offset))
+    return assumed
 
 
 def _match(

@@ -3,6 +3,8 @@
 1. The store is searched, and a plan is made for each partition. Nothing is written.
 2. One transaction adds all that was found. A crash before it leaves the control plane as it was; a
    crash after it leaves nothing to be found by the next recovery.
+3. Offsets that are skipped are marked as lost, so that readers go on behind them. A crash leaves
+   some of them for the next recovery, which finds offsets without rows.
 
 No other program works on the cluster meanwhile. A recovery that finds offsets whose records cannot
 be proven changes nothing, unless they are to be skipped.
@@ -12,9 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stratalog.block.footer import BlockFooter
+from stratalog.checks.lost_ranges import mark_lost, plan_loss
 from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.report import Progress
-from stratalog.control.lost.model import RangeToNote
+from stratalog.clock import SYSTEM_CLOCK
 from stratalog.control.objects.model import ObjectKind, ObjectState
 from stratalog.control.plane import ControlPlane
 from stratalog.control.recoveries.model import (
@@ -23,11 +26,11 @@ from stratalog.control.recoveries.model import (
     RecoveredPartition,
     RecoveredTopic,
 )
-from stratalog.ids import ObjectId, TopicPartition
+from stratalog.ids import ObjectId, TopicPartition, system_entropy
 from stratalog.objects.store import ObjectStore
 from stratalog.recovery.changes import recovered_partition
 from stratalog.recovery.errors import UnprovenOffsetsError
-from stratalog.recovery.evidence import Source
+from stratalog.recovery.evidence import OffsetRange, Source
 from stratalog.recovery.findings import Findings, with_sequences
 from stratalog.recovery.ground import Ground, read_ground
 from stratalog.recovery.headers import HeaderReader
@@ -42,7 +45,8 @@ class RecoveryPlan:
     """All that a recovery would do."""
 
     changes: Changes
-    lost: Sequence[RangeToNote]
+    gaps: Sequence[tuple[TopicPartition, str, OffsetRange]]
+    """Offsets that cannot be proven, with the names of their topics."""
     report: RecoveryReport
 
 
@@ -67,7 +71,11 @@ async def plan_recovery(
             objects=_objects(found, findings, partitions, plans),
             partitions=partitions,
         ),
-        lost=[note for plan in plans for note in _lost(plan)],
+        gaps=[
+            (plan.evidence.key, _topic_name(plan.evidence.key, findings, ground), each)
+            for plan in plans
+            for each in plan.unproven
+        ],
         report=_report(changed, partitions, found, findings, ground),
     )
 
@@ -85,8 +93,30 @@ async def recover(
     if plan.report.unproven and not skip_unproven:
         raise UnprovenOffsetsError(plan.report)
     await control.recoveries.apply(plan.changes)
-    await control.lost.record(plan.lost)
+    for key, topic_name, gap in plan.gaps:
+        await _fill(control, store, key, topic_name, gap)
     return plan.report
+
+
+async def _fill(
+    control: ControlPlane,
+    store: ObjectStore,
+    key: TopicPartition,
+    topic_name: str,
+    gap: OffsetRange,
+) -> None:
+    """Let readers go on behind offsets that cannot be proven."""
+    loss = await plan_loss(control, store, key, gap.start, gap.end)
+    await mark_lost(
+        control,
+        store,
+        loss,
+        topic_name=topic_name,
+        reason="a recovery could not prove which records were given these offsets",
+        noted_by="recovery",
+        clock=SYSTEM_CLOCK,
+        entropy=system_entropy,
+    )
 
 
 def _changes(plan: PartitionPlan, ground: Ground) -> bool:
@@ -158,21 +188,9 @@ def _kind(footer: BlockFooter) -> ObjectKind:
     return ObjectKind.SPLIT if footer.stamped else ObjectKind.BLOCK
 
 
-def _lost(plan: PartitionPlan) -> list[RangeToNote]:
-    key = plan.evidence.key
-    objects = [part.object_key for part in plan.rest]
-    return [
-        RangeToNote(
-            topic_id=key.topic_id,
-            partition=key.partition,
-            first_offset=each.start,
-            end_offset=each.end,
-            reason="a recovery could not prove which records were given these offsets",
-            noted_by="recovery",
-            objects=objects,
-        )
-        for each in plan.unproven
-    ]
+def _topic_name(key: TopicPartition, findings: Findings, ground: Ground) -> str:
+    topic = ground.topics.get(key.topic_id)
+    return findings.names[key.topic_id] if topic is None else topic.name
 
 
 def _report(
@@ -183,9 +201,7 @@ def _report(
     ground: Ground,
 ) -> RecoveryReport:
     def name_of(key: TopicPartition) -> str:
-        topic = ground.topics.get(key.topic_id)
-        name = findings.names[key.topic_id] if topic is None else topic.name
-        return f"{name}-{key.partition}"
+        return f"{_topic_name(key, findings, ground)}-{key.partition}"
 
     return RecoveryReport(
         partitions=[

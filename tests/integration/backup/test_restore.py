@@ -151,6 +151,10 @@ async def test_the_last_blocks_of_two_writers_are_skipped_only_if_that_is_wanted
             assert state.high_watermark == 5
             [lost] = await after.control.lost.of_topic(topic.id)
             assert (lost.first_offset, lost.end_offset) == (0, 5)
+            # Readers go on behind the range, and the log after it.
+            await assert_sound(after)
+            row, *_ = await after.control.log.all_coordinates(state.topic_partition, limit=10)
+            assert (row.base_offset, row.last_offset) == (0, 4)
             # The objects stay, whatever the janitor does.
             await after.clean()
             assert set(report.kept) <= set(await after.keys("blocks/"))
@@ -236,3 +240,43 @@ async def test_a_rebuild_takes_the_newest_backup_for_its_ground(tmp_path: Path) 
             await after.check(topic)
             [restored] = await after.control.topics.all()
             assert restored.configs == {"retention.ms": "1000"}
+
+
+class CrashError(Exception):
+    """The end of a process at a step of a restore."""
+
+
+@pytest.mark.parametrize("step", ["migrate", "load", "apply", "accept", "claim", "finish"])
+async def test_a_restore_that_was_cut_off_at_any_step_is_run_again(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:{tmp_path / 'restored.db'}"
+    places = {
+        "migrate": "stratalog.control.recoveries.load.load_table",
+        "load": "stratalog.backup.restore._complete",
+        "apply": "stratalog.control.recoveries.ledger.mark_unreferenced",
+        "accept": "stratalog.control.identity.ledger.IdentityLedger.accept",
+        "claim": "stratalog.recovery.completion.claim_anew",
+        "finish": "stratalog.control.recoveries.ledger.RecoveriesLedger.finish",
+    }
+
+    async def crash(*_: object, **__: object) -> None:
+        raise CrashError
+
+    async with Lab.open(tmp_path) as lab:
+        topic = await lab.topic()
+        writer = DrillWriter(lab)
+        await writer.write(topic, {0: [3], 1: [2]})
+        manifest = await back_up(lab)
+        await lab.run()
+        await writer.write(topic, {0: [1], 1: [2]})
+        with monkeypatch.context() as patched:
+            patched.setattr(places[step], crash)
+            with pytest.raises(CrashError):
+                await restore(lab, manifest, url)
+        await restore(lab, manifest, url)
+        async with lab_on(url, lab) as after:
+            await check_recovered(after.control)
+            await claim_store(after.control, after.store)
+            await after.check(topic)
+            await assert_sound(after)

@@ -174,6 +174,8 @@ class RecoveriesLedger(Ledger):
 
 async def _apply(connection: Connection, changes: Changes) -> None:
     await connection.lock("restore")
+    # Runs of the pipeline that the backup knows have ended, and their plans are out of date.
+    await connection.execute("UPDATE claims SET expires_ms = 0 WHERE token IS NOT NULL")
     for topic in changes.topics:
         await _add_topic(connection, topic)
     await _add_objects(connection, changes.objects)
