@@ -1,6 +1,6 @@
 """Stratalog: a Kafka-compatible log that lives in object storage.
 
-`read` is imported when it is first used: it loads Arrow and a compiler, which no broker needs.
+`read` is imported when it is first used: it loads Arrow, which no broker needs.
 """
 
 from typing import TYPE_CHECKING

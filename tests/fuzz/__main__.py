@@ -27,7 +27,14 @@ def main() -> int:
     if not targets:
         parser.error(f"no target has {' or '.join(wanted)} in its name")
     began = time.perf_counter()
-    outcome = fuzz(targets, given.inputs, given.seed, seconds=time.perf_counter, tell=_tell)
+    outcome = fuzz(
+        targets,
+        given.inputs,
+        given.seed,
+        seconds=time.perf_counter,
+        tell=_tell,
+        tell_finding=lambda finding: print(finding, flush=True),
+    )
     seconds = time.perf_counter() - began
     for name, inputs in sorted(outcome.inputs.items()):
         print(f"{name:32} {inputs:12,} inputs {inputs / outcome.seconds[name]:10,.0f} a second")

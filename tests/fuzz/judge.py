@@ -72,6 +72,7 @@ def fuzz(
     *,
     seconds: Callable[[], float],
     tell: Callable[[Outcome], None] = lambda _: None,
+    tell_finding: Callable[[Finding], None] = lambda _: None,
 ) -> Outcome:
     """Stop at the first hang, or when there are many findings."""
     mutator, outcome = Mutator(seed), Outcome()
@@ -87,6 +88,7 @@ def fuzz(
             mutants = mutator.mutants(case.good, goods[target.name], GROUP)
             for finding in _judged(target, case, mutants, known):
                 outcome.findings.append(finding)
+                tell_finding(finding)
             spent = seconds() - began
             outcome.inputs[target.name] = outcome.inputs.get(target.name, 0) + GROUP
             outcome.seconds[target.name] = outcome.seconds.get(target.name, 0.0) + spent

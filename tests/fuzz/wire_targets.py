@@ -4,7 +4,7 @@ connection."""
 import asyncio
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
@@ -15,6 +15,7 @@ from tests.unit.kafka.server.clients import request
 from tests.unit.kafka.wire.samples import encoded, sample
 
 from stratalog.clock import SystemClock
+from stratalog.control.errors import ControlUnavailableError
 from stratalog.kafka.registry import handler_classes, served
 from stratalog.kafka.server.acceptor import Acceptor
 from stratalog.kafka.server.budget import ByteBudget
@@ -105,7 +106,10 @@ class _Server:
 
     def __init__(self) -> None:
         self._errors = _Errors()
-        self._acceptor = Desk().dispatcher
+        desk = Desk()
+        # Mutants call for more than the desk has.
+        setattr(desk.control, "around", _away)  # noqa: B010
+        self._acceptor = desk.dispatcher
 
     def serve(self, data: bytes) -> None:
         logger = logging.getLogger("stratalog")
@@ -117,6 +121,14 @@ class _Server:
             logger.removeHandler(self._errors)
             logger.propagate = propagates
         self._errors.raise_first()
+
+
+async def _away(_name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    """Answer like a control plane that is away where the fake has no answer."""
+    try:
+        return await call()
+    except AssertionError as error:
+        raise ControlUnavailableError("the fake does not answer this call") from error
 
 
 class _Errors(logging.Handler):

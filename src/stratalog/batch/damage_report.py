@@ -7,9 +7,14 @@ bytes again in Python, so that each fault is worded in one place.
 from collections import deque
 from typing import NoReturn
 
-from stratalog.batch.errors import BatchDamagedError
+from stratalog.batch.errors import BatchDamagedError, CrcMismatchError
 from stratalog.batch.frames import check_crc, codec_of, iter_batches
-from stratalog.batch.header import LAST_OFFSET_DELTA_POSITION, BatchHeader, BytesLike
+from stratalog.batch.header import (
+    LAST_OFFSET_DELTA_POSITION,
+    BatchHeader,
+    BytesLike,
+    parse_header,
+)
 from stratalog.batch.records import iter_body
 
 _INT64_LAST = (1 << 63) - 1
@@ -28,6 +33,22 @@ def raise_damage(data: BytesLike, base_offset: int, *, stamped: bool) -> NoRetur
         deque(iter_body(data, position, header), maxlen=0)
         base_offset = placed.last_offset + 1
     raise AssertionError("compiled and interpreted decoding disagree about these batches")
+
+
+def record_fault(data: BytesLike) -> BatchDamagedError | None:
+    """Tell why the records of one batch cannot be decoded although its checksum is right.
+
+    None if they can be, or if the checksum is wrong.
+    """
+    header = parse_header(data)
+    try:
+        check_crc(data, 0, header)
+        deque(iter_body(data, 0, header), maxlen=0)
+    except CrcMismatchError:
+        return None
+    except BatchDamagedError as error:
+        return error
+    return None
 
 
 def _check_offsets(header: BatchHeader, position: int, base_offset: int) -> None:

@@ -16,12 +16,18 @@ from stratalog.opening.location import ClusterLocation
 from stratalog.scan.conditions import parse_conditions
 from stratalog.scan.errors import ScanRefusedError
 from stratalog.scan.leased_scan import open_leased_scan
+from stratalog.scan.left_out import OnLeftOut, warn_of_left_out
 from stratalog.scan.model import AtTime, Position, Positions, RowFilter, ScanColumn, ScanRequest
 from stratalog.scan.schema import arrow_schema
 from stratalog.settings import MINUTE_MS, Settings
 
 Where: TypeAlias = Literal["earliest", "latest"] | int | datetime
 """A position in a partition: one of its ends, an offset, or the first record at or after a time."""
+
+OnUndecodable: TypeAlias = Literal["error", "skip"] | OnLeftOut
+"""The treatment of a batch whose records cannot be decoded although its checksum is right. It is an
+error that names the batch, unless "skip" makes the scan go on and log a warning. A function gets a
+`LeftOutBatch` for each instead, on the thread that decodes: `left_out.append` of a list does."""
 
 _LEASE_MS = 10 * MINUTE_MS
 """The lease is renewed while the scan is read. It is short, because a dead reader leaves it."""
@@ -41,6 +47,7 @@ def read(
     end: Where | Mapping[int, Where] = "latest",
     committed: bool = True,
     fail_on_data_loss: bool = True,
+    on_undecodable: OnUndecodable = "error",
     threads: int | None = None,
     data: str | PathLike[str] | None = None,
     objects: str | None = None,
@@ -63,22 +70,21 @@ def read(
     `where` leaves out records by partition, offset and timestamp, and bytes without a matching
     record are not read: `"offset < 9 AND timestamp >= '2026-06-01T00:00:00Z'"`.
 
-    Columns that `columns` does not name are not decoded. So many `threads` decode at the same time,
-    by default as many as there are processors. `data`, `objects`, `control` and `config` say where
-    the cluster is, as the flags of these names do on the command line. Without them, the settings
-    file is $STRATALOG_CONFIG, else ./stratalog.toml.
+    Columns that `columns` does not name are not decoded. For batches that cannot be, see
+    `OnUndecodable`. `threads` is by default the number of processors. `data`, `objects`, `control`
+    and `config` are the command line's flags, else $STRATALOG_CONFIG or ./stratalog.toml is read.
     """
     location = ClusterLocation(data=data, objects=objects, control=control, config=config)
-    names = [topics] if isinstance(topics, str) else list(topics)
     wanted = tuple(ScanColumn) if columns is None else _columns(columns)
-    _check_threads(threads)
     request = replace(
-        _request(names, pattern, partitions, where, start, end),
+        _request(_names(topics), pattern, partitions, where, start, end),
         columns=wanted,
         committed=committed,
         fail_on_data_loss=fail_on_data_loss,
     )
-    batches = open_leased_scan(_settings(location, settings), request, threads)
+    batches = open_leased_scan(
+        _settings(location, settings), request, _checked(threads), _on_left_out(on_undecodable)
+    )
     return pa.RecordBatchReader.from_batches(arrow_schema(wanted), batches)
 
 
@@ -132,12 +138,27 @@ def _assigned(
     return {name: [PartitionIndex(number) for number in partitions] for name in names}
 
 
-def _check_threads(threads: int | None) -> None:
+def _on_left_out(on_undecodable: OnUndecodable) -> OnLeftOut | None:
+    if callable(on_undecodable):
+        return on_undecodable
+    if on_undecodable not in ("error", "skip"):
+        raise ScanRefusedError(
+            f"on_undecodable is {on_undecodable!r}: give 'error', 'skip' or a function"
+        )
+    return warn_of_left_out if on_undecodable == "skip" else None
+
+
+def _names(topics: str | Sequence[str]) -> list[str]:
+    return [topics] if isinstance(topics, str) else list(topics)
+
+
+def _checked(threads: int | None) -> int | None:
     if threads is not None and threads < 1:
         raise ScanRefusedError(
             f"threads is {threads}: give one or more, or leave it out for as many as there are"
             " processors"
         )
+    return threads
 
 
 def _columns(names: Sequence[str]) -> tuple[ScanColumn, ...]:

@@ -185,6 +185,11 @@ def _damaged(source: Source, position: int, reason: str) -> ScanDamagedError:
     )
 
 
+def is_single(group: BatchGroup) -> bool:
+    _, length, _, _, _ = _FIELDS.unpack_from(group.data)
+    return bool(LOG_OVERHEAD_BYTES + length == len(group.data))
+
+
 def halves(group: BatchGroup) -> Iterator[BatchGroup]:
     """Cut a group that is too large to be decoded at once. It must have several batches."""
     cuts = _cuts(group)

@@ -5,10 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from stratalog.batch.columns import RecordColumn, RecordFilter, decode_run
+from stratalog.batch.damage_report import record_fault
 from stratalog.batch.errors import BatchDamagedError, RunTooLargeError
-from stratalog.scan.batch_groups import BatchGroup, halves
+from stratalog.batch.header import parse_header
+from stratalog.scan.batch_groups import BatchGroup, halves, is_single
 from stratalog.scan.errors import ScanDamagedError
 from stratalog.scan.fetch import Source
+from stratalog.scan.left_out import LeftOutBatch, OnLeftOut, warn_of_left_out
 from stratalog.scan.model import RowFilter, ScanColumn, ScanSplit
 from stratalog.scan.schema import arrow_schema
 
@@ -28,8 +31,12 @@ _IN_RECORDS = {column.value for column in RecordColumn}
 class Decoder:
     """Decodes groups of batches. Any thread may decode any group."""
 
-    def __init__(self, columns: Sequence[ScanColumn], rows: RowFilter) -> None:
+    def __init__(
+        self, columns: Sequence[ScanColumn], rows: RowFilter, on_left_out: OnLeftOut | None = None
+    ) -> None:
+        """`on_left_out` hears of each batch that cannot be decoded. None: it is an error."""
         self._rows = rows
+        self._on_left_out = on_left_out
         self._schema = arrow_schema(columns)
         wanted = [RecordColumn(column.value) for column in columns if column.value in _IN_RECORDS]
         # Without any column, the number of rows would be lost.
@@ -38,7 +45,7 @@ class Decoder:
 
     @classmethod
     def of(cls, split: ScanSplit) -> "Decoder":
-        return cls(split.columns, split.rows)
+        return cls(split.columns, split.rows, warn_of_left_out if split.skips_undecodable else None)
 
     @property
     def schema(self) -> pa.Schema:
@@ -49,13 +56,29 @@ class Decoder:
         try:
             decoded = decode_run(group.data, group.run, self._wanted, self._filter(group.source))
         except BatchDamagedError as error:
-            raise _damaged(group, str(error)) from error
+            return self._readable(group, error)
         except RunTooLargeError:
             return [batch for half in halves(group) for batch in self.decode(half)]
         if decoded.next_offset != group.next_offset:
             reason = f"the batches end before offset {decoded.next_offset}"
             raise _damaged(group, f"{reason}, not {group.next_offset}")
         return [self._complete(decoded.columns, group.source)]
+
+    def _readable(self, group: BatchGroup, error: BatchDamagedError) -> list[pa.RecordBatch]:
+        """Decode the batches of the group that can be, and leave out the others.
+
+        Only the records of a batch may be bad. A wrong checksum or a wrong offset is an error in
+        any case: it is damage of the store, where a good copy may be.
+        """
+        if self._on_left_out is None:
+            raise _damaged(group, str(error)) from error
+        if not is_single(group):
+            return [batch for half in halves(group) for batch in self.decode(half)]
+        fault = record_fault(group.data)
+        if fault is None:
+            raise _damaged(group, str(error)) from error
+        self._on_left_out(_left_out(group, fault))
+        return []
 
     def _filter(self, source: Source) -> RecordFilter:
         stretch, rows = source.stretch, self._rows
@@ -139,10 +162,24 @@ def _capped(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from _capped(batch.slice(start, step))
 
 
+def _left_out(group: BatchGroup, fault: BatchDamagedError) -> LeftOutBatch:
+    stretch = group.source.stretch
+    return LeftOutBatch(
+        topic=stretch.topic,
+        partition=int(stretch.partition),
+        first_offset=group.next_offset - 1 - parse_header(group.data).last_offset_delta,
+        last_offset=group.next_offset - 1,
+        object_key=group.source.object_key,
+        position=group.position,
+        reason=fault.reason,
+    )
+
+
 def _damaged(group: BatchGroup, reason: str) -> ScanDamagedError:
     source = group.source
     return ScanDamagedError(
         f"object {source.object_key}, from byte {group.position}, of"
         f" {source.stretch.topic}-{source.stretch.partition}, offset {group.run.base_offset}:"
-        f" {reason}; `stratalog fsck` tells more"
+        f" {reason}; `stratalog fsck --deep` tells more. If only its records cannot be decoded,"
+        " on_undecodable='skip' (onUndecodable as an option of Spark) leaves the batch out"
     )

@@ -14,6 +14,7 @@ from stratalog.control.scans.model import Lease
 from stratalog.errors import StratalogError
 from stratalog.opening.workers import WorkerAccess, WorkerKeys, worker_access
 from stratalog.scan.decode import Decoder, sized
+from stratalog.scan.left_out import OnLeftOut
 from stratalog.scan.loop_thread import LoopThread, shared_loop_thread
 from stratalog.scan.model import ScanPlan, ScanRequest
 from stratalog.scan.open import opened_scanner
@@ -33,13 +34,18 @@ _CLOSE_SECONDS = 30
 _log = logging.getLogger(__name__)
 
 
-def open_leased_scan(settings: Settings, request: ScanRequest, threads: int | None) -> "LeasedScan":
+def open_leased_scan(
+    settings: Settings,
+    request: ScanRequest,
+    threads: int | None,
+    on_left_out: OnLeftOut | None = None,
+) -> "LeasedScan":
     """Plan now, so that a wrong request fails here. Bytes are read when batches are taken."""
     leased = _LeasedPlan(shared_loop_thread(), settings, request)
     plan = leased.plan()
-    return LeasedScan(
-        leased, _batches(plan, request, worker_access(settings, WorkerKeys.OPENING), threads)
-    )
+    decoder = Decoder(request.columns, request.rows, on_left_out)
+    access = worker_access(settings, WorkerKeys.OPENING)
+    return LeasedScan(leased, _batches(plan, decoder, access, threads))
 
 
 class LeasedScan:
@@ -130,9 +136,8 @@ class _LeasedPlan:
 
 
 def _batches(
-    plan: ScanPlan, request: ScanRequest, access: WorkerAccess, threads: int | None
+    plan: ScanPlan, decoder: Decoder, access: WorkerAccess, threads: int | None
 ) -> Generator[pa.RecordBatch]:
-    decoder = Decoder(request.columns, request.rows)
     yield from sized(_decoded(plan, decoder, access, threads or _default_threads()))
 
 

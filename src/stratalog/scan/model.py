@@ -113,6 +113,8 @@ class ScanRequest:
     """Leave out records of aborted transactions, and all beyond the last stable offset."""
     fail_on_data_loss: bool = True
     """A start that retention has deleted is an error. If false, the scan begins at `log_start`."""
+    skips_undecodable: bool = False
+    """Leave out batches whose records cannot be decoded although their checksums are right."""
     split_bytes: int | None = None
     """None means the value of the settings."""
     min_splits: int = 1
@@ -149,6 +151,7 @@ class ScanSplit:
     """In the order of topic, partition and offset. The next split continues after the last one."""
     columns: Sequence[ScanColumn]
     rows: RowFilter
+    skips_undecodable: bool = False
 
     @property
     def size_bytes(self) -> int:

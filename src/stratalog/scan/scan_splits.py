@@ -46,6 +46,7 @@ def cut_into_splits(
             stretches=[replace(one, extents=_joined(one.extents)) for one in part],
             columns=tuple(request.columns),
             rows=request.rows,
+            skips_undecodable=request.skips_undecodable,
         )
         for part in parts
     ]

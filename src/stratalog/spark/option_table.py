@@ -23,6 +23,7 @@ OPTIONS = (
     "endingTimestamp",
     "endingOffsetsByTimestamp",
     "failOnDataLoss",
+    "onUndecodable",
     "minPartitions",
     "maxRecordsPerPartition",
     "includeHeaders",

@@ -21,6 +21,7 @@ from stratalog.spark.option_table import ISOLATION, OptionTexts
 
 _SELECTIONS = ("topic", "subscribe", "subscribePattern", "assign")
 _ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_ON_UNDECODABLE = {"error": False, "skip": True}
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _MAX_TRIGGER_DELAY_MS = 15 * MINUTE_MS
 """The default of Spark's Kafka source."""
@@ -59,6 +60,7 @@ class ReadOptions:
     """The columns, unless a schema is given."""
     committed: bool = True
     fail_on_data_loss: bool = True
+    skips_undecodable: bool = False
     min_partitions: int = 1
     max_records_per_partition: int | None = None
     rows: RowFilter = field(default_factory=RowFilter)
@@ -113,6 +115,7 @@ def _read_options(
             ISOLATION, {"read_committed": True, "read_uncommitted": False}, "read_committed"
         ),
         fail_on_data_loss=texts.flag("failOnDataLoss", default=True),
+        skips_undecodable=texts.choice("onUndecodable", _ON_UNDECODABLE, "error"),
         min_partitions=texts.count("minPartitions") or 1,
         max_records_per_partition=texts.count("maxRecordsPerPartition"),
         rows=_rows(texts),

@@ -150,6 +150,7 @@ def scan_request(options: ReadOptions, columns: Sequence[ScanColumn]) -> ScanReq
         columns=columns,
         committed=options.committed,
         fail_on_data_loss=options.fail_on_data_loss,
+        skips_undecodable=options.skips_undecodable,
         split_bytes=options.split_bytes,
         min_splits=options.min_partitions,
         max_split_offsets=options.max_records_per_partition,

@@ -81,12 +81,24 @@ class ScanRig:
     ) -> None:
         """One block with batches of so many records for each partition."""
         kind = TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME
-        block = OpenBlock()
+        built: dict[int, list[bytes]] = defaultdict(list)
         for partition, batches in counts.items():
             for count in batches:
                 records = [self._record(place, value_bytes) for place in range(count)]
                 self.records[topic.name, partition] += records
-                data = build_batch(records, codec=codec)
+                built[partition].append(build_batch(records, codec=codec))
+        await self.put(topic, built, kind)
+
+    async def put(
+        self,
+        topic: Topic,
+        built: Mapping[int, Sequence[bytes]],
+        kind: TimestampType = TimestampType.CREATE_TIME,
+    ) -> None:
+        """One block of these batches, which are not checked."""
+        block = OpenBlock()
+        for partition, batches in built.items():
+            for data in batches:
                 entry = EntryBatch(
                     topic_id=topic.id,
                     topic_name=topic.name,

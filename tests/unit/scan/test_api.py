@@ -12,18 +12,23 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from tests.unit.batch.edits import with_body
 from tests.unit.scan.rig import NOW_MS, ScanRig
 
 import stratalog
+from stratalog.batch.build import build_batch
 from stratalog.batch.header import Codec
+from stratalog.batch.records import Record
 from stratalog.control.errors import NoControlPlaneError
 from stratalog.control.plane import ControlPlane
 from stratalog.scan.errors import (
     PartitionNotFoundError,
+    ScanDamagedError,
     ScanRefusedError,
     SnapshotGoneError,
     TopicNotFoundError,
 )
+from stratalog.scan.left_out import LeftOutBatch
 
 
 @pytest.fixture
@@ -264,3 +269,19 @@ async def test_conditions_leave_out_records_of_partitions_that_are_named(rig: Sc
     ]
     both = "offset = 0 AND partition IN (1, 2)"
     assert await asyncio.to_thread(found, where=both, partitions=[0, 2]) == [(2, 0)]
+
+
+async def test_batches_that_cannot_be_decoded_are_collected_by_a_function(rig: ScanRig) -> None:
+    topic = await rig.topic()
+    good = build_batch([Record(place, NOW_MS, None, b"v") for place in range(10)])
+    bad = with_body(good, b"\xff" * 100)
+    await rig.put(topic, {0: [good, bad, good, bad]})
+    left_out: list[LeftOutBatch] = []
+    found = read(rig, on_undecodable=left_out.append)
+    assert found.column("offset").to_pylist() == [*range(10), *range(20, 30)]
+    spans = sorted((one.first_offset, one.last_offset) for one in left_out)
+    assert spans == [(10, 19), (30, 39)]
+    with pytest.raises(ScanDamagedError, match="on_undecodable='skip'"):
+        read(rig)
+    with pytest.raises(ScanRefusedError, match="'error', 'skip' or a function"):
+        read(rig, on_undecodable="ignore")

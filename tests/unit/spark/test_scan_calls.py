@@ -33,6 +33,7 @@ def test_all_that_was_asked_for_is_in_the_request() -> None:
         splitBytes="9",
         leaseMs="8",
         failOnDataLoss="false",
+        onUndecodable="skip",
         **{"kafka.isolation.level": "read_uncommitted"},
     ) == ScanRequest(
         topics=("a",),
@@ -42,6 +43,7 @@ def test_all_that_was_asked_for_is_in_the_request() -> None:
         split_bytes=9,
         lease_ms=8,
         fail_on_data_loss=False,
+        skips_undecodable=True,
         committed=False,
         holder="spark",
     )
