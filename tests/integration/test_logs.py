@@ -23,6 +23,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tests.support.clients.client import ANSWER_SECONDS
 from tests.support.wire import batch_of, connected
 
+from stratalog.pipeline.hosting.child_process import pack_settings
+from stratalog.settings import Settings, StorageSettings
+
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO   |WARNING|ERROR  ) [a-z_.]+: .+")
 HOSTILE = "\x1b]0;owned\x07"
 
@@ -116,6 +119,21 @@ def test_json_lines_are_for_collectors(tmp_path: Path) -> None:
     lines: list[Any] = [json.loads(line) for line in log.read_text().splitlines()]
     assert {line["level"] for line in lines} == {"info"}
     assert lines[-1]["message"] == "Broker 0 has stopped."
+
+
+def test_the_process_of_the_pipeline_logs_like_its_broker(tmp_path: Path) -> None:
+    storage = StorageSettings(
+        control=f"sqlite:{tmp_path}/absent.db", objects=f"file:{tmp_path}/objects"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "stratalog.pipeline.hosting.child_main"],
+        input=pack_settings(Settings(storage=storage)) + b"\nmerge\n",
+        capture_output=True,
+        check=False,
+    )
+    *_, last = done.stderr.decode().splitlines()
+    assert re.search(r"^\d{4}-\S+Z ERROR   pipeline process, main: .*absent\.db", last), last
+    assert done.returncode == 1
 
 
 def test_reading_as_a_library_sets_no_logs_up() -> None:

@@ -173,6 +173,7 @@ class PipelineService:
             await self._end_idle_child()
             return
         if self._child is None or not self._child.is_alive:
+            log.info("Aged records wait: the process of the pipeline is started.")
             self._child = await Child.start(self._settings, self._command)
         _log_report(await self._child.run(found))
         self._used_s = self._clock.monotonic()
