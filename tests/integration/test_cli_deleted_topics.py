@@ -82,6 +82,9 @@ def test_dry_runs_say_how_much_would_go_and_take_nothing(
     caplog.clear()
     cli(*lowered)
     assert "with 4 offsets are beyond it" in caplog.text
+    assert "retention.bytes was the default until" in cli(
+        "topic", "describe", "orders", at_control=True
+    )
     told = cli("topic", "delete-records", "orders", "0", "2", "--yes")
     assert "Partition 0 of orders begins at 2." in told
     assert cli("consume", "orders", "--from-beginning").split() == ["one", "two"]

@@ -1,7 +1,6 @@
 """The settings that all brokers of a cluster share: listed and changed."""
 
 import logging
-from collections.abc import Mapping
 
 from stratalog.admin.authorizer import Authorizer
 from stratalog.admin.errors import NotClusterWideError
@@ -27,9 +26,9 @@ class ClusterSettingsAdmin:
         found = (await self._control.settings.now()).settings
         return [found[name] for name in sorted(found)]
 
-    async def topic_defaults(self, own: Settings) -> Mapping[str, str]:
-        """Return the defaults of topic configs that are in force with these settings."""
-        return settings_in_force(own, await self._control.settings.now()).settings.topic
+    async def in_force(self, own: Settings) -> Settings:
+        """Return these settings with the cluster's values."""
+        return settings_in_force(own, await self._control.settings.now()).settings
 
     async def set(self, principal: Principal, name: str, text: str) -> ClusterSetting:
         """Change a value for all brokers, which follow with the janitor's next run.

@@ -1,6 +1,7 @@
 """How much a deletion or another retention would take away, without taking it."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from stratalog.admin.authorizer import Authorizer
 from stratalog.admin.entries import PartitionName, partition_in
@@ -13,6 +14,16 @@ from stratalog.control.topics.model import Topic
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
 from stratalog.topic.configs import effective
 from stratalog.topic_configs import check_configs
+
+
+class EarlierLimit(NamedTuple):
+    """A limit of retention that was changed, and that still counts."""
+
+    name: str
+    value: str | None
+    """None: the cluster's default."""
+    until_ms: int
+    counts_until_ms: int
 
 
 class DryRunAdmin:
@@ -58,6 +69,20 @@ class DryRunAdmin:
                 key, retention_ms=limits.retention_ms, retention_bytes=limits.retention_bytes
             )
         return total
+
+    async def earlier_limits(
+        self, principal: Principal, name: str, *, window_ms: int
+    ) -> list[EarlierLimit]:
+        """Return the earlier limits of a topic that still count, because their window has not
+        passed. Of these and the present limit, the largest decides."""
+        topic = await self._topic(principal, name)
+        now_ms = (await self._control.settings.now()).now_ms
+        return [
+            EarlierLimit(config, entry.value, entry.until_ms, entry.until_ms + window_ms)
+            for config, history in sorted(topic.earlier_retention.items())
+            for entry in history
+            if entry.until_ms + window_ms > now_ms
+        ]
 
     async def _topic(self, principal: Principal, name: str) -> Topic:
         self._authorizer.authorize(principal, DESCRIBE_TOPIC, name)

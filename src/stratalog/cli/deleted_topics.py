@@ -76,7 +76,7 @@ def purge(
 
 
 def list_deleted(settings: Settings, *, json: bool) -> None:
-    window_ms = settings.janitor.deleted_topic_window_ms
+    topics, window_ms = asyncio.run(_all(settings))
     lines = [
         {
             "topic": topic.name,
@@ -89,7 +89,7 @@ def list_deleted(settings: Settings, *, json: bool) -> None:
             if topic.purge_ms is not None
             else format_time(topic.deleted_ms + window_ms),
         }
-        for topic in asyncio.run(_all(settings))
+        for topic in topics
     ]
     if json:
         print_json(lines)
@@ -100,9 +100,12 @@ def list_deleted(settings: Settings, *, json: bool) -> None:
         note("No deleted topic is kept.")
 
 
-async def _all(settings: Settings) -> "list[DeletedTopic]":
+async def _all(settings: Settings) -> "tuple[list[DeletedTopic], int]":
+    """Return the deleted topics, and how long the cluster keeps them."""
     async with opened_admin(settings) as admin:
-        return await admin.deleted_topics.all(ANONYMOUS)
+        in_force = await admin.cluster_settings.in_force(settings)
+        topics = await admin.deleted_topics.all(ANONYMOUS)
+        return topics, in_force.janitor.deleted_topic_window_ms
 
 
 async def _find(settings: Settings, name: str, topic_id: str | None) -> "DeletedTopic":

@@ -29,6 +29,7 @@ from stratalog.ids import Offset
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
+    from stratalog.admin.dry_runs import EarlierLimit
     from stratalog.control.log.dry_runs import WouldGo
 
 DELETE_RECORDS_EPILOG = examples(
@@ -84,6 +85,15 @@ def dry_run_retention(settings: Settings, topic: str, changes: Mapping[str, str 
     show(asyncio.run(_retention(settings, topic, changes)))
 
 
+def show_earlier_limits(settings: Settings, topic: str) -> None:
+    for limit in asyncio.run(_earlier_limits(settings, topic)):
+        was = "the default" if limit.value is None else limit.value
+        say(
+            f"{limit.name} was {escape(was)} until {format_time(limit.until_ms)}, which counts"
+            f" until {format_time(limit.counts_until_ms)}"
+        )
+
+
 def show(would_go: "WouldGo") -> None:
     least = "" if would_go.complete else "at least "
     text = f"Would go: {least}{counted(would_go.offsets, 'offset')}, "
@@ -107,5 +117,13 @@ async def _retention(
     settings: Settings, topic: str, changes: Mapping[str, str | None]
 ) -> "WouldGo":
     async with opened_admin(settings) as admin:
-        defaults = await admin.cluster_settings.topic_defaults(settings)
+        defaults = (await admin.cluster_settings.in_force(settings)).topic
         return await admin.dry_runs.retention(ANONYMOUS, topic, changes, defaults=defaults)
+
+
+async def _earlier_limits(settings: Settings, topic: str) -> "list[EarlierLimit]":
+    async with opened_admin(settings) as admin:
+        in_force = await admin.cluster_settings.in_force(settings)
+        return await admin.dry_runs.earlier_limits(
+            ANONYMOUS, topic, window_ms=in_force.janitor.retention_window_ms
+        )

@@ -39,6 +39,7 @@ from stratalog.cli.dry_runs import (
     delete_records,
     dry_run_deletion,
     dry_run_retention,
+    show_earlier_limits,
 )
 from stratalog.cli.errors import (
     BrokerRefusedError,
@@ -204,6 +205,7 @@ def describe(
     admin = KafkaAdmin(bootstrap)
     found = admin.topic(topic)
     partitions = _describe_partitions(admin, found)
+    settings = None
     if tiers or data or objects or control or config or overrides:
         settings = settings_from(config, overrides, data=data, objects=objects, control=control)
         _add_tiers(partitions, asyncio.run(_states(settings, topic, admin.cluster_id())))
@@ -216,6 +218,8 @@ def describe(
     say("")
     for name, value in configs.items() or [("configs", "none set")]:
         say(f"{escape(name)} = {escape(value)}" if configs else f"{name}: {value}")
+    if settings is not None:
+        show_earlier_limits(settings, topic)
 
 
 @app.command(
