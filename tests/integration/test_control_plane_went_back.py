@@ -4,54 +4,16 @@ The broker notices at its next commit, before an offset is given out twice, and 
 """
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import asyncpg
-from confluent_kafka import KafkaError, Message, Producer
 from tests.integration.broker_process import process
+from tests.support.acks import Acks, GoBack, save_sqlite
 from tests.support.servers import PostgresServer
 from typer.testing import CliRunner
 
 from stratalog.cli.main import app
-
-GoBack = Callable[[], None]
-"""Puts back the control plane that was saved."""
-
-
-class Acks:
-    """The offsets and errors that a producer is answered with."""
-
-    def __init__(self, address: str) -> None:
-        self.offsets: list[int | None] = []
-        self.errors: list[KafkaError] = []
-        self._producer = Producer(
-            {"bootstrap.servers": address, "message.timeout.ms": 4000, "linger.ms": 0}
-        )
-
-    def send(self, value: str) -> None:
-        self._producer.produce("orders", value, on_delivery=self._answered)
-        self._producer.flush(20)
-
-    def _answered(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self.offsets.append(message.offset())
-        else:
-            self.errors.append(error)
-
-
-def save_sqlite(database: Path) -> GoBack:
-    saved = database.with_name("saved.db")
-    with closing(sqlite3.connect(database)) as live, closing(sqlite3.connect(saved)) as copy:
-        live.backup(copy)
-
-    def go_back() -> None:
-        with closing(sqlite3.connect(saved)) as copy, closing(sqlite3.connect(database)) as live:
-            copy.backup(live)
-
-    return go_back
 
 
 def save_postgresql(dsn: str) -> GoBack:

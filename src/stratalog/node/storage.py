@@ -1,5 +1,6 @@
 """The storage of a node: its control plane and its object stores, opened and claimed."""
 
+from stratalog.block.newest_footers import check_not_behind
 from stratalog.control.plane import ControlPlane
 from stratalog.node.ground import Ground
 from stratalog.node.parts import Part, Parts
@@ -38,4 +39,9 @@ async def open_storage(
     )
     await parts.start(Part(name="the storage", stops_in=Phase.RELEASE, stop=cluster.close))
     await patiently("The object store", cluster.check_stores, ground.clock)
+    await patiently(
+        "The object store",
+        lambda: check_not_behind(cluster.control, cluster.objects, ground.clock.now_ms()),
+        ground.clock,
+    )
     return cluster

@@ -113,7 +113,7 @@ class IdentityLedger(Ledger):
             await connection.execute(
                 "UPDATE cluster SET next_producer_id = next_producer_id + $1,"
                 " generation = CASE WHEN generation < $2 THEN $2 ELSE generation END,"
-                " halted_reason = NULL, halted_ms = NULL",
+                " halted_reason = NULL, halted_ms = NULL, accepted_ms = {now_ms}",
                 RESTORE_JUMP,
                 generation,
             )

@@ -18,6 +18,8 @@ class Cluster:
     halted_reason: str | None = None
     """Not None after the control plane was found to have gone back. No program writes then."""
     halted_ms: int | None = None
+    accepted_ms: int | None = None
+    """When the control plane was accepted after it went back."""
 
 
 CLUSTER_TABLE = Table(
@@ -29,6 +31,7 @@ CLUSTER_TABLE = Table(
     segments_apart="boolean null",
     halted_reason="text null",
     halted_ms="bigint null",
+    accepted_ms="bigint null",
 )
 CLUSTER = Selection(Cluster, CLUSTER_TABLE)
 
