@@ -26,6 +26,10 @@ class BrokerProcess:
             cwd=folder,
         )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()

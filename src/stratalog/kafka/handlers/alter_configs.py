@@ -39,6 +39,9 @@ class AlterConfigsHandler(Handler[AlterConfigsBody]):
         super().__init__(components)
         self._configs = components.admin.configs
 
+    def is_heavy(self, body: AlterConfigsBody) -> bool:  # noqa: ARG002
+        return True
+
     async def handle(self, request: Request, body: AlterConfigsBody) -> Body:
         wanted = [
             ConfigReplacement(
@@ -79,6 +82,9 @@ class IncrementalAlterConfigsHandler(Handler[IncrementalAlterConfigsBody]):
     def __init__(self, components: Components) -> None:
         super().__init__(components)
         self._configs = components.admin.configs
+
+    def is_heavy(self, body: IncrementalAlterConfigsBody) -> bool:  # noqa: ARG002
+        return True
 
     async def handle(self, request: Request, body: IncrementalAlterConfigsBody) -> Body:
         wanted = [

@@ -37,6 +37,9 @@ class CreatePartitionsHandler(Handler[CreatePartitionsBody]):
         super().__init__(components)
         self._topics = components.admin.topics
 
+    def is_heavy(self, body: CreatePartitionsBody) -> bool:  # noqa: ARG002
+        return True
+
     async def handle(self, request: Request, body: CreatePartitionsBody) -> Body:
         outcomes = await self._topics.add_partitions(
             request.principal,

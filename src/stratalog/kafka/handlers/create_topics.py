@@ -48,6 +48,9 @@ class CreateTopicsHandler(Handler[CreateTopicsBody]):
         super().__init__(components)
         self._topics = components.admin.topics
 
+    def is_heavy(self, body: CreateTopicsBody) -> bool:  # noqa: ARG002
+        return True
+
     async def handle(self, request: Request, body: CreateTopicsBody) -> Body:
         outcomes = await self._topics.create(
             request.principal,

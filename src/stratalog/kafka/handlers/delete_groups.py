@@ -28,6 +28,9 @@ class DeleteGroupsHandler(Handler[DeleteGroupsBody]):
         super().__init__(components)
         self._groups = components.admin.groups
 
+    def is_heavy(self, body: DeleteGroupsBody) -> bool:  # noqa: ARG002
+        return True
+
     async def handle(self, request: Request, body: DeleteGroupsBody) -> Body:
         outcomes = await self._groups.delete(request.principal, body.groups_names)
         results = [

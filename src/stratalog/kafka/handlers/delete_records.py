@@ -39,6 +39,9 @@ class DeleteRecordsHandler(Handler[DeleteRecordsBody]):
         super().__init__(components)
         self._records = components.admin.records
 
+    def is_heavy(self, body: DeleteRecordsBody) -> bool:  # noqa: ARG002
+        return True
+
     async def handle(self, request: Request, body: DeleteRecordsBody) -> Body:
         deletions = [
             RecordDeletion(

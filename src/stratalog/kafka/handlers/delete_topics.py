@@ -37,6 +37,9 @@ class DeleteTopicsHandler(Handler[DeleteTopicsBody]):
         super().__init__(components)
         self._topics = components.admin.topics
 
+    def is_heavy(self, body: DeleteTopicsBody) -> bool:  # noqa: ARG002
+        return True
+
     async def handle(self, request: Request, body: DeleteTopicsBody) -> Body:
         outcomes = await self._topics.delete(request.principal, _asked(request, body))
         results = [_values(asked, outcome) for asked, outcome in outcomes.items()]

@@ -31,11 +31,16 @@ class DescribeConfigsBody(NamedTuple):
     include_documentation: bool = False
 
 
+_MOST_RESOURCES = 2000
+"""The configs of a topic take some 10 KiB of the answer, and several times that while it is made."""
+
+
 class DescribeConfigsHandler(Handler[DescribeConfigsBody]):
     key = ApiKey.DESCRIBE_CONFIGS
     versions = Versions(1, 4, 4)
     rights = (DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_TOPIC_CONFIGS)
     body = DescribeConfigsBody
+    max_entries = _MOST_RESOURCES
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)

@@ -76,6 +76,7 @@ class FetchHandler(Handler[FetchBody]):
     rights = (READ_TOPIC,)
     body = FetchBody
     waits = True
+    keeps_lane = True
 
     def __init__(self, components: Components) -> None:
         super().__init__(components)

@@ -36,11 +36,16 @@ class JoinGroupBody(NamedTuple):
     group_instance_id: str | None = None
 
 
+_MOST_ENTRIES = 1100
+"""A group keeps the subscriptions of its members: some 256 KiB of each at the most."""
+
+
 class JoinGroupHandler(Handler[JoinGroupBody]):
     key = ApiKey.JOIN_GROUP
     versions = Versions(0, 9, 6)
     rights = (READ_GROUP,)
     body = JoinGroupBody
+    max_entries = _MOST_ENTRIES
     in_turn = False
     waits = True
 

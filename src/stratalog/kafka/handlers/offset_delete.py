@@ -39,6 +39,9 @@ class OffsetDeleteHandler(Handler[OffsetDeleteBody]):
         super().__init__(components)
         self._groups = components.admin.groups
 
+    def is_heavy(self, body: OffsetDeleteBody) -> bool:  # noqa: ARG002
+        return True
+
     async def handle(self, request: Request, body: OffsetDeleteBody) -> Body:
         wanted = [
             PartitionName(asked.name, one.partition_index)

@@ -140,6 +140,7 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
                 answers = await written.answers()
         except Exception as error:
             failure = error
+        await request.work.resume_turn()
         if failure is not None and code_of(failure) is ErrorCode.unknown_server_error:
             log.error("A Produce of client %r failed", request.client_id, exc_info=failure)
         if failure is not None:

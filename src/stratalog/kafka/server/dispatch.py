@@ -56,6 +56,7 @@ class Dispatcher:
             body = await self._read(request, _Unread(handler, view, body_start))
             if isinstance(handler, TwoStageHandler):
                 answer = await handler.accept(request, body)
+                await work.end_turn()
             else:
                 answer = partial(_answer, handler, request, body)
         except BaseException:
@@ -68,18 +69,15 @@ class Dispatcher:
     async def _in_turn(self, request: Request, unread: "_Unread") -> Body:
         handler = unread.handler
         try:
-            try:
-                body = await self._read(request, unread)
-            except TooManyEntriesError as error:
-                return handler.refuse_unread(request, error)
-            answer = await _answer(handler, request, body)
-            request.work.holds(sum(map(len, answer)))
-            return answer
-        finally:
-            await request.work.end_turn()
+            body = await self._read(request, unread)
+        except TooManyEntriesError as error:
+            return handler.refuse_unread(request, error)
+        answer = await _answer(handler, request, body)
+        request.work.holds(sum(map(len, answer)))
+        return answer
 
     async def _read(self, request: Request, unread: "_Unread") -> Any:
-        """Read the body. A heavy request is in the lane then, unless it has to wait for others."""
+        """Read the body. A heavy request is in the lane then, unless it waits for other clients."""
         handler, view, body_start = unread
         work = request.work
         try:
@@ -95,14 +93,14 @@ class Dispatcher:
     async def _read_heavy(self, request: Request, unread: "_Unread") -> Any:
         handler, view, body_start = unread
         work, most = request.work, self._workplace.max_entries
+        if handler.max_entries is not None:
+            most = min(most, handler.max_entries)
         await work.parse(min(most, len(view)))
         await (work.enter_lane() if handler.waits else work.begin_turn())
-        try:
-            body, entries = handler.read(request.version, view, body_start, most)
-        finally:
-            if not handler.in_turn:
-                await work.end_turn()
+        body, entries = handler.read(request.version, view, body_start, most)
         work.parsed(entries)
+        if handler.waits and not handler.keeps_lane:
+            await work.end_turn()
         return body
 
     def _begun(self, request: Request, answer: Answer) -> asyncio.Task[Response]:
@@ -111,7 +109,10 @@ class Dispatcher:
     async def _timed(self, request: Request, answer: Answer) -> Response:
         """Begin and time the answer. A request that is cancelled before leaves nothing behind."""
         started = self._clock.monotonic()
-        body = await answer()
+        try:
+            body = await answer()
+        finally:
+            await request.work.end_turn()
         self._metrics.answered(request.key, self._clock.monotonic() - started)
         return None if body is None else self._framed(request, body)
 

@@ -56,8 +56,12 @@ class Handler(ABC, Generic[RequestBody]):
     """Read and begin a request only when all earlier responses of its connection are written. A
     client that sends many requests and reads no response costs the memory of one. Not for APIs that
     clients pipeline, or whose requests must reach a group while an earlier one waits."""
+    max_entries: ClassVar[int | None] = None
+    """The most entries of one request, if that is less than `broker.max_request_entries`."""
     waits: ClassVar[bool] = False
-    """True if requests wait for other clients, so that a heavy one cannot keep the lane."""
+    """True if requests wait for other clients, so that a heavy one leaves the lane meanwhile."""
+    keeps_lane: ClassVar[bool] = False
+    """True if the handler itself leaves the lane while it waits."""
 
     def __init__(self, components: Components) -> None:
         self._components = components
@@ -73,7 +77,11 @@ class Handler(ABC, Generic[RequestBody]):
         return reader(frame, position, max_entries), reader.entries
 
     def is_heavy(self, body: RequestBody) -> bool:  # noqa: ARG002
-        """Tell whether a request of few entries asks for much work or a large answer."""
+        """Tell whether a request of few entries asks for much work or a large answer.
+
+        Requests that an administrator sends and that write to the control plane are heavy, so that
+        the commits of producers never wait for more than one of them.
+        """
         return False
 
     @abstractmethod
@@ -104,6 +112,7 @@ class TwoStageHandler(Handler[RequestBody]):
 
     in_turn = False
     waits = True
+    keeps_lane = True
 
     @abstractmethod
     async def accept(self, request: Request, body: RequestBody) -> Answer:

@@ -50,6 +50,12 @@ class Turn:
         finally:
             self._lock.release()
 
+    def abandon(self) -> None:
+        """Leave the lane at once: the request was cancelled before its work began."""
+        if self._began_s is not None:
+            self._began_s = None
+            self._lock.release()
+
     @asynccontextmanager
     async def away(self) -> AsyncIterator[None]:
         """Leave the lane to others while the request waits for records."""

@@ -101,7 +101,13 @@ class Work:
             self.holds(0)
             await turn.end()
 
+    async def resume_turn(self) -> None:
+        """Enter the lane again, if this request is heavy."""
+        if self._turn is not None:
+            await self._turn.begin()
+
     async def end_turn(self) -> None:
+        """Leave the lane, if the request is in it."""
         if self._turn is not None:
             await self._turn.end()
 
@@ -129,7 +135,9 @@ class Work:
             yield
 
     def release(self) -> None:
-        """Give the memory back. May be called twice."""
+        """Give everything back. May be called twice."""
+        if self._turn is not None:
+            self._turn.abandon()
         self.holds(0)
         if self._parsed_bytes:
             self._workplace.parsed.give(self._parsed_bytes)

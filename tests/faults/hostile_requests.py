@@ -1,0 +1,221 @@
+"""Clients that send every request at its limits, as fast as the broker takes it.
+
+Run: python -m tests.faults.hostile_requests <host:port> [--connections 100] [--seconds 10]
+[--entries 20000] [--kind fetch], against a broker that may be lost.
+`tests/integration/test_memory_bound.py` runs it
+beside honest clients.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import struct
+import typing
+import uuid
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import timedelta
+from itertools import cycle
+from typing import Any, NamedTuple
+
+from kio.index import load_request_schema
+from tests.unit.kafka.wire.samples import encoded
+
+from stratalog.kafka.registry import served
+from stratalog.kafka.wire.api import ApiKey
+from stratalog.kafka.wire.schema_fields import is_array, nested_schema, without_none
+
+MIB = 1 << 20
+WIDE = "wide"
+"""A topic with many partitions and some records, which the attacked broker should have."""
+PIPELINED = 20
+_HUGE = 2**31 - 1
+_RECONNECT_S = 0.05
+_READ_BYTES = MIB
+
+_CHOSEN: Mapping[str, Any] = {
+    "acks": 1,
+    "max_wait": timedelta(days=20),
+    "min_bytes": _HUGE,
+    "max_bytes": _HUGE,
+    "partition_max_bytes": _HUGE,
+    "validate_only": True,
+    "num_partitions": 1,
+    "replication_factor": 1,
+    "resource_type": 2,
+    "current_leader_epoch": -1,
+    "session_epoch": -1,
+    "response_partition_limit": _HUGE,
+    "allow_auto_topic_creation": False,
+    "transactional_id": None,
+    "rack_id": "",
+    "client_rack": "",
+    "rack": None,
+    "session_timeout": timedelta(seconds=30),
+    "rebalance_timeout": timedelta(seconds=30),
+    "timestamp": 1,
+}
+"""Fields that matter, by their names in any request."""
+
+
+class Attack(NamedTuple):
+    name: str
+    frame: bytes
+    reads: bool = True
+    """False: the answers are never taken."""
+    pauses: bool = False
+    """The frame is only the beginning of a request."""
+
+
+def attacks(most_entries: int, kind: str) -> list[Attack]:
+    """All attacks, or those on one API. A request has up to `most_entries`, the broker's limit."""
+    every = [
+        Attack(key.name.lower(), framed(key, versions.last, entries))
+        for key, versions in served().items()
+        if kind in ("", key.name.lower())
+        for entries in (most_entries - 3, 200)
+    ]
+    if kind:
+        return every
+    wide = _fetch(16, _HUGE)
+    return [
+        *every,
+        Attack("a fetch of many partitions", _fetch(most_entries - 3, _HUGE)),
+        Attack("fetches that are not read", _fetch(16, 1), reads=False),
+        Attack("metadata that is not read", framed(ApiKey.METADATA, 12, None), reads=False),
+        Attack("fetches behind a fetch that waits", wide * PIPELINED, reads=False),
+        Attack("everything", framed(ApiKey.METADATA, 12, None)),
+        Attack("a megabyte of names", framed(ApiKey.METADATA, 12, most_entries * 3)),
+        Attack("half of a produce", struct.pack(">ih", 90 * MIB, 0) + bytes(4 * MIB), pauses=True),
+        Attack("half of a fetch", struct.pack(">ih", 7 * MIB, 1) + bytes(3 * MIB), pauses=True),
+    ]
+
+
+def framed(key: ApiKey, version: int, entries: int | None) -> bytes:
+    """A request whose first array has so many entries; None: null, which stands for everything."""
+    schema: Any = load_request_schema(key, version)
+    body = encoded(_entity(schema, 0, entries))
+    tags = b"\x00" if served()[key].is_flexible(version) else b""
+    frame = struct.pack(">hhih", key, version, 1, -1) + tags + body
+    return struct.pack(">i", len(frame)) + frame
+
+
+def _entity(schema: Any, number: int, entries: int | None) -> Any:
+    values = {}
+    for field in fields(schema):
+        if field.name in _CHOSEN:
+            values[field.name] = _CHOSEN[field.name]
+        elif "tag" in field.metadata and field.default is not MISSING:
+            continue
+        elif is_array(field):
+            values[field.name] = _array(field, number, entries)
+            entries = min(entries or 0, 1)
+        elif nested := nested_schema(field.type):
+            values[field.name] = None if field.default is None else _entity(nested, number, 1)
+        else:
+            values[field.name] = _primitive(field, number)
+    return schema(**values)
+
+
+def _array(field: Any, number: int, entries: int | None) -> Any:
+    if entries is None:
+        return None
+    kind = typing.get_args(without_none(field.type)[0])[0]
+    if is_dataclass(kind):
+        return tuple(_entity(kind, number + place, 1) for place in range(entries))
+    return tuple(_primitive(field, number + place) for place in range(entries))
+
+
+def _primitive(field: Any, number: int) -> Any:
+    kafka_type = field.metadata["kafka_type"]
+    if kafka_type.startswith(("int", "uint")):
+        return number % 100
+    values: dict[str, Any] = {
+        "bool": False,
+        "string": f"t{number}",
+        "records": b"",
+        "bytes": b"." * 100,
+        "uuid": uuid.UUID(int=number + 1),
+        "timedelta_i32": timedelta(seconds=1),
+        "timedelta_i64": timedelta(seconds=1),
+        "float64": 0.0,
+    }
+    return values[kafka_type]
+
+
+def _fetch(partitions: int, min_bytes: int) -> bytes:
+    """Version 4, by hand: partitions of the wide topic from their beginning."""
+    body = struct.pack(">iiiib", -1, 2**31 - 1, min_bytes, _HUGE, 0) + struct.pack(">i", 1)
+    body += struct.pack(f">h{len(WIDE)}si", len(WIDE), WIDE.encode(), partitions)
+    for index in range(partitions):
+        body += struct.pack(">iqi", index, 0, _HUGE)
+    frame = struct.pack(">hhih", ApiKey.FETCH, 4, 1, -1) + body
+    return struct.pack(">i", len(frame)) + frame
+
+
+async def attack(host: str, port: int, attacks: list[Attack]) -> None:
+    """One connection, opened again whenever the broker closes it."""
+    for one in cycle(attacks):
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            reader, writer = await asyncio.open_connection(host, port, limit=_READ_BYTES)
+            try:
+                async with asyncio.timeout(1.0 if len(attacks) > 1 else None):
+                    await _send_for_ever(reader, writer, one)
+            except TimeoutError:
+                pass
+            finally:
+                writer.transport.abort()
+        await asyncio.sleep(_RECONNECT_S)
+
+
+async def _send_for_ever(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, one: Attack
+) -> None:
+    while True:
+        writer.write(one.frame)
+        await writer.drain()
+        if one.pauses or not one.reads:
+            await asyncio.sleep(1)
+        if one.pauses:
+            return
+        if one.reads:
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            while size:
+                got = await reader.read(min(size, _READ_BYTES))
+                if not got:
+                    return
+                size -= len(got)
+
+
+async def run(address: str, connections: int, seconds: float, chosen: list[Attack]) -> None:
+    host, port = address.rsplit(":", 1)
+    clients = [
+        asyncio.create_task(
+            attack(host, int(port), chosen[place % len(chosen) :] + chosen[: place % len(chosen)])
+        )
+        for place in range(connections)
+    ]
+    print("attacking", flush=True)
+    await asyncio.sleep(seconds)
+    for client in clients:
+        client.cancel()
+    await asyncio.gather(*clients, return_exceptions=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("address")
+    parser.add_argument("--connections", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--entries", type=int, default=20_000, help="broker.max_request_entries")
+    parser.add_argument("--kind", default="", help="an API, such as list_offsets")
+    asked = parser.parse_args()
+    # Real attackers do not share the broker's processors.
+    os.nice(19)
+    chosen = attacks(asked.entries, asked.kind)
+    asyncio.run(run(asked.address, asked.connections, asked.seconds, chosen))
+
+
+if __name__ == "__main__":
+    main()
