@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 import os
 import struct
+import time
 import typing
 import uuid
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
-from itertools import cycle
 from typing import Any, NamedTuple
 
 from kio.index import load_request_schema
@@ -30,6 +30,7 @@ MIB = 1 << 20
 WIDE = "wide"
 """A topic with many partitions and some records, which the attacked broker should have."""
 PIPELINED = 20
+TURN_S = 0.5
 _HUGE = 2**31 - 1
 _RECONNECT_S = 0.05
 _READ_BYTES = MIB
@@ -71,15 +72,12 @@ class Attack(NamedTuple):
 def attacks(most_entries: int, kind: str) -> list[Attack]:
     """All attacks, or those on one API. A request has up to `most_entries`, the broker's limit."""
     every = [
-        Attack(key.name.lower(), framed(key, versions.last, entries))
+        Attack(key.name.lower(), framed(key, versions.last, most_entries - 3))
         for key, versions in served().items()
         if kind in ("", key.name.lower())
-        for entries in (most_entries - 3, 200)
     ]
-    if kind:
-        return every
     wide = _fetch(16, _HUGE)
-    return [
+    everything = [
         *every,
         Attack("a fetch of many partitions", _fetch(most_entries - 3, _HUGE)),
         Attack("fetches that are not read", _fetch(16, 1), reads=False),
@@ -90,6 +88,7 @@ def attacks(most_entries: int, kind: str) -> list[Attack]:
         Attack("half of a produce", struct.pack(">ih", 90 * MIB, 0) + bytes(4 * MIB), pauses=True),
         Attack("half of a fetch", struct.pack(">ih", 7 * MIB, 1) + bytes(3 * MIB), pauses=True),
     ]
+    return [one for one in everything if kind in ("", one.name)]
 
 
 def framed(key: ApiKey, version: int, entries: int | None) -> bytes:
@@ -155,18 +154,22 @@ def _fetch(partitions: int, min_bytes: int) -> bytes:
 
 
 async def attack(host: str, port: int, attacks: list[Attack]) -> None:
-    """One connection, opened again whenever the broker closes it."""
-    for one in cycle(attacks):
+    """One connection, opened again whenever the broker closes it. All connections turn to the next
+    attack at the same time."""
+    began_s = time.monotonic()
+    while True:
+        turns = (time.monotonic() - began_s) / TURN_S
+        one = attacks[int(turns) % len(attacks)]
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             reader, writer = await asyncio.open_connection(host, port, limit=_READ_BYTES)
             try:
-                async with asyncio.timeout(1.0 if len(attacks) > 1 else None):
+                async with asyncio.timeout((1 - turns % 1) * TURN_S):
                     await _send_for_ever(reader, writer, one)
             except TimeoutError:
                 pass
             finally:
                 writer.transport.abort()
-        await asyncio.sleep(_RECONNECT_S)
+        await asyncio.sleep(_RECONNECT_S)  # The broker may be full for the moment.
 
 
 async def _send_for_ever(
@@ -190,12 +193,7 @@ async def _send_for_ever(
 
 async def run(address: str, connections: int, seconds: float, chosen: list[Attack]) -> None:
     host, port = address.rsplit(":", 1)
-    clients = [
-        asyncio.create_task(
-            attack(host, int(port), chosen[place % len(chosen) :] + chosen[: place % len(chosen)])
-        )
-        for place in range(connections)
-    ]
+    clients = [asyncio.create_task(attack(host, int(port), chosen)) for _ in range(connections)]
     print("attacking", flush=True)
     await asyncio.sleep(seconds)
     for client in clients:

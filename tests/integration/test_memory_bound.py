@@ -59,12 +59,14 @@ def test_a_hundred_hostile_clients_pass_no_bound_of_memory_and_stop_no_honest_cl
             calm = honest.operations_per_second(CALM_SECONDS)
             with attacking(broker.address):
                 attacked = honest.operations_per_second(ATTACK_SECONDS)
+            # Other work of the machine may come and go meanwhile.
+            calm_again = honest.operations_per_second(CALM_SECONDS)
         peak = peak_bytes(broker)
-    print(calm, attacked, peak // MIB, bound_bytes() // MIB)
     assert honest.errors == []
     assert peak < bound_bytes(), f"{peak // MIB} MiB, the bound is {bound_bytes() // MIB} MiB"
-    for kind, before in calm.items():
-        assert attacked[kind] >= before / 2, f"{kind}: {before:.1f}/s, then {attacked[kind]:.1f}/s"
+    for kind, rate in attacked.items():
+        before = min(calm[kind], calm_again[kind])
+        assert rate >= before / 2, f"{kind}: {before:.1f}/s, then {rate:.1f}/s"
 
 
 def fill(address: str) -> None:

@@ -32,7 +32,7 @@ class DescribeConfigsBody(NamedTuple):
 
 
 _MOST_RESOURCES = 2000
-"""The configs of a topic take some 10 KiB of the answer, and several times that while it is made."""
+"""The configs of a topic take some 10 KiB of the answer, and several times that meanwhile."""
 
 
 class DescribeConfigsHandler(Handler[DescribeConfigsBody]):

@@ -169,6 +169,9 @@ class ByteBudget:
         limit = self.total_bytes
         if not grant.is_small:
             limit -= limit // _KEPT_PART
+        elif self._overdrawing is not None:
+            # The one that may overdraw takes nothing from small requests.
+            limit += self._overdrawing.held_bytes
         if self.used_bytes + grant.wanted_bytes > limit:
             return False
         return not self._is_greedy(grant)

@@ -158,6 +158,8 @@ class Connection(asyncio.BufferedProtocol):
         self._lost.set()
         self._writable.set()
         self.close()
+        # A connection is in cycles of references, which are collected late.
+        self._frames.forget()
         if self._grant is not None:
             self._grant.release()
         if self._answering is not None and not self._answering_outlives:
@@ -269,44 +271,61 @@ class Connection(asyncio.BufferedProtocol):
 
     # Working.
 
+    # One request is one call, so that no variable keeps its memory while the next is waited for.
+
     async def _accept_all(self) -> None:
-        arrival: _Arrival | None = None
         try:
-            while (arrival := await self._arrivals.get()) is not None:
-                accepted = await self._acceptor.accept(arrival.frame, self._session)
-                if isinstance(accepted, Running):
-                    _release_when_done(accepted.response, arrival.grant)
-                self._accepted.put_nowait((accepted, arrival.grant))
+            while await self._accept_next():
+                pass
         except CallError as error:
             log.info("Closing the connection of %s: %s", self.peer, error)
         except Exception:
             log.exception("Closing the connection of %s: a request was not accepted", self.peer)
         finally:
             self.close()
-            self._forget_arrivals(arrival)
+            self._forget_arrivals()
             self._accepted.put_nowait(None)
 
-    def _forget_arrivals(self, arrival: _Arrival | None) -> None:
-        """Release the memory of the request that was not accepted and of all requests behind it."""
-        while arrival is not None or not self._arrivals.empty():
+    async def _accept_next(self) -> bool:
+        arrival = await self._arrivals.get()
+        if arrival is None:
+            return False
+        try:
+            accepted = await self._acceptor.accept(arrival.frame, self._session)
+        except BaseException:
+            arrival.grant.release()
+            raise
+        if isinstance(accepted, Running):
+            _release_when_done(accepted.response, arrival.grant)
+        self._accepted.put_nowait((accepted, arrival.grant))
+        return True
+
+    def _forget_arrivals(self) -> None:
+        """Release the memory of the requests behind one that was not accepted."""
+        while not self._arrivals.empty():
+            arrival = self._arrivals.get_nowait()
             if arrival is not None:
                 arrival.grant.release()
-            arrival = None if self._arrivals.empty() else self._arrivals.get_nowait()
 
     async def _answer_all(self) -> None:
-        while (item := await self._accepted.get()) is not None:
-            accepted, grant = item
-            try:
-                response = await self._response(accepted)
-                if response is not None and not self._lost.is_set():
-                    self._transport.writelines(response)
-                response = None
-                await self._writable.wait()
-            finally:
-                grant.release()
-                accepted.release()
+        while await self._answer_next():
             self._answered()
         self._transport.close()
+
+    async def _answer_next(self) -> bool:
+        item = await self._accepted.get()
+        if item is None:
+            return False
+        accepted, grant = item
+        try:
+            response = await self._response(accepted)
+            if response is not None and not self._lost.is_set():
+                self._transport.writelines(response)
+            await self._writable.wait()
+        finally:
+            grant.release()
+            accepted.release()
+        return True
 
     async def _response(self, accepted: Accepted) -> Response:
         """Wait for the response. None if the client has gone."""

@@ -38,6 +38,10 @@ class FrameReceiver:
         self._target = self._head
         self._filled = 0
 
+    def forget(self) -> None:
+        """Drop the request that has arrived in part."""
+        self._restart()
+
     def buffer(self) -> memoryview:
         """Return the buffer for the next bytes. It is never empty.
 

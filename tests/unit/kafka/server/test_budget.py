@@ -161,3 +161,13 @@ def test_a_connection_alone_may_have_half_of_the_budget() -> None:
         assert grant.held
         grant.arrived()
     assert not budget.request(10, lambda: None, share=share).held
+
+
+def test_a_request_that_overdraws_takes_nothing_from_small_ones() -> None:
+    budget = ByteBudget(100)
+    first = budget.request(70, lambda: None, is_small=False)
+    assert first.held
+    large = budget.request(60, lambda: None, is_small=False)
+    assert large.held, "no whole request is in memory"
+    assert budget.used_bytes == 130
+    assert budget.request(25, lambda: None).held
