@@ -61,8 +61,8 @@ class BrokerSettings:
     """A longer request closes its connection: it is more likely garbage than data."""
     max_decompressed_bytes: Annotated[int, Bounds(1, 128 * MIB)] = 128 * MIB
     """The records of a produced batch, decompressed. Larger batches are refused: nothing reads
-    them. Up to four batches, and no more than processors (but two), are decompressed at a time; a
-    lower bound saves that memory."""
+    them. Two requests are decompressed at a time, one batch of each after the other; a lower bound
+    saves that memory."""
     max_decompression_ratio: Positive = 1000
     """The bytes that one compressed byte of a produced batch may become, where the records exceed
     4 MiB. A lower ratio limits the work that a small hostile request can cause; too low a one

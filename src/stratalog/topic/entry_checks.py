@@ -5,7 +5,6 @@ a batch may cost no more than so much memory and time, and few batches are decom
 """
 
 import asyncio
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -41,7 +40,8 @@ _INLINE_DECOMPRESSED_BYTES = 64 * 1024
 """The most that one batch may grow to on the loop. One that grows further starts again on a
 thread."""
 
-_MOST_TURNS = 4
+_TURNS = 2
+"""Each may hold the largest decompressed batch, in whole and in parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +75,7 @@ _Walked: TypeAlias = list[tuple[EntryBatch, int | None]] | StratalogError
 class EntryChecks:
     def __init__(self, limits: EntryLimits) -> None:
         self._limits = limits
-        # Each turn may hold the largest decompressed batch.
-        self._turns = asyncio.Semaphore(min(_MOST_TURNS, max(2, os.cpu_count() or 2)))
+        self._turns = asyncio.Semaphore(_TURNS)
 
     async def check(self, entries: Sequence[Entry]) -> list[Checked]:
         """Check all partitions of a request. One that fails has no effect on the others."""
