@@ -77,7 +77,7 @@ class Audit:
         """Ids of objects and segments that were deleted rightly. A late upload may bring one of
         their keys back, after the row was forgotten, and a second deleter takes it."""
         self._clock = clock
-        self._grace_ms = grace_ms
+        self.grace_ms = grace_ms
         self._raw = sqlite3.connect(path, isolation_level=None)
         self._raw.create_function("now_ms", 0, clock.now_ms)
         self._raw.executescript(_TRIGGERS)
@@ -132,8 +132,8 @@ class Audit:
 
     def _too_early(self, marked_ms: int) -> str | None:
         now_ms = self._clock.now_ms()
-        if marked_ms > now_ms - self._grace_ms:
-            return f"its grace of {self._grace_ms} ms had {now_ms - marked_ms} ms"
+        if marked_ms > now_ms - self.grace_ms:
+            return f"its grace of {self.grace_ms} ms had {now_ms - marked_ms} ms"
         [leased] = self._raw.execute(f"SELECT {_LEASED}", (marked_ms, now_ms)).fetchone()
         return "an older lease is alive" if leased else None
 
@@ -171,11 +171,17 @@ class AuditedStore(WrappedStore):
 
     def __init__(self, inner: ObjectStore, holds: Callable[[str], bool], audit: Audit) -> None:
         super().__init__(inner)
+        self._home = inner
         self._holds = holds
         self._audit = audit
 
+    def go_to(self, store: ObjectStore) -> ObjectStore:
+        """Let another store stand here, and return the one that stood here before."""
+        before, self._inner = self._inner, store
+        return before
+
     async def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
-            if self._holds(key):
+            if self._inner is self._home and self._holds(key):
                 self._audit.deleting(key)
         await super().delete(keys)

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from typing import Any
 
+from tests.simulation import nodes
 from tests.simulation.replacing import replaced
 
 from stratalog.block import reader as block_reader
@@ -35,6 +36,7 @@ from stratalog.control.sql import sqlite
 from stratalog.control.sql.database import Connection, Rows
 from stratalog.control.sql.table import rows_from
 from stratalog.janitor.sweeper import Sweeper
+from stratalog.opening import claim
 from stratalog.pipeline import driver
 from stratalog.pipeline.kinds import segment_finisher
 from stratalog.segment import log_batches
@@ -242,6 +244,11 @@ async def _find_in_two_snapshots(
 
     found: list[FoundBatches] = await self._database.read(find)
     return found
+
+
+async def _claim_anywhere(control: Any, store: Any) -> Any:
+    await claim.claim_anew(control, store)
+    return await claim.claim_store(control, store)
 
 
 async def _nothing(*_: Any) -> None:
@@ -454,6 +461,12 @@ GUARDS = (
         "A broker does not take the id of another that is alive.",
         without_sql("brokers.expires_ms > {now_ms}", "false"),
         0,
+    ),
+    Guard(
+        "store without a marker",
+        "A broker does not start on a store that lost its marker, or that was never claimed.",
+        without(nodes, "claim_store", _claim_anywhere),
+        4,
     ),
 )
 

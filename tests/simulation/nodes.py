@@ -66,6 +66,8 @@ class Machine:
         self.process.is_dead = True
         self.failures: list[str] = []
         """Processes that ended without being killed."""
+        self.may_end = False
+        """True while a process does right to end, because its store is another one."""
 
     def start(self) -> None:
         if self.process.is_dead:
@@ -73,7 +75,9 @@ class Machine:
             self.process.start(self._run(self)).add_done_callback(self._ended)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if not (self.may_end and isinstance(error, StratalogError)):
             self.failures.append(f"mistake: {self.name} ended: {error!r}")
 
     def kill(self) -> None:
@@ -85,6 +89,8 @@ class Broker:
 
     def __init__(self, name: str, clock: NodeClock, around: Surroundings) -> None:
         self._around = around
+        self.settings = around.settings
+        """Of the processes that are started from now on."""
         self.machine = Machine(name, clock, self._run)
         self.appender: TopicAppender | None = None
         self.reader: TopicReader | None = None
@@ -109,7 +115,7 @@ class Broker:
 
     async def _run(self, machine: Machine) -> None:
         self.appender = self.reader = self.control = self.membership = None
-        around, process, settings = self._around, machine.process, self._around.settings
+        around, process, settings = self._around, machine.process, self.settings
         clock, metrics = process.clock, Metrics()
         control, store = around.control_for(process), around.store_for(process)
         outages = (RetriableError, OutcomeUnknownError)
@@ -178,7 +184,7 @@ class Broker:
     def _start_janitor(
         self, process: Process, control: ControlPlane, store: ObjectStore, metrics: Metrics
     ) -> None:
-        around, settings = self._around, self._around.settings
+        around, settings = self._around, self.settings
         janitor = Janitor(
             control=control,
             store=store,

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 from tests.simulation.guards import GUARDS, MOST_SEEDS, Guard
-from tests.simulation.runs import verdict
+from tests.simulation.runs import first_noticed, verdict
 from tests.simulation.world import simulate
 
 _NOTICED = [guard for guard in GUARDS if guard.noticed_by is not None]
@@ -14,11 +14,9 @@ _WITH_SCENARIO = [guard for guard in GUARDS if guard.scenario is not nullcontext
 @pytest.mark.parametrize("guard", _NOTICED, ids=lambda guard: guard.name)
 def test_a_removed_guard_is_noticed(guard: Guard) -> None:
     assert guard.noticed_by is not None
-    found = verdict(guard.noticed_by, guard.name)
-    assert found.violations, (
-        f"seed {guard.noticed_by} no longer notices this;"
-        f' look with: python -m tests.simulation --guard "{guard.name}" --seeds {MOST_SEEDS}'
-    )
+    # A change of the code may move the moment to another seed: the recorded one is a hint.
+    found = first_noticed(guard.name, (guard.noticed_by, *range(MOST_SEEDS)))
+    assert found is not None, f"none of {MOST_SEEDS} seeds notices that {guard.name!r} is missing"
     assert not found.violations[0].startswith("crash")
 
 

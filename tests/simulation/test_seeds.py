@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 
 import pytest
+from tests.simulation.disasters import DISASTERS
 from tests.simulation.faults import FAULTS
 from tests.simulation.runs import command
 from tests.simulation.world import simulate
@@ -30,10 +31,10 @@ def test_the_same_seed_gives_the_same_digest_in_another_process(seed: int) -> No
 
 def test_every_kind_of_fault_happens() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(10):
+    for seed in range(16):
         counts.update(simulate(seed).counts)
 
-    assert [kind for kind in FAULTS if not counts[kind]] == []
+    assert [kind for kind in (*FAULTS, *DISASTERS) if not counts[kind]] == []
 
 
 def test_another_seed_gives_another_digest() -> None:

@@ -14,6 +14,7 @@ from random import Random
 
 from tests.simulation.audits import Audit, AuditedStore
 from tests.simulation.clients import Clients, Consumer, Deleter, Producer, Rereader
+from tests.simulation.disasters import Disasters
 from tests.simulation.doors import alarmed_doors
 from tests.simulation.faults import Faults
 from tests.simulation.judge import judge
@@ -133,6 +134,7 @@ class World:
     trace: Trace
     audit: Audit
     store: MemoryStore | SimulatedFolder
+    audited: AuditedStore
     faults: Faults
     has_leases: bool
     violations: list[str] = field(default_factory=list)
@@ -140,8 +142,7 @@ class World:
 
     @classmethod
     async def build(cls, seed: int, folder: Path) -> "World":
-        random, trace = Random(seed), Trace()
-        clock = NodeClock()
+        random, trace, clock = Random(seed), Trace(), NodeClock()
         path = folder / "control.db"
         database = await _open_database(path, clock)
         control = ControlPlane(database, Random(random.random()).randbytes)
@@ -152,15 +153,15 @@ class World:
         network.slowness_s = load.slowness_s
         audit = Audit(path, clock, settings.janitor.grace_ms)
         store = _store(folder / "store", clock, Random(random.random()))
+        audited = AuditedStore(store, store.holds, audit)
         around = Surroundings(
             database=database,
-            store=AuditedStore(store, store.holds, audit),
+            store=audited,
             holds=store.holds,
             network=network,
             settings=settings,
             random=Random(random.random()),
         )
-        topics = await _make_topics(control, load)
         brokers = [Broker(f"broker {n}", NodeClock(), around) for n in range(BROKERS)]
         pipelines = [_pipeline(n, around, load, random) for n in range(PIPELINES)]
         clients = Clients(
@@ -178,12 +179,13 @@ class World:
             around=around,
             audit=audit,
             store=store,
+            audited=audited,
             faults=Faults(network, machines, load, Random(random.random())),
             has_leases=random.random() < LEASED_SEEDS,
             brokers=brokers,
             pipelines=pipelines,
             clients=clients,
-            topics=topics,
+            topics=await _make_topics(control, load),
             database=database,
             clock=clock,
             random=random,
@@ -235,9 +237,11 @@ class World:
             runs.append(SlowWriter(self.clients, self.around, self.clock).run)
         loads = [asyncio.create_task(run()) for run in runs]
         breaking = asyncio.create_task(self.faults.run())
+        disaster = asyncio.create_task(Disasters(self).run())
         await asyncio.sleep(LOAD_S)
         breaking.cancel()
         await asyncio.gather(breaking, return_exceptions=True)
+        await disaster
         self.faults.heal()
         self.clients.is_over = True
         for result in await asyncio.gather(*loads, return_exceptions=True):

@@ -60,6 +60,14 @@ class Network:
     """How often the bytes of an answer arrive with a bit turned over."""
     damaged_answers: int = 0
     on_call: Callable[[Call], None] = lambda _: None
+    _hanging: dict[str, asyncio.Event] = field(default_factory=dict)
+
+    def hang(self, target: str) -> None:
+        """Let calls to this target arrive only when it is let go. Patient callers wait."""
+        self._hanging[target] = asyncio.Event()
+
+    def let_go(self, target: str) -> None:
+        self._hanging.pop(target).set()
 
     def heal(self) -> None:
         self.chances = {}
@@ -105,7 +113,7 @@ class Network:
             await process.passes()
             raise refused(f"{target} refused {operation}")
         # Outside of the caller's process: a request on its way outlives its caller.
-        arriving = loop.create_task(self._arrive(fate, effect), context=Context())
+        arriving = loop.create_task(self._arrive(target, fate, effect), context=Context())
         try:
             if fate in (Fate.FINE, Fate.SLOW):
                 answer = await asyncio.shield(arriving)
@@ -117,7 +125,7 @@ class Network:
             await process.passes()
         raise unknown(f"{target} did not answer {operation}")
 
-    async def _arrive(self, fate: Fate, effect: Callable[[], Awaitable[T]]) -> T:
+    async def _arrive(self, target: str, fate: Fate, effect: Callable[[], Awaitable[T]]) -> T:
         if fate is Fate.LOST_REQUEST:
             raise asyncio.CancelledError
         await self._travel()
@@ -125,6 +133,8 @@ class Network:
             await asyncio.sleep(self.random.random() * self.slowness_s)
         elif fate is Fate.LATE:
             await asyncio.sleep(self.patience_s + self.random.random() * self.lateness_s)
+        if target in self._hanging:
+            await self._hanging[target].wait()
         return await effect()
 
     async def _travel(self) -> None:
