@@ -9,7 +9,8 @@ import resource
 
 RESERVE = 512
 """Descriptors that no client gets. The folder store has a file and a folder open per thread, the
-database and an object store over HTTP have their pools; measured, a busy broker uses below 200."""
+database and an object store over HTTP have their pools: some tens each with the default settings.
+The rest is for larger pools."""
 
 
 def most_clients() -> int:

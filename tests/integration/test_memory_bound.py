@@ -28,7 +28,7 @@ SETTINGS = {
     "remote.index_cache_bytes": 4 * MIB,
     "remote.chunk_cache_bytes": 4 * MIB,
 }
-PYTHON_BYTES = 200 * MIB
+PYTHON_BYTES = 270 * MIB
 CONNECTIONS = 100
 CALM_SECONDS = 5.0
 ATTACK_SECONDS = 25.0
@@ -41,7 +41,7 @@ def bound_bytes() -> int:
         SETTINGS["block.cache_bytes"],
         SETTINGS["broker.request_memory_bytes"],
         SETTINGS["broker.answer_memory_bytes"],
-        4 * SETTINGS["broker.max_decompressed_bytes"],
+        2 * SETTINGS["broker.max_decompressed_bytes"],
         SETTINGS["remote.index_cache_bytes"],
         SETTINGS["remote.chunk_cache_bytes"],
         CONNECTIONS * MIB,

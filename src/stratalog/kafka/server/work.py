@@ -22,8 +22,8 @@ FEW_LARGE_ANSWERS = 10
 to each may be some 10 KiB."""
 _REQUEST_BYTES = 2 << 10
 _ENTRY_BYTES = 512
-"""The memory of a request while it is worked on, and of each entry. Measured: a fetch takes 1,000
-bytes per partition while it waits, other requests less than half of it."""
+"""The memory of a request while it is worked on, and of each entry. Parsed, an entry of a Fetch
+takes 184 bytes and one of Metadata 136; the rest is for the objects that its handler makes."""
 _LEAST_ANSWER_BYTES = 1 << 20
 """Every answer may be as large, because a batch may be."""
 
