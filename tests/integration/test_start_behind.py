@@ -60,3 +60,22 @@ def test_a_broker_does_not_write_into_a_folder_that_was_emptied(
         code, said = broker.wait()
     assert code == 1
     assert "has no stratalog.json" in said
+
+
+def test_nothing_is_acknowledged_into_a_folder_that_was_swapped(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    """A mount that goes away leaves the empty folder below it."""
+    objects = tmp_path / "data" / "objects"
+    with process([*flags, "--set", "janitor.interval_ms=0"], tmp_path) as broker:
+        acks = Acks(broker.address)
+        acks.send("before")
+        objects.rename(tmp_path / "away")
+        objects.mkdir()
+        acks.send("into nowhere")
+        assert (acks.offsets, len(acks.errors)) == ([0], 1)
+        assert list(objects.iterdir()) == []
+        objects.rmdir()
+        (tmp_path / "away").rename(objects)
+        acks.send("after")
+        assert (len(acks.offsets), len(acks.errors)) == (2, 1)

@@ -205,7 +205,10 @@ class Membership:
         self._sure_until_s = asked_s + self._lease_ms / 1000
 
     async def _register_again(self) -> None:
-        log.error("Broker id %d was taken by another process; registering again", self.broker_id)
+        log.error(
+            "Broker id %d was taken by another process, or its lease has ended; registering again",
+            self.broker_id,
+        )
         self._own = await self._control.brokers.register(
             None,
             host=self._own.host,

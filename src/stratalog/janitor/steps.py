@@ -15,6 +15,7 @@ from stratalog.janitor.segment_deletion import clear_unfinished, delete_doomed
 from stratalog.janitor.segment_sweeper import SegmentSweeper
 from stratalog.janitor.sweeper import Sweeper
 from stratalog.objects.store import ObjectStore
+from stratalog.opening.claim import check_store
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import DAY_MS, JanitorSettings
 
@@ -67,6 +68,8 @@ async def _purge_topics(at: Premises) -> int:
 
 
 async def _delete_marked(at: Premises) -> int:
+    # Rows may name objects of another store, if this one, or the control plane, is a stranger.
+    await check_store(at.control, at.store)
     return await delete_marked(
         at.control,
         at.store,
@@ -84,6 +87,7 @@ async def _clear_unfinished(at: Premises) -> int:
 
 
 async def _delete_segments(at: Premises) -> int:
+    await check_store(at.control, at.segments.own)
     return await delete_doomed(
         at.control.segments,
         at.segments,

@@ -129,8 +129,7 @@ async def test_a_broker_that_was_killed_has_its_id_back_when_it_starts_again(
 async def test_a_broker_waits_for_the_lease_of_a_dead_one_on_another_machine(
     control: FailingControl, clock: TellingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    killed = await join(control, TellingClock(), lease_ms=1, socket_name="elsewhere")
-    await control.inner.brokers.renew(killed.broker_id, killed.incarnation, lease_ms=60_000)
+    killed = await join(control, TellingClock(), socket_name="elsewhere")
     starting = asyncio.create_task(join(control, clock))
     nap_s = await clock.next_nap()
     await control.inner.brokers.renew(killed.broker_id, killed.incarnation, lease_ms=0)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from tests.support.ledgers import FakeControlPlane
 
+from stratalog.control.identity.model import Cluster
 from stratalog.control.log.model import PartitionState, WriteTier
 from stratalog.control.objects.model import ObjectKind, StoredObjectRow
 from stratalog.control.segments.model import ChainOutcome, Segment, SegmentState
@@ -22,8 +23,12 @@ from stratalog.ids import (
     TopicId,
     TopicPartition,
 )
-from stratalog.objects.errors import StoreAccessError
-from stratalog.objects.store import ObjectStore
+from stratalog.objects.errors import ObjectNotFoundError, StoreAccessError
+from stratalog.objects.store import ObjectInfo, ObjectStore, StoredObject
+from stratalog.opening.marker import MARKER_KEY, StoreMarker, encode_marker
+
+CLUSTER = Cluster(cluster_id=UUID(int=99), generation=1)
+MARKER = StoreMarker(cluster_id=CLUSTER.cluster_id, generation=CLUSTER.generation)
 
 
 def topic(number: int, *, partition_count: int = 1) -> Topic:
@@ -145,6 +150,9 @@ class FakeControl(FakeControlPlane):
         self.expired[partition] = self.expired.get(partition, 0) - removed
         return removed
 
+    async def identity_cluster(self) -> Cluster:
+        return CLUSTER
+
     async def objects_marked(
         self, *, grace_ms: int, limit: int, after: StoredObjectRow | None = None
     ) -> list[StoredObjectRow]:
@@ -222,6 +230,15 @@ class FakeStore:
     asked: list[list[str]] = field(default_factory=list)
     """The keys of each request."""
     url: str = "fake:"
+
+    marker: StoreMarker | None = MARKER
+
+    async def get(self, key: str) -> StoredObject:
+        if key != MARKER_KEY or self.marker is None:
+            raise ObjectNotFoundError(key)
+        data = encode_marker(self.marker)
+        info = ObjectInfo(key=key, size_bytes=len(data), modified_ms=0, etag="e", metadata={})
+        return StoredObject(info=info, data=data)
 
     @property
     def store(self) -> ObjectStore:

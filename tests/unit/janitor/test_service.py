@@ -1,17 +1,21 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 from tests.unit.janitor.fakes import FakeControl, FakeStore, object_row, segment
 
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.segments.model import SegmentState
+from stratalog.errors import StratalogError
 from stratalog.janitor.errors import SegmentPrefixError
 from stratalog.janitor.retention import Retention
 from stratalog.janitor.service import Janitor
 from stratalog.metrics import Metrics
 from stratalog.objects.store import ObjectStore
+from stratalog.opening.errors import CLAIM_LOST
+from stratalog.opening.marker import StoreMarker
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import JanitorSettings
 
@@ -61,6 +65,7 @@ def janitor_of(
     metrics: Metrics | None = None,
     segments: SegmentStores | None = None,
     segment_prefix: str = "segments/",
+    on_claim_lost: Callable[[StratalogError], None] | None = None,
 ) -> Janitor:
     return Janitor(
         control=control,
@@ -73,6 +78,7 @@ def janitor_of(
         metrics=metrics,
         segments=segments,
         segment_prefix=segment_prefix,
+        on_claim_lost=on_claim_lost,
     )
 
 
@@ -116,6 +122,20 @@ async def test_one_failing_step_leaves_the_others_alone(
     count = metrics.registry.get_sample_value
     assert count("stratalog_janitor_failures_total", {"step": "deletion"}) == 1
     assert count("stratalog_janitor_removed_total", {"step": "topic purge"}) == 2
+
+
+@pytest.mark.parametrize("marker", [None, StoreMarker(cluster_id=UUID(int=1), generation=1)])
+async def test_nothing_is_deleted_from_a_store_that_is_not_the_clusters(
+    marker: StoreMarker | None,
+) -> None:
+    control, store = busy()
+    store.marker = marker
+    lost: list[StratalogError] = []
+    outcomes = await janitor_of(control, store, on_claim_lost=lost.append).run_once()
+    failed = {outcome.name for outcome in outcomes if isinstance(outcome.error, CLAIM_LOST)}
+    assert failed >= {"deletion", "segment deletion"}
+    assert (store.keys, store.asked) == ({"k1"}, [])
+    assert lost
 
 
 async def test_an_error_of_our_own_is_logged_with_its_trace(

@@ -75,11 +75,13 @@ class BrokersLedger(Ledger):
         return await self._database.write(work)
 
     async def renew(self, broker_id: BrokerId, incarnation: UUID, *, lease_ms: int) -> bool:
-        """Extend the lease. False if the id was lost to another incarnation."""
+        """Extend the lease. False if it has ended, or the id was lost to another incarnation.
+
+        A lease that has ended is not revived: another broker may be about to take the id."""
         renewed = await self._database.write(
             lambda connection: connection.execute(
                 "UPDATE brokers SET expires_ms = {now_ms} + $1"
-                " WHERE broker_id = $2 AND incarnation = $3",
+                " WHERE broker_id = $2 AND incarnation = $3 AND expires_ms > {now_ms}",
                 lease_ms,
                 broker_id,
                 incarnation,
@@ -106,7 +108,7 @@ class BrokersLedger(Ledger):
                 raise BrokerNotRegisteredError(f"there is no broker {broker_id}")
             if BROKER_INFO.read(rows[0]).alive:
                 raise BrokerAliveError(f"broker {broker_id} is alive: stop it first")
-            # A lease that is renewed after the look saves the broker.
+            # A broker that registers again after the look is not removed.
             removed = await connection.execute(
                 "DELETE FROM brokers WHERE broker_id = $1 AND expires_ms <= {now_ms}", broker_id
             )

@@ -61,9 +61,8 @@ async def test_an_id_is_free_again_when_its_lease_ends(
 async def test_a_broker_renews_only_what_is_its_own(plane: ControlPlane) -> None:
     mine, stranger = uuid4(), uuid4()
     info = await plane.brokers.register(
-        None, host="here", port=1, rack="a", incarnation=mine, lease_ms=0
+        None, host="here", port=1, rack="a", incarnation=mine, lease_ms=60_000
     )
-    assert [broker.alive for broker in await plane.brokers.all()] == [False]
     assert await plane.brokers.renew(info.broker_id, mine, lease_ms=60_000)
     assert not await plane.brokers.renew(info.broker_id, stranger, lease_ms=60_000)
     [broker] = await plane.brokers.all()
@@ -72,6 +71,20 @@ async def test_a_broker_renews_only_what_is_its_own(plane: ControlPlane) -> None
     assert await plane.brokers.all() == [info]
     await plane.brokers.remove(info.broker_id, mine)
     assert await plane.brokers.all() == []
+
+
+async def test_a_lease_that_has_ended_is_not_revived(plane: ControlPlane) -> None:
+    mine = uuid4()
+    info = await plane.brokers.register(
+        None, host="here", port=1, rack=None, incarnation=mine, lease_ms=0
+    )
+    assert not await plane.brokers.renew(info.broker_id, mine, lease_ms=60_000)
+    assert [broker.alive for broker in await plane.brokers.all()] == [False]
+    again = await plane.brokers.register(
+        None, host="here", port=1, rack=None, incarnation=mine, lease_ms=60_000
+    )
+    assert again.broker_id == info.broker_id
+    assert await plane.brokers.renew(info.broker_id, mine, lease_ms=60_000)
 
 
 async def test_registering_again_keeps_the_id(plane: ControlPlane) -> None:
