@@ -1,19 +1,23 @@
 """Ranges of offsets that are lost: marked, so that readers go on behind them, and listed."""
 
 import logging
+from collections.abc import Sequence
 
 from stratalog.admin.authorizer import Authorizer
 from stratalog.admin.entries import PartitionName, partition_in
 from stratalog.admin.errors import StillReadableError
 from stratalog.admin.principal import Principal
-from stratalog.admin.rights import DELETE_TOPIC
+from stratalog.admin.rights import DELETE_TOPIC, DESCRIBE_TOPIC
 from stratalog.admin.topics import TopicAdmin
+from stratalog.checks.lost_objects import LostPart, plan_object_loss
 from stratalog.checks.lost_ranges import LossPlan, mark_lost, plan_loss
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.lost.model import LostRange
 from stratalog.control.plane import ControlPlane
-from stratalog.ids import Entropy, Offset, system_entropy
+from stratalog.control.writers.model import WriterKind
+from stratalog.ids import Entropy, Offset, WriterTag, system_entropy
 from stratalog.objects.store import ObjectStore
+from stratalog.opening.writers import announced_writer
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +55,15 @@ class LostRangeAdmin:
         key = partition_in({topic.name: topic}, name)
         return await plan_loss(self._control, store, key, first_offset, end_offset)
 
+    async def plan_object(
+        self, principal: Principal, store: ObjectStore, key: str
+    ) -> list[LostPart]:
+        """Return all ranges that would be marked if the object with this key were given up."""
+        parts = await plan_object_loss(self._control, store, key)
+        for part in parts:
+            self._authorizer.authorize(principal, DESCRIBE_TOPIC, part.topic_name)
+        return parts
+
     async def mark(
         self,
         principal: Principal,
@@ -65,13 +78,45 @@ class LostRangeAdmin:
 
         Raises `StillReadableError` if some of the records can be read, unless `force` is given.
         """
-        self._authorizer.authorize(principal, DELETE_TOPIC, topic)
-        if plan.readable and not force:
-            row = plan.readable[0]
-            raise StillReadableError(
-                f"offsets {row.base_offset} to {row.last_offset} of partition {row.partition} can"
-                " be read: name a smaller range, or give --force to lose them, too"
-            )
+        parts = [LostPart(topic, plan)]
+        await self.mark_parts(principal, store, parts, reason=reason, force=force)
+
+    async def mark_parts(
+        self,
+        principal: Principal,
+        store: ObjectStore,
+        parts: Sequence[LostPart],
+        *,
+        reason: str,
+        force: bool = False,
+    ) -> None:
+        """Give up ranges of several partitions, one after the other.
+
+        Nothing is given up if a record of any can be read, unless `force` is given. If one fails,
+        the ranges before it are marked, and a new plan has the others.
+        """
+        for topic, plan in parts:
+            self._authorizer.authorize(principal, DELETE_TOPIC, topic)
+            if plan.readable and not force:
+                row = plan.readable[0]
+                raise StillReadableError(
+                    f"offsets {row.base_offset} to {row.last_offset} of partition {row.partition}"
+                    f" of {topic} can be read: name a smaller range, or give --force to lose them,"
+                    " too"
+                )
+        async with announced_writer(self._control, WriterKind.REPAIR) as writer:
+            for topic, plan in parts:
+                await self._mark(principal, store, topic, plan, reason, writer)
+
+    async def _mark(
+        self,
+        principal: Principal,
+        store: ObjectStore,
+        topic: str,
+        plan: LossPlan,
+        reason: str,
+        writer: WriterTag,
+    ) -> None:
         await mark_lost(
             self._control,
             store,
@@ -79,6 +124,7 @@ class LostRangeAdmin:
             topic_name=topic,
             reason=reason,
             noted_by=str(principal),
+            writer=writer,
             clock=self._clock,
             entropy=self._entropy,
         )

@@ -4,7 +4,8 @@ The steps in their order, and the state that a crash after each of them leaves:
 
 1. The rows of the range are read. A row that can still be read is not given up by mistake.
 2. An object is uploaded that has, for each of the rows and for each hole between them, one batch
-   with their offsets and without records. Left behind: an orphan, which the sweeper takes.
+   with their offsets and without records. Left behind: an orphan of an announced writer, which
+   the sweeper takes.
 3. One transaction swaps the rows and notes the loss (`control/lost/fill.py`).
 """
 
@@ -27,7 +28,16 @@ from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.lifecycle import epoch_at
 from stratalog.control.segments.model import EpochStart
 from stratalog.errors import DamagedError
-from stratalog.ids import NO_BROKER, Entropy, LeaderEpoch, ObjectId, Offset, TopicPartition, uuid7
+from stratalog.ids import (
+    NO_BROKER,
+    Entropy,
+    LeaderEpoch,
+    ObjectId,
+    Offset,
+    TopicPartition,
+    WriterTag,
+    tagged_uuid7,
+)
 from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.objects.store import ObjectStore
 
@@ -112,12 +122,13 @@ async def mark_lost(
     topic_name: str,
     reason: str,
     noted_by: str,
+    writer: WriterTag,
     clock: Clock,
     entropy: Entropy,
 ) -> None:
-    """Do steps 2 and 3."""
+    """Do steps 2 and 3. The writer is announced."""
     now_ms = clock.now_ms()
-    object_id = ObjectId(uuid7(now_ms, entropy))
+    object_id = ObjectId(tagged_uuid7(now_ms, writer, entropy))
     key = split_key(object_id)
     new_rows, data = _filled(plan, object_id, key)
     partition = FooterPartition(
@@ -135,15 +146,7 @@ async def mark_lost(
     )
     body = data + encode_footer(footer)
     await store.put(key, [body])
-    note = RangeToNote(
-        topic_id=plan.partition.topic_id,
-        partition=plan.partition.partition,
-        first_offset=plan.first_offset,
-        end_offset=plan.end_offset,
-        reason=reason,
-        noted_by=noted_by,
-        objects=plan.objects,
-    )
+    note = _note(plan, reason, noted_by)
     await control.lost.fill(
         RangeToFill(
             note=note,
@@ -153,6 +156,18 @@ async def mark_lost(
             old_rows=plan.rows,
             new_rows=new_rows,
         )
+    )
+
+
+def _note(plan: LossPlan, reason: str, noted_by: str) -> RangeToNote:
+    return RangeToNote(
+        topic_id=plan.partition.topic_id,
+        partition=plan.partition.partition,
+        first_offset=plan.first_offset,
+        end_offset=plan.end_offset,
+        reason=reason,
+        noted_by=noted_by,
+        objects=plan.objects,
     )
 
 

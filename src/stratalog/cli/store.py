@@ -1,4 +1,4 @@
-"""`stratalog store`: say that a store is this cluster's."""
+"""`stratalog store`: say that a store is this cluster's, or that it has lost an object."""
 
 import asyncio
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from stratalog.cli.lost_objects import MARK_OBJECT_EPILOG, mark_object_lost
 from stratalog.cli.options import Config, Control, Data, Objects, Set, examples, settings_from
 from stratalog.cli.output import note, say
 from stratalog.settings import Settings
@@ -13,14 +14,12 @@ from stratalog.settings import Settings
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Say that a store is this cluster's.",
+    help="Say that a store is this cluster's, or that it has lost an object.",
     epilog=examples("stratalog store claim --config stratalog.toml"),
 )
 
 
-@app.callback()
-def store() -> None:
-    """Keeps `claim` a command with a name, while it is the only one."""
+app.command("mark-lost", epilog=MARK_OBJECT_EPILOG)(mark_object_lost)
 
 
 @app.command(

@@ -26,8 +26,10 @@ from stratalog.control.recoveries.model import (
     RecoveredPartition,
     RecoveredTopic,
 )
-from stratalog.ids import ObjectId, TopicPartition, system_entropy
+from stratalog.control.writers.model import WriterKind
+from stratalog.ids import ObjectId, TopicPartition, WriterTag, system_entropy
 from stratalog.objects.store import ObjectStore
+from stratalog.opening.writers import announced_writer
 from stratalog.recovery.changes import recovered_partition
 from stratalog.recovery.errors import UnprovenOffsetsError
 from stratalog.recovery.evidence import OffsetRange, Source
@@ -93,8 +95,10 @@ async def recover(
     if plan.report.unproven and not skip_unproven:
         raise UnprovenOffsetsError(plan.report)
     await control.recoveries.apply(plan.changes)
-    for key, topic_name, gap in plan.gaps:
-        await _fill(control, store, key, topic_name, gap)
+    if plan.gaps:
+        async with announced_writer(control, WriterKind.REPAIR) as writer:
+            for key, topic_name, gap in plan.gaps:
+                await _fill(control, store, key, topic_name, gap, writer)
     return plan.report
 
 
@@ -104,6 +108,7 @@ async def _fill(
     key: TopicPartition,
     topic_name: str,
     gap: OffsetRange,
+    writer: WriterTag,
 ) -> None:
     """Let readers go on behind offsets that cannot be proven."""
     loss = await plan_loss(control, store, key, gap.start, gap.end)
@@ -114,6 +119,7 @@ async def _fill(
         topic_name=topic_name,
         reason="a recovery could not prove which records were given these offsets",
         noted_by="recovery",
+        writer=writer,
         clock=SYSTEM_CLOCK,
         entropy=system_entropy,
     )

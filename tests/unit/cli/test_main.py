@@ -18,6 +18,7 @@ COMMANDS = [
     "topic describe",
     "topic delete",
     "store claim",
+    "store mark-lost",
     "control status",
     "control accept",
     "control rebuild",

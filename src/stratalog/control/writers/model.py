@@ -11,6 +11,8 @@ class WriterKind(StrEnum):
     """A run of the pipeline, with its executors."""
     SINK = "sink"
     """A write by Spark, with its executors."""
+    REPAIR = "repair"
+    """A command that fills lost offsets."""
     UNKNOWN = "unknown"
     """A writer that this control plane had forgotten, and whose objects were found in the store."""
 

@@ -1,6 +1,6 @@
 """The record of lost ranges."""
 
-from tests.contract.control.building import part
+from tests.contract.control.building import batch, block, part
 
 from stratalog.control.lost.model import RangeToNote
 from stratalog.control.plane import ControlPlane
@@ -43,3 +43,18 @@ async def test_a_purged_topic_leaves_no_notes(plane: ControlPlane, topic: Topic)
     await plane.topics.delete(topic.id)
     await plane.topics.purge_deleted(window_ms=0, max_rows=10)
     assert await plane.lost.of_topic(topic.id) == []
+
+
+async def test_the_rows_of_an_object_are_the_ones_that_serve_records(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    gone = await plane.topics.create("gone", partition_count=1, configs={})
+    keys = [part(topic), part(topic, 1), part(gone)]
+    shared = block(*(batch(key, 3) for key in sorted(keys)))
+    await plane.log.commit_blocks([shared])
+    await plane.log.commit_blocks([block(batch(part(topic), 1))])
+    await plane.log.delete_records({part(topic, 1): Offset(3)})
+    await plane.topics.delete(gone.id)
+    rows = await plane.lost.rows_in(shared.object_id)
+    assert [(row.partition, row.base_offset, row.last_offset) for row in rows] == [(0, 0, 2)]
+    assert await plane.lost.rows_in(block().object_id) == []
