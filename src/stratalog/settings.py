@@ -126,6 +126,11 @@ class BlockSettings:
     retry_ms: Positive = 30 * SECOND_MS
     """How long the upload or commit of a block is waited for and retried before its producers get a
     retriable error."""
+    witness_ms: NotNegative = 5 * SECOND_MS
+    """A commit that no later block names within this time is named by a small object, so that a
+    broker that starts notices if the control plane has lost it. It costs one put after each burst
+    of writes, at most one per interval and broker. A shorter interval leaves less that a crash at
+    the wrong moment hides; 0 switches it off."""
     cache_bytes: NotNegative = 128 * MIB
     """Memory for freshly written blocks, from which consumers at the head are served."""
 

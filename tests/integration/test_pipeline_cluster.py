@@ -87,13 +87,13 @@ class Storage:
         return asyncio.run(run())
 
     def keys(self) -> list[str]:
-        """All objects but the markers."""
+        """All objects but the markers and the witnesses of brokers."""
 
         async def run() -> list[str]:
             store = open_store(self._url, self._server.options, clock=SystemClock())
             keys = [info.key async for info in store.list("")]
             await store.close()
-            return [key for key in keys if "/" in key]
+            return [key for key in keys if "/" in key and not key.startswith("witness/")]
 
         return asyncio.run(run())
 

@@ -1,5 +1,7 @@
 """A broker that starts on a control plane that is behind its store, however short the window."""
 
+import json
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,17 @@ def database(tmp_path: Path) -> Path:
 def flags(tmp_path: Path, database: Path) -> list[str]:
     # No sweep runs, so that the generation tells nothing.
     return ["--data", str(tmp_path / "data"), "--control", f"sqlite:{database}", "--no-pipeline"]
+
+
+def until_witnessed(folder: Path, commits: int) -> None:
+    told: list[int] = []
+    for _ in range(400):
+        found = (folder / "data" / "objects" / "witness").glob("*")
+        told = [json.loads(path.read_bytes())["commits"] for path in found]
+        if commits in told:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"witnesses tell {told}")
 
 
 def refused(flags: list[str], folder: Path) -> str:
@@ -43,6 +56,28 @@ def test_commits_that_were_forgotten_between_two_generations_are_noticed_at_the_
     said = refused(flags, tmp_path)
     assert "it knows 1 commits of writer" in said
     assert "stratalog control accept" in said
+    accepted = CliRunner().invoke(app, ["control", "accept", "--yes", *flags[:4]])
+    assert accepted.exit_code == 0, accepted.output
+    with process(flags, tmp_path) as broker:
+        assert broker.address
+
+
+def test_a_last_commit_that_was_forgotten_is_noticed_at_the_start(
+    tmp_path: Path, database: Path, flags: list[str]
+) -> None:
+    with process([*flags, "--set", "block.witness_ms=50ms"], tmp_path) as broker:
+        acks = Acks(broker.address)
+        acks.send("saved")
+        until_witnessed(tmp_path, 1)
+        go_back = save_sqlite(database)
+        acks.send("acknowledged, and forgotten")
+        assert acks.offsets == [0, 1]
+        until_witnessed(tmp_path, 2)
+        broker.kill()
+    go_back()
+    said = refused(flags, tmp_path)
+    assert "it knows 1 commits of writer" in said
+    assert "had made 2 commits, as its witness tells" in said
     accepted = CliRunner().invoke(app, ["control", "accept", "--yes", *flags[:4]])
     assert accepted.exit_code == 0, accepted.output
     with process(flags, tmp_path) as broker:

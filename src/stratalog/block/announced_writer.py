@@ -31,6 +31,8 @@ class AnnouncedWriter:
         self.tag = tag
         self.commits = 0
         """The commits that are known to have succeeded."""
+        self.in_footers = 0
+        """The commits that the footer of a committed block names."""
         self._unsettled = 0
         """Commits of which it was never learned whether they succeeded."""
         self._sealed = 0
@@ -60,6 +62,7 @@ class AnnouncedWriter:
     def answered(self, block: SealedBlock, answers: Sequence[CommitAnswer]) -> None:
         """Note the answers to a block, for a later one to tell."""
         assert block.writer is not None, "sealed with what `next_block` returned"
+        self.in_footers = max(self.in_footers, block.writer.commits)
         pairs = zip(block.batches, answers, strict=True)
         for key, run in groupby(pairs, key=lambda pair: pair[0].topic_partition):
             own = list(run)

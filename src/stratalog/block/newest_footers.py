@@ -1,4 +1,4 @@
-"""The newest footers in the store, as evidence of a control plane that went back.
+"""The newest footers and the witnesses in the store, as evidence of a control plane that went back.
 
 A broker that runs remembers its commits. One that starts asks the store: the newest block of each
 writer tells how many commits its writer had made. A writer whose row has fewer of them, or that the
@@ -6,8 +6,8 @@ control plane does not know, although none of its rows names the block, means th
 was restored, or failed over, to an earlier state.
 
 The search is bounded: it lists the newest hour with blocks and the hour before, and reads the
-footers of the newest writers in them. A last commit that no later block of its writer tells of is
-not found.
+footers of the newest writers in them. Later commits of a writer are in its
+witness (`block/witness.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +22,7 @@ from stratalog.block.footer import (
     parse_trailer,
 )
 from stratalog.block.keys import BLOCKS_PREFIX, parse_block_key
+from stratalog.block.witness import Witness, read_witnesses
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import ObjectId, WriterTag, uuid7_time_ms, writer_tag_of
 from stratalog.objects.errors import ObjectNotFoundError
@@ -39,11 +40,13 @@ _TAIL_BYTES = 64 * 1024
 async def check_not_behind(control: ControlPlane, store: ObjectStore, now_ms: int) -> None:
     """Raise, and halt the cluster, if the store holds blocks of commits that were forgotten."""
     cluster = await control.identity.cluster()
-    newest = await _newest_by_writer(store, now_ms, cluster.accepted_ms or 0)
-    # The footers are read before the rows, so that a broker that commits meanwhile is no evidence.
+    since_ms = cluster.accepted_ms or 0
+    newest = await _newest_by_writer(store, now_ms, since_ms)
+    # All is read before the rows, so that a broker that commits meanwhile is no evidence.
     footers = [await _footer(store, info) for info in newest]
     writers = {each.block_id: each.writer for each in footers if each is not None and each.writer}
-    reason = await _contradiction(control, writers)
+    witnesses = await read_witnesses(store, now_ms, since_ms)
+    reason = await _contradiction(control, writers) or await _contradicted(control, witnesses)
     if reason is not None:
         text = f"the control plane is older than the store: {reason}."
         await control.identity.halt(text)
@@ -68,6 +71,18 @@ async def _contradiction(
                 f"it knows {row.commits} commits of writer {row.name}, which had made"
                 f" {writer.commits} when it wrote block {block_id}"
             )
+    return None
+
+
+async def _contradicted(control: ControlPlane, witnesses: Sequence[Witness]) -> str | None:
+    known = await control.writers.known(each.tag for each in witnesses)
+    for witness in witnesses:
+        row = known.get(witness.tag)
+        told = f"{witness.commits} commits, as its witness tells"
+        if row is None:
+            return f"it does not know writer {witness.tag:010x}, which had made {told}"
+        if witness.commits > row.commits:
+            return f"it knows {row.commits} commits of writer {row.name}, which had made {told}"
     return None
 
 

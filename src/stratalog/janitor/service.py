@@ -81,6 +81,7 @@ class Janitor:
         self._premises = Premises(
             control=control,
             store=store,
+            clock=clock,
             segments=segment_stores,
             sweeper=Sweeper(control, store, clock=clock, orphan_age_ms=orphan_age_ms),
             segment_sweeper=SegmentSweeper(

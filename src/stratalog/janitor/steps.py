@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from stratalog.block.witness import WITNESS_AGE_MS, delete_old_witnesses
+from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.janitor.deletion import delete_marked, purge_topics
 from stratalog.janitor.retention import RetentionOf, enforce_retention
@@ -19,7 +21,7 @@ from stratalog.opening.claim import check_store
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import DAY_MS, JanitorSettings
 
-_WRITER_AGE_MS = 30 * DAY_MS
+_WRITER_AGE_MS = WITNESS_AGE_MS + DAY_MS
 """Writers that ended longer ago are forgotten. Garbage that a writer left is swept within hours, as
 long as any broker or pipeline runs."""
 
@@ -31,6 +33,7 @@ class Premises:
     control: ControlPlane
     store: ObjectStore
     """The store of the blocks."""
+    clock: Clock
     segments: SegmentStores
     sweeper: Sweeper
     segment_sweeper: SegmentSweeper
@@ -120,7 +123,10 @@ async def _expire_offsets(at: Premises) -> int:
 
 
 async def _forget_writers(at: Premises) -> int:
-    return await at.control.writers.forget(older_than_ms=_WRITER_AGE_MS)
+    await check_store(at.control, at.store)
+    # Witnesses first, so that none of a writer that is forgotten stays.
+    deleted = await delete_old_witnesses(at.store, at.clock.now_ms())
+    return deleted + await at.control.writers.forget(older_than_ms=_WRITER_AGE_MS)
 
 
 class _RemoveRows(Protocol):

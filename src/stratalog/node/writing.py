@@ -6,7 +6,8 @@ from collections.abc import Callable
 from stratalog.batch.validate import load_walk
 from stratalog.block.announced_writer import AnnouncedWriter
 from stratalog.block.fresh_blocks import FreshBlocks
-from stratalog.block.writer import BlockWriter, OnCommit
+from stratalog.block.witness import CommitWitness
+from stratalog.block.writer import Advanced, BlockWriter, OnCommit
 from stratalog.control.log.model import WriteTier
 from stratalog.control.plane import ControlPlane
 from stratalog.control.writers.model import WriterKind
@@ -35,6 +36,13 @@ async def start_writing(
     """`broker_id` is a function because a broker that lost its lease may get another id."""
     await asyncio.to_thread(load_walk)
     announced = await _announce(parts, ground, cluster.control, broker_id())
+    witness = await _witness(parts, ground, cluster, announced)
+
+    def committed(advanced: Advanced) -> None:
+        if witness is not None:
+            witness.committed()
+        on_commit(advanced)
+
     blocks = BlockWriter(
         store=cluster.objects,
         control=cluster.control,
@@ -44,7 +52,7 @@ async def start_writing(
         clock=ground.clock,
         entropy=ground.entropy,
         metrics=ground.metrics,
-        on_commit=on_commit,
+        on_commit=committed,
         announced=announced,
         on_refused=ground.fence.close,
     )
@@ -62,6 +70,24 @@ async def start_writing(
             max_ratio=ground.settings.broker.max_decompression_ratio,
         ),
     )
+
+
+async def _witness(
+    parts: Parts, ground: Ground, cluster: OpenCluster, announced: AnnouncedWriter
+) -> CommitWitness | None:
+    interval_ms = ground.settings.block.witness_ms
+    if not interval_ms:
+        return None
+    witness = CommitWitness(announced, cluster.objects, interval_ms=interval_ms, clock=ground.clock)
+    await parts.start(
+        Part(
+            name="the witness of commits",
+            stops_in=Phase.CLOSE_WRITERS,
+            start=witness.start,
+            stop=witness.stop,
+        )
+    )
+    return witness
 
 
 async def _announce(

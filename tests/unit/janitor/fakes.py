@@ -1,6 +1,6 @@
 """Fakes that answer only the requests of the janitor, and can refuse them."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 from uuid import UUID
@@ -243,6 +243,11 @@ class FakeStore:
     @property
     def store(self) -> ObjectStore:
         return cast(ObjectStore, self)
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        for key in sorted(self.keys):
+            if key.startswith(prefix):
+                yield ObjectInfo(key=key, size_bytes=1, modified_ms=0, etag="")
 
     async def delete(self, keys: Sequence[str]) -> None:
         self.requests += 1

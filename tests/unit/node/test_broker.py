@@ -51,6 +51,7 @@ async def test_a_broker_withdraws_then_answers_its_clients_then_closes_its_write
         "the membership",
         "the Kafka listener",
         "the writer of blocks",
+        "the witness of commits",
         "the announcement",
         "the hints",
         "the reader of segments",
