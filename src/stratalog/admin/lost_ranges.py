@@ -11,6 +11,8 @@ from stratalog.admin.rights import DELETE_TOPIC, DESCRIBE_TOPIC
 from stratalog.admin.topics import TopicAdmin
 from stratalog.checks.lost_objects import LostPart, plan_object_loss
 from stratalog.checks.lost_ranges import LossPlan, mark_lost, plan_loss
+from stratalog.checks.lost_segments import SegmentLoss, mark_segment_lost, plan_segment_loss
+from stratalog.checks.remote_tier import RemoteTier
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.control.lost.model import LostRange
 from stratalog.control.plane import ControlPlane
@@ -18,6 +20,8 @@ from stratalog.control.writers.model import WriterKind
 from stratalog.ids import Entropy, Offset, WriterTag, system_entropy
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.writers import announced_writer
+from stratalog.segment.chunk_encoding import Encoding
+from stratalog.segment.keys import LOG_SUFFIX
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +111,56 @@ class LostRangeAdmin:
         async with announced_writer(self._control, WriterKind.REPAIR) as writer:
             for topic, plan in parts:
                 await self._mark(principal, store, topic, plan, reason, writer)
+
+    async def plan_segment(self, principal: Principal, tier: RemoteTier, key: str) -> SegmentLoss:
+        """Return the segment that would be given up with the log of this key."""
+        loss = await plan_segment_loss(self._control, tier, key)
+        self._authorizer.authorize(principal, DESCRIBE_TOPIC, loss.topic_name)
+        return loss
+
+    async def mark_segment(
+        self,
+        principal: Principal,
+        tier: RemoteTier,
+        encoding: Encoding,
+        loss: SegmentLoss,
+        *,
+        reason: str,
+        force: bool = False,
+    ) -> None:
+        """Give the records of a segment up. Its offsets stay, and consumers go on behind them.
+
+        Raises `StillReadableError` if its log is in the store, unless `force` is given.
+        """
+        self._authorizer.authorize(principal, DELETE_TOPIC, loss.topic_name)
+        segment = loss.segment
+        if loss.has_log and not force:
+            raise StillReadableError(
+                f"{segment.key_base}{LOG_SUFFIX} is in the store: `stratalog fsck --deep` says what"
+                " of it cannot be read; give --force to lose all of it"
+            )
+        async with announced_writer(self._control, WriterKind.REPAIR) as writer:
+            await mark_segment_lost(
+                self._control,
+                tier,
+                encoding,
+                loss,
+                reason=reason,
+                noted_by=str(principal),
+                writer=writer,
+                clock=self._clock,
+                entropy=self._entropy,
+            )
+        log.warning(
+            "%s marked offsets %d to %d of partition %d of topic %r as lost, with their segment:"
+            " %s",
+            principal,
+            segment.base_offset,
+            segment.last_offset,
+            segment.partition,
+            loss.topic_name,
+            reason,
+        )
 
     async def _mark(
         self,

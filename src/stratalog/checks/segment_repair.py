@@ -222,14 +222,14 @@ class _Rebuilding:
 
 async def _build(opened: OpenSegment) -> BuiltLog:
     builder = SegmentBuilder(opened.segment.base_offset)
-    runs = _epoch_runs(opened.segment)
+    runs = epoch_runs(opened.segment)
     async for buffer in whole_batches(opened):
         for run, part in _split(buffer, runs):
             await offload(len(part), builder.add, part, run)
     return builder.finish()
 
 
-def _epoch_runs(segment: Segment) -> list[SourceRun]:
+def epoch_runs(segment: Segment) -> list[SourceRun]:
     """Return one run of the segment's records for each epoch."""
     epochs = epochs_between(segment.leader_epochs, segment.base_offset, segment.last_offset)
     ends = [*(start for _, start in epochs[1:]), segment.end_offset]

@@ -61,7 +61,8 @@ def mark_lost(
     """Give up records that the store has lost, so that consumers go on behind them. This is final.
 
     The offsets stay: they have no records from then on. The range is widened to whole rows, which
-    are about a megabyte at the most. Only ranges in blocks can be marked, not in segments.
+    are about a megabyte at the most. Only ranges in blocks can be marked. For an object as a whole,
+    also of a segment, see `stratalog store mark-lost`.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     name = PartitionName(topic, partition)

@@ -112,13 +112,18 @@ def worker_access(
         stores=store_addresses(settings),
         keys=_key_texts(remote, keys),
         segments_prefix=remote.prefix,
-        encoding=Encoding(
-            chunk_bytes=remote.chunk_bytes,
-            compress=remote.compression,
-            encrypt=remote.encryption_key is not None,
-        ),
+        encoding=encoding_of(remote),
         cluster_id=cluster_id,
         writer=writer,
+    )
+
+
+def encoding_of(remote: RemoteSettings) -> Encoding:
+    """Return the encoding of new segments."""
+    return Encoding(
+        chunk_bytes=remote.chunk_bytes,
+        compress=remote.compression,
+        encrypt=remote.encryption_key is not None,
     )
 
 

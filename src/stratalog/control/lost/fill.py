@@ -16,7 +16,8 @@ from functools import partial
 from stratalog.control.ledger import Ledger
 from stratalog.control.log.model import BATCHES, COORDINATES, SPLIT_ROW, Coordinates
 from stratalog.control.log.partitions import lock_heads, read_states
-from stratalog.control.lost.errors import LostRangeBusyError, LostRangeChangedError
+from stratalog.control.lost.claimed import check_unclaimed
+from stratalog.control.lost.errors import LostRangeChangedError
 from stratalog.control.lost.model import RangeToNote
 from stratalog.control.lost.notes import note_lost
 from stratalog.control.objects.ledger import lock_to_mark, mark_unreferenced
@@ -31,10 +32,6 @@ _THERE = f"""
     WHERE batches.topic_id = $1 AND batches.partition = $2
         AND batches.last_offset >= $3 AND batches.base_offset < $4
     ORDER BY batches.last_offset
-"""
-_CLAIMED = """
-    SELECT 1 FROM claims
-    WHERE topic_id = $1 AND partition = $2 AND token IS NOT NULL AND expires_ms > {now_ms}
 """
 _INSERT_OBJECT = """
     INSERT INTO objects (object_id, key, kind, state, size_bytes, broker_id, committed_ms, answers)
@@ -90,13 +87,9 @@ async def _fill(connection: Connection, lost: RangeToFill) -> None:
         or there != list(lost.old_rows)
         or not state.block_start <= note.first_offset < note.end_offset <= state.block_end
     ):
-        raise LostRangeChangedError(f"{_name(note)}: its rows have changed meanwhile: look again")
+        raise LostRangeChangedError(f"{note.name}: its rows have changed meanwhile: look again")
     # A run may have planned to merge the old rows, and would chain them behind the new ones.
-    if await connection.fetch(_CLAIMED, *key):
-        raise LostRangeBusyError(
-            f"{_name(note)}: a run of the pipeline works on the partition: pause the topic, or"
-            " wait for the run to end"
-        )
+    await check_unclaimed(connection, note)
     await _swap(connection, lost)
     await note_lost(connection, [note])
     await mark_unreferenced(connection, old_objects)
@@ -130,7 +123,3 @@ async def _swap(connection: Connection, lost: RangeToFill) -> None:
 
 def _bytes(rows: Iterable[Coordinates]) -> int:
     return sum(row.byte_size for row in rows)
-
-
-def _name(note: RangeToNote) -> str:
-    return f"offsets {note.first_offset} to {note.end_offset - 1} of partition {note.partition}"

@@ -11,6 +11,7 @@ from stratalog.control.log.model import COORDINATES, Coordinates
 from stratalog.control.lost.fill import FillOperations
 from stratalog.control.lost.model import LOST_RANGE, LostRange, RangeToNote
 from stratalog.control.lost.notes import note_lost
+from stratalog.control.lost.swap import SwapOperations
 from stratalog.ids import ObjectId, TopicId
 
 _SELECT = f"SELECT {LOST_RANGE.columns} FROM lost_ranges"
@@ -26,7 +27,7 @@ _SERVED = f"""
 """
 
 
-class LostRangesLedger(FillOperations):
+class LostRangesLedger(FillOperations, SwapOperations):
     async def record(self, ranges: Sequence[RangeToNote]) -> None:
         """Note ranges as lost. May be repeated: the first note of a range stays."""
         await self._database.write(partial(note_lost, ranges=ranges))

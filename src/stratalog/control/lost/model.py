@@ -28,6 +28,10 @@ class RangeToNote:
         return TopicPartition(self.topic_id, self.partition)
 
     @property
+    def name(self) -> str:
+        return f"offsets {self.first_offset} to {self.end_offset - 1} of partition {self.partition}"
+
+    @property
     def objects_json(self) -> str:
         return json.dumps(list(self.objects))
 
