@@ -33,6 +33,7 @@ from stratalog.checks.report import Promise
 from stratalog.checks.segment_repair import rebuild_indexes
 from stratalog.cli.main import app
 from stratalog.clock import SystemClock
+from stratalog.control.identity.model import StoreRole
 from stratalog.control.segments.model import Segment
 from stratalog.janitor.segment_deletion import delete_doomed
 from stratalog.objects.open import open_store
@@ -288,7 +289,7 @@ async def test_a_store_without_a_marker_is_not_written_to(cluster: SegmentCluste
 async def stored(small: SmallCluster, tmp_path: Path) -> AsyncIterator[SegmentCluster]:
     """Lay out a cluster below `tmp_path`, with segments in a store of their own."""
     remote = open_store(f"file:{tmp_path / 'remote'}", clock=SystemClock())
-    await claim_anew(small.control, remote)
+    await claim_anew(small.control, remote, StoreRole.SEGMENTS)
     made = SegmentCluster(small, await small.topic(partition_count=1), MODES["both"])
     made.converter = replace(made.converter, segment_store=remote)
     for _ in range(3):

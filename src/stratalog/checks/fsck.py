@@ -11,6 +11,7 @@ from stratalog.checks.remote_tier import RemoteTier, beside_blocks
 from stratalog.checks.report import Problem, Progress, Promise, Report
 from stratalog.checks.segment_orphans import segment_orphans
 from stratalog.clock import SYSTEM_CLOCK, Clock
+from stratalog.control.identity.model import StoreRole
 from stratalog.control.log.model import PartitionState
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.errors import UnknownTopicError
@@ -78,16 +79,16 @@ class _Fsck:
 
     async def check_stores(self) -> bool:
         """Return False if a store belongs to another cluster: all else would only be noise."""
-        ours = await self._check_store(self._store)
+        ours = await self._check_store(self._store, StoreRole.BLOCKS)
         if self._tier.stores.own.url != self._store.url:
-            ours = await self._check_store(self._tier.stores.own) and ours
+            ours = await self._check_store(self._tier.stores.own, StoreRole.SEGMENTS) and ours
         return ours
 
-    async def _check_store(self, store: ObjectStore) -> bool:
+    async def _check_store(self, store: ObjectStore, role: StoreRole) -> bool:
         try:
             found = await read_marker(store)
             if found is not None:
-                check_marker(found[0], await self._control.identity.cluster())
+                check_marker(found[0], await self._control.identity.cluster(), role)
         except (CallError, DamagedError) as error:
             problem = Problem(promise=Promise.HOLDERS, text=str(error))
             self._report.add(store.url, [problem])

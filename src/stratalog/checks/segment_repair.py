@@ -29,6 +29,7 @@ from stratalog.checks.report import Problem, Progress
 from stratalog.checks.segment_audit import Audited, audit_segment, open_whole, whole_batches
 from stratalog.checks.segment_check import chained_segments
 from stratalog.checks.segment_promises import name_of
+from stratalog.control.identity.model import StoreRole
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import Segment, SegmentUploaded
 from stratalog.control.topics.model import Topic
@@ -99,7 +100,9 @@ async def _check_claim(control: ControlPlane, tier: RemoteTier) -> None:
             f"{store.url} has no {MARKER_KEY}, so it may not be this cluster's store: nothing is "
             "rebuilt in it. A broker writes the marker when it starts"
         )
-    check_marker(found[0], await control.identity.cluster())
+    cluster = await control.identity.cluster()
+    beside = found[0].store_id == cluster.store_id
+    check_marker(found[0], cluster, StoreRole.BLOCKS if beside else StoreRole.SEGMENTS)
 
 
 class _Rebuilding:

@@ -28,7 +28,7 @@ from stratalog.cli.restore import (
     rebuild,
 )
 from stratalog.cli.timestamps import format_time
-from stratalog.control.identity.model import Cluster
+from stratalog.control.identity.model import Cluster, StoreRole
 from stratalog.control.writers.model import Writer
 from stratalog.settings import Settings
 
@@ -57,6 +57,9 @@ def status(
         return
     say(f"cluster     {cluster.cluster_id}")
     say(f"generation  {cluster.generation}")
+    for role in StoreRole:
+        if (store_id := cluster.id_of(role)) is not None:
+            say(f"{role.value:<11} in store {store_id}, claim {cluster.claims_on(role)[-1]}")
     say(f"halted      {'no' if cluster.halted_reason is None else escape(cluster.halted_reason)}\n")
     print_table(
         ["writer", "kind", "broker", "announced", "ended", "commits"],
@@ -78,6 +81,11 @@ def _as_dict(cluster: Cluster, writers: list[Writer]) -> dict[str, object]:
     return {
         "cluster_id": str(cluster.cluster_id),
         "generation": cluster.generation,
+        "stores": {
+            role.value: {"store_id": str(store_id), "claim_id": cluster.claims_on(role)[-1]}
+            for role in StoreRole
+            if (store_id := cluster.id_of(role)) is not None
+        },
         "halted_reason": cluster.halted_reason,
         "halted_ms": cluster.halted_ms,
         "writers": [

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 
 from stratalog.block.keys import BLOCKS_PREFIX, SPLITS_PREFIX
 from stratalog.clock import Clock
+from stratalog.control.identity.model import StoreRole
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import SegmentToBar
 from stratalog.ids import SegmentId
@@ -64,9 +65,11 @@ class SegmentSweeper:
         prefix: str,
         clock: Clock,
         orphan_age_ms: int,
+        role: StoreRole = StoreRole.BLOCKS,
     ) -> None:
         self._control = control
         self._store = store
+        self._role = role
         self._prefix = prefix
         self._clock = clock
         self.orphan_age_ms = orphan_age_ms
@@ -82,7 +85,7 @@ class SegmentSweeper:
         return swept
 
     async def _sweep(self) -> Swept:
-        await renew_claim(self._control, self._store)
+        await renew_claim(self._control, self._store, self._role)
         horizon_ms = self._clock.now_ms() - self.orphan_age_ms
         examined = foreign = deleted = self._unannounced = 0
         page: dict[str, SegmentKey] = {}
@@ -119,7 +122,7 @@ class SegmentSweeper:
         barred = await self._bar({k: n for k, n in candidates.items() if n.segment_id not in known})
         orphans = [key for key, named in candidates.items() if named.segment_id in barred]
         if orphans:
-            await check_claim(self._control, self._store)
+            await check_claim(self._control, self._store, self._role)
             await self._store.delete(orphans)
         return len(orphans)
 

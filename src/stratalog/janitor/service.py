@@ -22,6 +22,7 @@ from stratalog.janitor.sweeper import Sweeper
 from stratalog.metrics import JANITOR_FAILURES, JANITOR_REMOVED, Metrics
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.errors import CLAIM_LOST
+from stratalog.opening.segment_store import segments_role
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import JanitorSettings
 
@@ -90,6 +91,7 @@ class Janitor:
                 prefix=segment_prefix,
                 clock=clock,
                 orphan_age_ms=orphan_age_ms,
+                role=segments_role(store, segment_stores.own),
             ),
             retention_of=retention_of,
             settings=settings,

@@ -18,6 +18,7 @@ from stratalog.janitor.segment_sweeper import SegmentSweeper
 from stratalog.janitor.sweeper import Sweeper
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import check_store
+from stratalog.opening.segment_store import segments_role
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import DAY_MS, JanitorSettings
 
@@ -90,7 +91,8 @@ async def _clear_unfinished(at: Premises) -> int:
 
 
 async def _delete_segments(at: Premises) -> int:
-    await check_store(at.control, at.segments.own)
+    own = at.segments.own
+    await check_store(at.control, own, segments_role(at.store, own))
     return await delete_doomed(
         at.control.segments,
         at.segments,

@@ -4,19 +4,36 @@ The first claim of a cluster writes the marker before it raises the generation. 
 therefore means that the cluster's store has a marker, so that a store without one is another store:
 the empty folder on which the right store is not mounted, or a mistyped prefix. Only an operator can
 know better, and says so by `claim_anew`.
+
+A claim has two steps, and a crash between them leaves:
+
+1. The control plane notes a fresh claim id, and raises the generation. The marker still has an
+   earlier claim, which stays in the list, and a generation that is not ahead: nothing happened.
+2. The marker is put, if it has not changed since it was read. Of programs that claim at once, one
+   wins and the others begin again. Their claims stay in the list until a later one was seen in the
+   marker: from then on their puts, which expect an earlier marker, cannot succeed.
 """
 
-from stratalog.control.identity.model import Cluster
+from uuid import UUID
+
+from stratalog.control.identity.model import Cluster, StoreRole
 from stratalog.control.plane import ControlPlane
 from stratalog.control.writers.counting import halted_text
 from stratalog.control.writers.errors import ControlPlaneHaltedError
 from stratalog.objects.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError
 from stratalog.objects.store import Create, ObjectStore, PutMode, Replace
-from stratalog.opening.errors import ControlPlaneBehindError, MarkerContendedError
+from stratalog.opening.errors import (
+    ControlPlaneBehindError,
+    MarkerContendedError,
+    MarkerMissingError,
+    StoreSetBackError,
+)
 from stratalog.opening.marker import (
     MARKER_KEY,
     StoreMarker,
     check_marker,
+    check_owner,
+    check_store_id,
     encode_marker,
     marker_missing,
     read_marker,
@@ -28,7 +45,9 @@ _ATTEMPTS = 20
 through. The bound is for a store whose ETags never match."""
 
 
-async def claim_store(control: ControlPlane, store: ObjectStore) -> Cluster:
+async def claim_store(
+    control: ControlPlane, store: ObjectStore, role: StoreRole = StoreRole.BLOCKS
+) -> Cluster:
     """Make this store this cluster's, or refuse. For the start of a broker.
 
     Once a broker has claimed a store, a store without a marker is refused: records that were
@@ -39,35 +58,50 @@ async def claim_store(control: ControlPlane, store: ObjectStore) -> Cluster:
             break
         cluster = await control.identity.cluster()
         if not cluster.generation:
-            await _create(store, cluster)
+            await _create(control, store, role)
         # Between the two reads another broker may have made the first claim.
         elif await read_marker(store) is None:
-            raise marker_missing(store)
-    return await _write_next(control, store)
+            raise _missing(store, role)
+    return await _write_next(control, store, role)
 
 
-async def claim_anew(control: ControlPlane, store: ObjectStore) -> bool:
+async def claim_anew(
+    control: ControlPlane,
+    store: ObjectStore,
+    role: StoreRole = StoreRole.BLOCKS,
+    *,
+    restored: bool = False,
+) -> bool:
     """Give a store without a marker this cluster's, whatever the control plane knows.
 
     For an operator who knows that this is the right store. Returns False if it has the marker
-    already. A marker of another cluster, or of a newer control plane, is refused.
+    already. A marker of another cluster or store, of a newer control plane, or of an unknown claim
+    is refused. A control plane that was `restored` takes over the claim that it finds.
     """
     created = False
-    if await read_marker(store) is None:
+    found = await read_marker(store)
+    if found is None:
         # A control plane that was restored is the usual reason, and nothing else tells it apart.
         await control.identity.skip_producer_ids()
-        created = await _create(store, await control.identity.cluster())
-    await _write_next(control, store)
+        created = await _create(control, store, role)
+    elif restored:
+        cluster = await control.identity.cluster()
+        check_owner(found[0], cluster)
+        check_store_id(found[0], cluster, role)
+        await control.identity.take_over(role, found[0].store_id, found[0].claim)
+    await _write_next(control, store, role)
     return created
 
 
-async def renew_claim(control: ControlPlane, store: ObjectStore) -> Cluster:
+async def renew_claim(
+    control: ControlPlane, store: ObjectStore, role: StoreRole = StoreRole.BLOCKS
+) -> Cluster:
     """Check that the store is still this cluster's and raise its generation.
 
     Unlike `claim_store`, it does not create a missing marker: a store without one is not the store
     that was claimed.
     """
-    return await _write_next(control, store)
+    return await _write_next(control, store, role)
 
 
 async def claim_segments(control: ControlPlane, store: ObjectStore, own: ObjectStore) -> None:
@@ -80,8 +114,8 @@ async def claim_segments(control: ControlPlane, store: ObjectStore, own: ObjectS
     if own is not store:
         if await read_marker(own) is None:
             await check_holds_segments(control, own)
-            await _create(own, await control.identity.cluster())
-        await claim_store(control, own)
+            await _create(control, own, StoreRole.SEGMENTS)
+        await claim_store(control, own, StoreRole.SEGMENTS)
     check_noted(await control.identity.note_segments_apart(are_apart(store, own)), store, own)
 
 
@@ -93,28 +127,26 @@ async def check_running(control: ControlPlane) -> None:
 
 
 async def check_claim(
-    control: ControlPlane, store: ObjectStore, *, setting: str = "storage.objects"
+    control: ControlPlane, store: ObjectStore, role: StoreRole = StoreRole.BLOCKS
 ) -> None:
     """Raise unless the store has this cluster's marker. Changes nothing."""
-    found = await read_marker(store)
-    if found is None:
-        raise marker_missing(store, setting)
-    check_marker(found[0], await control.identity.cluster())
+    if await _read_checked(control, store, role) is None:
+        raise _missing(store, role)
 
 
-async def check_store(control: ControlPlane, store: ObjectStore) -> None:
+async def check_store(
+    control: ControlPlane, store: ObjectStore, role: StoreRole = StoreRole.BLOCKS
+) -> None:
     """Raise if the store is another cluster's, or should have a marker and has none.
 
     For programs that run without a broker: no store has a marker until the first broker has
     started. A store that is not mounted, or whose prefix is mistyped, has none either. There, all
     blocks would seem to be lost, and no reader would find new ones.
     """
-    found = await read_marker(store)
-    cluster = await control.identity.cluster()
-    if found is not None:
-        check_marker(found[0], cluster)
-    elif cluster.generation:
-        raise marker_missing(store)
+    if await _read_checked(control, store, role) is None:
+        cluster = await control.identity.cluster()
+        if cluster.generation:
+            raise _missing(store, role)
 
 
 async def check_segments(control: ControlPlane, store: ObjectStore, own: ObjectStore) -> None:
@@ -124,43 +156,79 @@ async def check_segments(control: ControlPlane, store: ObjectStore, own: ObjectS
         return
     check_noted(cluster.segments_apart, store, own)
     if own is not store:
-        await check_claim(control, own, setting="remote.objects")
+        await check_claim(control, own, StoreRole.SEGMENTS)
     if cluster.segments_apart is None:
         await check_holds_segments(control, own)
 
 
-async def _create(store: ObjectStore, cluster: Cluster) -> bool:
+def _missing(store: ObjectStore, role: StoreRole) -> MarkerMissingError:
+    return marker_missing(
+        store, "storage.objects" if role is StoreRole.BLOCKS else "remote.objects"
+    )
+
+
+async def _read_checked(
+    control: ControlPlane, store: ObjectStore, role: StoreRole
+) -> tuple[StoreMarker, str] | None:
+    """Return the marker with its ETag if it is the cluster's. None if there is no marker."""
+    for _ in range(_ATTEMPTS):
+        found = await read_marker(store)
+        if found is None:
+            return None
+        try:
+            check_marker(found[0], await control.identity.cluster(), role)
+        except StoreSetBackError:
+            # Its claim may have been the newest when it was read.
+            again = await read_marker(store)
+            if again is None or again[1] == found[1]:
+                raise
+        else:
+            return found
+    raise _contended(store)
+
+
+async def _create(control: ControlPlane, store: ObjectStore, role: StoreRole) -> bool:
     """Write a first marker. False if another program was faster."""
     try:
-        await _put(store, cluster, Create())
+        await _put(store, await control.identity.first_claim(role), role, Create())
     except ObjectExistsError:
         return False
     return True
 
 
-async def _put(store: ObjectStore, cluster: Cluster, mode: PutMode) -> None:
-    marker = StoreMarker(cluster_id=cluster.cluster_id, generation=cluster.generation)
+async def _put(store: ObjectStore, cluster: Cluster, role: StoreRole, mode: PutMode) -> None:
+    marker = StoreMarker(
+        cluster_id=cluster.cluster_id,
+        generation=cluster.generation,
+        store_id=cluster.id_of(role),
+        claim_id=UUID(cluster.claims_on(role)[-1]),
+    )
     await store.put(MARKER_KEY, [encode_marker(marker)], mode=mode)
 
 
-async def _write_next(control: ControlPlane, store: ObjectStore) -> Cluster:
+async def _write_next(control: ControlPlane, store: ObjectStore, role: StoreRole) -> Cluster:
     for _ in range(_ATTEMPTS):
-        found = await read_marker(store)
-        if found is None:
-            raise marker_missing(store)
         try:
-            check_marker(found[0], await control.identity.cluster())
+            found = await _read_checked(control, store, role)
         except ControlPlaneBehindError as behind:
             # For the brokers that were running at the restore: they still write, and give out ids.
             await control.identity.halt(str(behind))
             raise
-        cluster = await control.identity.next_generation()
+        if found is None:
+            raise _missing(store, role)
+        cluster = await control.identity.next_claim(role, found[0].claim, found[0].store_id)
+        if cluster is None:
+            continue
         try:
-            await _put(store, cluster, Replace(etag=found[1]))
+            await _put(store, cluster, role, Replace(etag=found[1]))
         except (ObjectChangedError, ObjectNotFoundError):
             continue
         return cluster
-    raise MarkerContendedError(
+    raise _contended(store)
+
+
+def _contended(store: ObjectStore) -> MarkerContendedError:
+    return MarkerContendedError(
         f"{MARKER_KEY} in {store.url} changed {_ATTEMPTS} times while it was being claimed: "
         "try again; if it stays so, the store does not keep conditional puts"
     )

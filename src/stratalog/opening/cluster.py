@@ -20,6 +20,7 @@ from functools import cached_property
 from uuid import UUID
 
 from stratalog.clock import SYSTEM_CLOCK, Clock
+from stratalog.control.identity.model import StoreRole
 from stratalog.control.open import open_control_plane, open_database, open_existing
 from stratalog.control.plane import ControlPlane
 from stratalog.control.sql.database import Database
@@ -36,7 +37,7 @@ from stratalog.opening.claim import (
 )
 from stratalog.opening.keys import load_keys, load_private_keys
 from stratalog.opening.recovered import check_recovered
-from stratalog.opening.segment_store import check_segments_noted
+from stratalog.opening.segment_store import are_apart, check_segments_noted
 from stratalog.opening.stores import ClusterStores, Wrap, check_shared, store_addresses, unwrapped
 from stratalog.opening.workers import WorkerAccess, WorkerKeys, worker_access
 from stratalog.segment.key_ring import KeyRing
@@ -117,8 +118,13 @@ class OpenCluster:
         """Give the stores their markers where they have none, and return the addresses of these.
 
         For an operator who knows that the settings name the right stores."""
-        stores = {store.url: store for store in (self.objects, self.segments.own)}
-        return [url for url, store in stores.items() if await claim_anew(self.control, store)]
+        claimed: list[str] = []
+        if await claim_anew(self.control, self.objects):
+            claimed.append(self.objects.url)
+        own = self.segments.own
+        if are_apart(self.objects, own) and await claim_anew(self.control, own, StoreRole.SEGMENTS):
+            claimed.append(own.url)
+        return claimed
 
     async def for_workers(
         self, keys: WorkerKeys = WorkerKeys.NONE, *, writer: WriterTag | None = None

@@ -17,6 +17,10 @@ class WrongStoreError(CallError):
     """The store belongs to another cluster, or to a newer version of Stratalog."""
 
 
+class StoreSetBackError(WrongStoreError):
+    """The store is a copy from before, or was set back."""
+
+
 class ControlPlaneBehindError(CallError):
     """The store has seen a newer control plane than this one."""
 

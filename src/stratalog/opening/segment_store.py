@@ -9,6 +9,7 @@ machine to machine, and buckets are moved.
 import asyncio
 from collections.abc import AsyncIterator
 
+from stratalog.control.identity.model import StoreRole
 from stratalog.control.plane import ControlPlane
 from stratalog.control.segments.model import Segment
 from stratalog.objects.errors import ObjectNotFoundError
@@ -25,6 +26,11 @@ _TRIED = 2 * _PAGE
 def are_apart(store: ObjectStore, own: ObjectStore) -> bool:
     """Return whether `own`, the store of segments, is another store than the blocks' one."""
     return own.url != store.url
+
+
+def segments_role(store: ObjectStore, own: ObjectStore) -> StoreRole:
+    """Return the role of `own`, beside the store of the blocks."""
+    return StoreRole.SEGMENTS if are_apart(store, own) else StoreRole.BLOCKS
 
 
 async def check_segments_noted(control: ControlPlane, store: ObjectStore, own: ObjectStore) -> None:

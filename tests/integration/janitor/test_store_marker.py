@@ -10,6 +10,7 @@ import pytest
 from tests.integration.janitor.crashing import CrashError, Crashing
 from tests.integration.small_cluster import SmallCluster
 
+from stratalog.control.identity.model import StoreRole
 from stratalog.objects.errors import ObjectChangedError, ObjectNotFoundError
 from stratalog.objects.store import ObjectStore, Replace, StoredObject
 from stratalog.opening.claim import claim_anew, claim_store, renew_claim
@@ -39,7 +40,13 @@ async def test_each_claim_raises_the_generation_in_both_places(cluster: SmallClu
     assert claimed.generation == 2
     assert await generations(cluster) == (2, 2)
     told = json.loads(bytes((await cluster.store.get(MARKER_KEY)).data))
-    assert told == {"cluster_id": str(claimed.cluster_id), "generation": 2, "format": 1}
+    assert told == {
+        "cluster_id": str(claimed.cluster_id),
+        "store_id": str(claimed.store_id),
+        "claim_id": claimed.claims_on(StoreRole.BLOCKS)[-1],
+        "generation": 2,
+        "format": 2,
+    }
 
 
 async def test_brokers_that_start_at_once_all_claim_the_store(cluster: SmallCluster) -> None:

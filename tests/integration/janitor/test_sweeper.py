@@ -190,7 +190,7 @@ async def test_a_commit_that_comes_before_the_bar_keeps_its_object(
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(
-    "method", ["identity.next_generation", "scans.oldest_lease_ms", "objects.all", "objects.bar"]
+    "method", ["identity.next_claim", "scans.oldest_lease_ms", "objects.all", "objects.bar"]
 )
 async def test_a_crash_of_the_sweeper_at_the_control_plane_is_made_good(
     cluster: SmallCluster, topic: Topic, method: str, after: bool

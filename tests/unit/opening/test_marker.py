@@ -1,11 +1,12 @@
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from stratalog.clock import SystemClock
-from stratalog.control.identity.model import Cluster
+from stratalog.control.identity.model import UNNAMED, Cluster, StoreRole
 from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.objects.open import open_store
@@ -31,6 +32,13 @@ MARKER = StoreMarker(cluster_id=HERE, generation=5)
 
 def test_a_marker_comes_back_as_it_was_written() -> None:
     assert parse_marker(encode_marker(MARKER)) == MARKER
+    named = replace(MARKER, store_id=UUID(int=2), claim_id=UUID(int=3))
+    assert parse_marker(encode_marker(named)) == named
+
+
+def test_a_marker_of_the_first_format_is_read() -> None:
+    data = b'{"cluster_id": "00000000-0000-0000-0000-000000000001", "generation": 5, "format": 1}'
+    assert parse_marker(data) == MARKER
 
 
 @pytest.mark.parametrize(
@@ -54,7 +62,7 @@ def test_a_marker_that_cannot_be_read_says_what_to_do(data: bytes) -> None:
 
 
 def test_a_marker_of_a_newer_format_asks_for_an_upgrade() -> None:
-    data = encode_marker(MARKER).replace(b'"format": 1', b'"format": 2')
+    data = encode_marker(MARKER).replace(b'"format": 2', b'"format": 3')
     with pytest.raises(WrongStoreError, match="upgrade"):
         parse_marker(data)
 
@@ -90,10 +98,16 @@ async def test_a_store_needs_a_marker_as_soon_as_a_broker_has_started(
     control: ControlPlane, store: ObjectStore
 ) -> None:
     await check_store(control, store)
-    cluster = await control.identity.next_generation()
+    cluster = await control.identity.next_claim(StoreRole.BLOCKS, UNNAMED, None)
+    assert cluster is not None
     with pytest.raises(MarkerMissingError, match=r"check storage\.objects"):
         await check_store(control, store)
-    marker = StoreMarker(cluster_id=cluster.cluster_id, generation=cluster.generation)
+    marker = StoreMarker(
+        cluster_id=cluster.cluster_id,
+        generation=cluster.generation,
+        store_id=cluster.store_id,
+        claim_id=UUID(cluster.claims_on(StoreRole.BLOCKS)[-1]),
+    )
     await store.put(MARKER_KEY, [encode_marker(marker)])
     await check_store(control, store)
 

@@ -3,7 +3,13 @@
 from functools import partial
 from uuid import UUID
 
-from stratalog.control.identity.model import CLUSTER, Cluster
+from stratalog.control.identity.model import (
+    CLUSTER,
+    Cluster,
+    StoreRole,
+    add_claim,
+    parse_claims,
+)
 from stratalog.control.ledger import Ledger
 from stratalog.control.sql.database import Connection, Database
 from stratalog.ids import ProducerId
@@ -68,14 +74,62 @@ class IdentityLedger(Ledger):
 
         return await self._database.write(work)
 
-    async def next_generation(self) -> Cluster:
-        """Raise the generation by one and return the new value."""
-        rows = await self._database.write(
-            lambda connection: connection.fetch(
-                f"UPDATE cluster SET generation = generation + 1 RETURNING {CLUSTER.columns}"
+    async def first_claim(self, role: StoreRole) -> Cluster:
+        """Note a claim on a store that has no marker, before it gets one.
+
+        The new claim is the last one. A store whose id is known keeps it."""
+        claimed = await self._claim(role, found=None, generations=0)
+        assert claimed is not None
+        return claimed
+
+    async def next_claim(
+        self, role: StoreRole, found: str, store_id: UUID | None
+    ) -> Cluster | None:
+        """Raise the generation by one, and note a claim on a store whose marker was `found` with
+        another one. None if that claim is not known any more: the marker has changed since.
+
+        The store's own id is noted if none is known yet."""
+        return await self._claim(role, found=found, generations=1, store_id=store_id)
+
+    async def _claim(
+        self, role: StoreRole, *, found: str | None, generations: int, store_id: UUID | None = None
+    ) -> Cluster | None:
+        claim = str(UUID(bytes=self._entropy(16), version=4))
+        fresh = store_id or UUID(bytes=self._entropy(16), version=4)
+
+        async def work(connection: Connection) -> Cluster | None:
+            await connection.lock("claims")
+            [(text,)] = await connection.fetch(f"SELECT {role.claims_column} FROM cluster")
+            known = parse_claims(text)
+            if found is not None and found not in known:
+                return None
+            rows = await connection.fetch(
+                f"UPDATE cluster SET generation = generation + $1, {role.claims_column} = $2,"
+                f" {role.id_column} = COALESCE({role.id_column}, $3) RETURNING {CLUSTER.columns}",
+                generations,
+                " ".join(add_claim(known, claim, found)),
+                fresh,
             )
-        )
-        return CLUSTER.read(rows[0])
+            return CLUSTER.read(rows[0])
+
+        return await self._database.write(work)
+
+    async def take_over(self, role: StoreRole, store_id: UUID | None, claim: str) -> None:
+        """Note the id and the claim that a store's marker has, for a control plane that was
+        restored and may not know them."""
+
+        async def work(connection: Connection) -> None:
+            await connection.lock("claims")
+            [(text,)] = await connection.fetch(f"SELECT {role.claims_column} FROM cluster")
+            known = [one for one in parse_claims(text) if one != claim]
+            await connection.execute(
+                f"UPDATE cluster SET {role.claims_column} = $1,"
+                f" {role.id_column} = COALESCE({role.id_column}, $2)",
+                " ".join(add_claim(known, claim, None)),
+                store_id,
+            )
+
+        await self._database.write(work)
 
     async def skip_producer_ids(self) -> None:
         """Leave out the ids that this control plane may have given out and forgotten.

@@ -5,6 +5,7 @@ from tests.contract.control.building import batch, commit, part
 from tests.contract.control.pipeline_building import claim, expire
 from tests.contract.control.segment_building import finished
 
+from stratalog.control.identity.model import StoreRole
 from stratalog.control.plane import ControlPlane
 from stratalog.control.sql.database import Database
 from stratalog.control.topics.model import Topic
@@ -12,7 +13,7 @@ from stratalog.control.topics.model import Topic
 
 async def test_nothing_is_noted_before_somebody_does(plane: ControlPlane) -> None:
     assert (await plane.identity.cluster()).segments_apart is None
-    assert (await plane.identity.next_generation()).segments_apart is None
+    assert (await plane.identity.first_claim(StoreRole.BLOCKS)).segments_apart is None
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -24,7 +25,7 @@ async def test_the_first_note_stays_once_there_are_segments(
     await finished(plane, part(topic), 0, 4)
     assert await plane.identity.note_segments_apart(not apart) is apart
     assert (await plane.identity.cluster()).segments_apart is apart
-    assert (await plane.identity.next_generation()).segments_apart is apart
+    assert (await plane.identity.first_claim(StoreRole.BLOCKS)).segments_apart is apart
 
 
 async def test_segments_from_before_the_note_do_not_keep_it_from_being_made(

@@ -10,6 +10,7 @@ from tests.contract.control.building import batch, commit, part
 from tests.support.servers import PostgresServer
 
 from stratalog.control.errors import ControlAccessError
+from stratalog.control.identity.model import StoreRole
 from stratalog.control.open import open_control_plane, open_database, open_existing
 from stratalog.control.sql.database import Connection
 from stratalog.control.sql.migrate import known_migrations
@@ -46,7 +47,7 @@ async def test_a_broker_and_a_job_need_no_right_to_change_the_schema(limited_url
         topic = await plane.topics.create("t", partition_count=1, configs={})
         await commit(plane, batch(part(topic), 5))
         await plane.identity.hint_key()
-        await plane.identity.next_generation()
+        await plane.identity.first_claim(StoreRole.BLOCKS)
     finally:
         await plane.close()
     job = await open_existing(limited_url)
