@@ -10,7 +10,10 @@ from random import Random
 import pytest
 
 from stratalog.control.open import open_control_plane
-from stratalog.settings import StorageSettings
+from stratalog.control.settings.model import ClusterSettingsNow
+from stratalog.opening.cluster_settings import ClusterSettings, settings_in_force
+from stratalog.settings import Settings, StorageSettings
+from stratalog.settings_source import load_settings
 from stratalog.testing.checker.control_copy import copy_of
 from stratalog.testing.checker.disasters import Disasters
 from stratalog.testing.checker.faults import DISASTERS, Fault, Kind, Target, plan
@@ -35,9 +38,11 @@ class ObligingBroker(BrokerProcess):
         self.starts_so_far: list[list[str]] = getattr(self, "starts_so_far", [])
 
 
-def broker(folder: Path, objects: Proxy | None = None) -> ObligingBroker:
+def broker(
+    folder: Path, objects: Proxy | None = None, kind: type[ObligingBroker] = ObligingBroker
+) -> ObligingBroker:
     links = Links(clients=Proxy("127.0.0.1", 1), objects=objects)
-    made = ObligingBroker(0, 1, STORAGE, links, folder)
+    made = kind(0, 1, STORAGE, links, folder)
     made.kill()
     return made
 
@@ -98,14 +103,38 @@ async def test_a_broker_that_starts_on_an_empty_store_is_blamed(tmp_path: Path) 
     assert one.starts_so_far == [["storage.objects=file:/nowhere-elsewhere"], []]
 
 
-async def test_all_brokers_get_an_aggressive_janitor_and_lose_it_again(tmp_path: Path) -> None:
-    one = broker(tmp_path)
+async def test_all_brokers_get_an_aggressive_janitor_and_lose_it_again(
+    control_url: str, tmp_path: Path
+) -> None:
+    """The cluster goes with them: a janitor leaves out the steps for which it has other values."""
+    in_force: list[ClusterSettingsNow] = []
 
-    await disasters_of(one).make(fault(Kind.EAGER))
+    class Watched(ObligingBroker):
+        async def starts(self) -> bool:
+            in_force.append(await control.settings.now())
+            return await super().starts()
+
+    control = await open_control_plane(control_url)
+    try:
+        await ClusterSettings(control, Settings()).found(by="broker 0")
+        before = _values(await control.settings.now())
+        one = broker(tmp_path, kind=Watched)
+        storage = StorageSettings(objects="file:/nowhere", control=control_url)
+        await disasters_of(one, storage=storage).make(fault(Kind.EAGER))
+        after = _values(await control.settings.now())
+    finally:
+        await control.close()
 
     [eager, healed] = one.starts_so_far
-    assert "janitor.grace_ms=0" in eager
+    assert "janitor.backup_window_ms=0" in eager
+    given = load_settings(overrides=eager, environment={}, directory=tmp_path)
+    assert settings_in_force(given, in_force[0]).differing == frozenset()
     assert healed == []
+    assert _values(in_force[1]) == after == before
+
+
+def _values(now: ClusterSettingsNow) -> dict[str, str]:
+    return {name: one.value for name, one in now.settings.items()}
 
 
 async def test_no_other_fault_ends_a_hang() -> None:

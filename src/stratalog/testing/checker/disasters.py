@@ -5,12 +5,13 @@ Each lasts for a while, concerns all brokers, and leaves nothing behind.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 
-from stratalog.settings import StorageSettings
+from stratalog.opening.cluster import opened_control
+from stratalog.settings import Settings, StorageSettings
 from stratalog.testing.checker.control_copy import copy_of
 from stratalog.testing.checker.faults import Fault, Kind
 from stratalog.testing.checker.history import Event, Note, Restored, WentBack
@@ -18,13 +19,13 @@ from stratalog.testing.checker.hostile import HostileClient
 from stratalog.testing.checker.processes import BrokerProcess
 from stratalog.testing.checker.proxy import Weather
 
-_EAGER = (
-    "janitor.interval_ms=200ms",
-    "janitor.grace_ms=0",
-    "janitor.orphan_age_ms=0",
-    "janitor.unfinished_age_ms=0",
-    "janitor.backup_window_ms=0",
+_EAGER_SHARED = (
+    "janitor.grace_ms",
+    "janitor.orphan_age_ms",
+    "janitor.unfinished_age_ms",
+    "janitor.backup_window_ms",
 )
+_EAGER = ("janitor.interval_ms=200ms", *(f"{name}=0" for name in _EAGER_SHARED))
 _HOSTILE_CLIENTS = 3
 _FENCED_S = 40.0
 """A broker whose database does not answer for a while notices late that it went back, and a broker
@@ -92,9 +93,21 @@ class Disasters:
         self._blame(f"broker {broker.number} started on an empty store")
 
     async def _make_eager(self, seconds: float) -> None:
-        await self._restart_all(_EAGER)
-        await asyncio.sleep(seconds)
+        async with self._eager_cluster():
+            await self._restart_all(_EAGER)
+            await asyncio.sleep(seconds)
         await self._restart_all(())
+
+    @asynccontextmanager
+    async def _eager_cluster(self) -> AsyncIterator[None]:
+        """The cluster has these values, too: a janitor deletes nothing by values of its own."""
+        async with opened_control(Settings(storage=self._storage)) as control:
+            before = (await control.settings.now()).settings
+            for name in _EAGER_SHARED:
+                await control.settings.change(name, "0", by="checker")
+            yield
+            for name in _EAGER_SHARED:
+                await control.settings.change(name, before[name].value, by="checker")
 
     async def _restart_all(self, meanwhile: Sequence[str]) -> None:
         for broker in self._brokers:
