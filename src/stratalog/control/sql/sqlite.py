@@ -9,6 +9,7 @@ full synchronisation makes a commit durable before it is answered.
 import asyncio
 import os
 import sqlite3
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -35,6 +36,9 @@ _BUSY_PAUSE_MS = 1
 READERS = 2
 _OPEN_ATTEMPTS = 50
 _OPEN_BACKOFF = Backoff(first_s=0.05, longest_s=0.05)
+
+_making = threading.Lock()
+"""Held while a file is made, so that no thread locks a file that another is about to close."""
 
 _ACCESS_CODES = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -255,9 +259,13 @@ class SqliteDatabase:
 
 def _make_file(path: Path) -> None:
     """Create a missing file that only its owner may read. SQLite makes it readable for everyone,
-    and gives the files beside it the permissions of this one."""
-    with suppress(OSError):  # SQLite names the reason better.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    and gives the files beside it the permissions of this one.
+
+    A file that is there is not opened. Closing it would release the locks of all connections that
+    this process has to it, and another process would delete the log that they write to.
+    """
+    with _making, suppress(OSError):  # SQLite names the reason better.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _connect(path: Path, clock: Clock, patience_ms: int) -> sqlite3.Connection:

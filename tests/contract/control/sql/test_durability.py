@@ -5,6 +5,8 @@ A killed process would not show that one is weaker, because the operating system
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,25 @@ async def test_every_transaction_of_sqlite_has_the_write_ahead_log_and_full_sync
     seen = WatchedConnection.seen
     assert {(journal, synchronous) for _, journal, synchronous in seen} == {("wal", FULL)}
     assert len({id(connection) for connection, *_ in seen}) == 2 * (1 + sqlite.READERS)
+
+
+async def test_a_file_that_is_opened_again_keeps_its_log_while_another_process_comes_and_goes(
+    tmp_path: Path,
+) -> None:
+    """Without the locks of this process, the other one would delete the log as the last user."""
+    url = f"sqlite:{tmp_path}/control.db"
+    plane = await open_control_plane(url)
+    topic = await plane.topics.create("events", partition_count=1, configs={})
+    await (await open_existing(url)).close()
+    visit = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT * FROM topics')"
+    await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", visit, str(tmp_path / "control.db")], check=True
+    )
+    await commit(plane, batch(part(topic)))
+    other = await open_existing(url)
+    assert (await state_of(other, part(topic))).high_watermark == 1
+    await other.close()
+    await plane.close()
 
 
 @pytest.mark.parametrize("reaches_disk", [False, True])
