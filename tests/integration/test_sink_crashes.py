@@ -25,6 +25,7 @@ from stratalog.control.objects.errors import BarredObjectError
 from stratalog.control.plane import ControlPlane
 from stratalog.control.scans.errors import SinkBehindError, SinkRefusedError
 from stratalog.control.topics.model import Topic
+from stratalog.control.writers.errors import WriterEndedError
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.errors import (
     MarkerMissingError,
@@ -98,6 +99,33 @@ def test_a_repeat_long_after_the_blocks_were_merged_and_deleted_changes_nothing(
     assert lake.is_sound()
 
 
+@pytest.mark.parametrize("sink", [{}, {"sinkId": "s"}])
+def test_a_commit_that_took_effect_is_a_repeat_although_its_writer_was_ended(
+    lake: SinkLake, sink: dict[str, str]
+) -> None:
+    writer = lake.writer(**sink)
+    message = writer.write(iter(batches(0, 10)))
+    for _ in range(2):
+        writer.commit([message])
+    assert lake.read() == once(0, 10)
+
+
+@pytest.mark.parametrize("sink", [{}, {"sinkId": "s"}])
+def test_a_write_that_was_given_up_is_committed_by_the_writer_of_the_next_try_only(
+    lake: SinkLake, sink: dict[str, str]
+) -> None:
+    """Spark plans each try with a new writer. The ended one cannot come back."""
+    first = lake.stream_writer(**sink)
+    message = first.write(iter(batches(0, 10)))
+    first.abort([message], 4)
+    with pytest.raises(WriterEndedError):
+        first.commit([message], 4)
+    assert sum(lake.high_watermarks()) == 0
+    again = lake.stream_writer(**sink)
+    again.commit([again.write(iter(batches(0, 10)))], 4)
+    assert lake.read() == once(0, 10)
+
+
 def test_each_batch_of_a_sink_is_written_once_and_none_after_a_later_one(lake: SinkLake) -> None:
     for _ in range(2):
         lake.write(0, 10, sinkId="s", batchId="1")
@@ -141,8 +169,10 @@ def test_a_write_whose_uploads_were_swept_is_refused_as_a_whole(lake: SinkLake) 
     assert lake.sweep() == 1
     with pytest.raises(BarredObjectError, match="write the batch again"):
         writer.commit([message], 0)
+    writer.abort([message], 0)
     assert sum(lake.high_watermarks()) == 0
-    writer.commit([writer.write(iter(batches(0, 10)))], 0)
+    again = lake.stream_writer(sinkId="s")
+    again.commit([again.write(iter(batches(0, 10)))], 0)
     assert lake.read() == once(0, 10)
 
 
@@ -200,7 +230,9 @@ def test_a_store_of_another_cluster_is_refused(lake: SinkLake, tmp_path: Path) -
 def test_a_store_without_a_marker_is_refused(lake: SinkLake, tmp_path: Path) -> None:
     """A folder that is not mounted, or a mistyped prefix: rows would be acknowledged and lost."""
     elsewhere = replace(lake.settings.storage, objects=f"file:{tmp_path / 'not mounted'}")
-    with pytest.raises(MarkerMissingError, match=r"not mounted has lost.*check storage\.objects"):
+    with pytest.raises(
+        MarkerMissingError, match=r"/not mounted has no stratalog.json.*check storage\.objects"
+    ):
         open_at(replace(lake.settings, storage=elsewhere), tmp_path)
     assert lake.leases() is None
 
@@ -285,11 +317,14 @@ def test_rows_that_are_too_old_by_now_are_refused_unless_they_were_written(lake:
     take_records_of(lake, MINUTE_MS)
     again = timed_writer(lake, sinkId="s")
     again.commit([again.write(iter([timed(old_ms)]))], 1)
-    message = again.write(iter([timed(old_ms + HOUR_MS), timed(old_ms + HOUR_MS, old_ms)]))
+    late = timed_writer(lake, sinkId="s")
+    message = late.write(iter([timed(old_ms + HOUR_MS), timed(old_ms + HOUR_MS, old_ms)]))
     with pytest.raises(SinkRowError, match=rf"row 2: timestamp {old_ms} ms is outside"):
-        again.commit([message], 2)
+        late.commit([message], 2)
+    late.abort([message], 2)
     assert sum(lake.high_watermarks()) == 1
-    again.commit([again.write(iter([timed(old_ms + HOUR_MS)]))], 2)
+    timely = timed_writer(lake, sinkId="s")
+    timely.commit([timely.write(iter([timed(old_ms + HOUR_MS)]))], 2)
     assert sum(lake.high_watermarks()) == 2
 
 
@@ -303,8 +338,8 @@ def test_without_a_sink_id_rows_that_are_too_old_are_refused_at_once(lake: SinkL
 
 def test_a_streams_batch_that_has_grown_since_it_was_written_is_a_repeat(lake: SinkLake) -> None:
     """It was joined with a table that has one row more by now."""
-    writer = lake.stream_writer(sinkId="s")
     for batch, end in ((6, 90), (7, 100), (7, 101)):
+        writer = lake.stream_writer(sinkId="s")
         writer.commit([writer.write(iter(batches(0, end)))], batch)
     assert sum(lake.high_watermarks()) == 190
 

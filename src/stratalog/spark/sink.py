@@ -22,7 +22,10 @@ The steps in their order, where each of them runs, and the state that a crash af
    and accepts all times of a repeat. A note has the number of records: `df.write` with another
    number is no repeat, and neither is a stream's first batch with more records. Later batches of a
    stream are recognised by their numbers, because a repeated query may find other rows.
-6. The lease is released. If that fails, it runs out.
+6. The lease is released, and the writer that step 1 announced is ended. If that fails, the lease
+   runs out, and the writer is forgotten later. An ended writer commits nothing more. Spark plans
+   every batch, and every repeat of it, with a new writer, so each try has a living one.
+   A commit that took effect before is recognised by its note or its objects, before its writer.
 
 Without a `sinkId` there is no note. The commit itself is still all or nothing and happens once in
 each run, but a repeated run writes the rows again: at least once.
