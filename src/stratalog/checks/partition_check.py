@@ -65,7 +65,7 @@ class PartitionCheck:
     ) -> None:
         self._control = control
         self._store = store
-        self._segments = SegmentCheck(control.segments, tier, counts, deep=deep)
+        self._segments = SegmentCheck(control.segments, control.lost, tier, counts, deep=deep)
         self._references = references
         self._counts = counts
         self._deep = deep

@@ -44,6 +44,8 @@ class Audited:
     good: dict[IndexKind, bytes] = field(default_factory=dict)
     """The indexes without problems."""
     batches: int = 0
+    empty: list[tuple[int, int]] = field(default_factory=list)
+    """First and last offset of each batch without records."""
 
     @property
     def problems(self) -> list[Problem]:
@@ -127,6 +129,8 @@ async def _audit_log(opened: OpenSegment, indexes: IndexAudit, audited: Audited)
                 audited.records.append(_problem(opened.segment, Promise.READABLE, text))
             indexes.step(position, header, batch if whole else None)
             audited.batches += 1
+            if header.records_count == 0:
+                audited.empty.append((header.base_offset, header.last_offset))
     except ObjectNotFoundError:
         text = f"its object {opened.log_key} is not in the store"
         audited.log.append(_problem(opened.segment, Promise.READABLE, text))

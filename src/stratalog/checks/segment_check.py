@@ -13,12 +13,14 @@ from stratalog.checks.remote_tier import RemoteTier
 from stratalog.checks.report import Problem, Promise
 from stratalog.checks.segment_audit import Audited, audit_segment
 from stratalog.checks.segment_promises import manifest_fits_row, name_of, objects_fit_manifest
+from stratalog.control.lost.ledger import LostRangesLedger
 from stratalog.control.segments.model import Segment
 from stratalog.errors import CallError, DamagedError
 from stratalog.ids import Offset, TopicPartition
 from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.objects.store import ObjectInfo
 from stratalog.segment.keys import MANIFEST_SUFFIX, segment_keys
+from stratalog.segment.log_batches import is_dense
 from stratalog.segment.manifest import parse_manifest
 from stratalog.segment.metadata import SegmentMetadata
 
@@ -38,9 +40,16 @@ async def chained_segments(
 
 class SegmentCheck:
     def __init__(
-        self, metadata: SegmentMetadata, tier: RemoteTier, counts: Counter[str], *, deep: bool
+        self,
+        metadata: SegmentMetadata,
+        lost: LostRangesLedger,
+        tier: RemoteTier,
+        counts: Counter[str],
+        *,
+        deep: bool,
     ) -> None:
         self._metadata = metadata
+        self._lost = lost
         self._tier = tier
         self._counts = counts
         self._deep = deep
@@ -108,7 +117,7 @@ class SegmentCheck:
                 self._counts["batches"] += audited.batches
                 self._counts["bytes"] += segment.size_bytes
                 if not audited.problems:
-                    return []
+                    return await self._unnoted(segment, audited)
                 fresh = await self._find(segment)
                 if fresh is None:
                     return []
@@ -118,6 +127,24 @@ class SegmentCheck:
                     raise
                 text = f"{name_of(segment)}: it cannot be read: {error}"
                 return [Problem(promise=Promise.READABLE, text=text)]
+
+    async def _unnoted(self, segment: Segment, audited: Audited) -> list[Problem]:
+        """Return a problem if offsets without records are not noted as lost.
+
+        Kafka's segments have such batches after a compaction.
+        """
+        if not audited.empty or not is_dense(segment):
+            return []
+        noted = [
+            (lost.first_offset, lost.end_offset)
+            for lost in await self._lost.of_topic(segment.topic_id)
+            if lost.partition == segment.partition
+        ]
+        for base, last in audited.empty:
+            if not any(first <= base and last < end for first, end in noted):
+                text = f"{name_of(segment)}: a batch without records at offset {base}"
+                return [Problem(promise=Promise.DENSE, text=text)]
+        return []
 
     async def _audit(self, segment: Segment) -> Audited:
         before = await tail_before(self._metadata, segment, self._tier)

@@ -5,15 +5,20 @@ from contextlib import AbstractContextManager
 from unittest.mock import patch
 
 import pytest
-from tests.unit.pipeline.lab import MERGE, Lab, path_of
+from tests.unit.pipeline.lab import MERGE, Lab, change, path_of
 from tests.unit.pipeline.losses import problems
 from typer.testing import CliRunner
 
+import stratalog
 from stratalog.admin.errors import StillReadableError
 from stratalog.admin.principal import ANONYMOUS
+from stratalog.block.batch_index import BatchIndex
+from stratalog.block.fresh_blocks import FreshBlocks
+from stratalog.block.reader import BlockReader
 from stratalog.checks.errors import LostRangeError
 from stratalog.checks.lost_segments import SegmentLoss
 from stratalog.checks.remote_tier import RemoteTier
+from stratalog.checks.report import Promise
 from stratalog.cli.admin import admin_of
 from stratalog.cli.main import app
 from stratalog.control.errors import ControlUnavailableError
@@ -27,6 +32,8 @@ from stratalog.opening.workers import encoding_of
 from stratalog.segment.key_ring import KeyRing
 from stratalog.segment.remote_log_metadata import export_records
 from stratalog.segment.stores import SegmentStores
+from stratalog.topic.offsets import TopicOffsets
+from stratalog.topic.times import RecordTimes
 
 
 def tier(lab: Lab) -> RemoteTier:
@@ -106,6 +113,43 @@ async def test_no_look_up_by_time_leads_to_a_lost_segment(lab: Lab) -> None:
     [newest] = await lab.control.log.find_newest([key])
     assert newest is not None
     assert newest.base_offset == 8
+
+
+async def test_a_partition_that_is_lost_as_a_whole_has_no_newest_record(lab: Lab) -> None:
+    topic = await three_segments(lab)
+    for segment in await chain(lab, topic):
+        await mark(lab, await plan(lab, segment.key_base + ".log"), force=True)
+    reader = lab.segment_reader()
+    blocks = BlockReader(store=lab.store, cache=FreshBlocks(0))
+    index = BatchIndex(control=lab.control, store=lab.store)
+    times = RecordTimes(blocks=blocks, index=index, segments=reader)
+    key = TopicPartition(topic.id, PartitionIndex(0))
+    offsets = TopicOffsets(control=lab.control, times=times)
+    query = TimeQuery(topic_id=key.topic_id, partition=key.partition, timestamp=0)
+    assert await offsets.newest([key]) == {key: None}
+    assert await offsets.at_time([query]) == [None]
+    await reader.close()
+
+
+async def test_a_scan_goes_on_over_a_lost_segment(lab: Lab) -> None:
+    topic = await three_segments(lab)
+    lost = (await chain(lab, topic))[1]
+    path_of(lab, lost.key_base + ".log").unlink()
+    await mark(lab, await plan(lab, lost.key_base + ".log"))
+
+    def scan() -> list[int]:
+        reader = stratalog.read("orders", columns=["offset"], settings=lab.settings)
+        return [int(each) for each in reader.read_all()["offset"].to_pylist()]
+
+    assert await asyncio.to_thread(scan) == [0, 1, 2, 3, 8, 9, 10, 11]
+
+
+async def test_a_segment_without_records_and_without_a_note_is_a_hole(lab: Lab) -> None:
+    topic = await three_segments(lab)
+    lost = (await chain(lab, topic))[1]
+    await mark(lab, await plan(lab, lost.key_base + ".log"), force=True)
+    await change(lab, "DELETE FROM lost_ranges")
+    assert await problems(lab) == [Promise.DENSE]
 
 
 async def test_a_log_that_is_in_the_store_is_given_up_by_force_only(lab: Lab) -> None:
