@@ -28,9 +28,9 @@ def test_a_chain_that_cuts_a_row_is_noticed_when_it_happens() -> None:
     [guard] = [guard for guard in GUARDS if guard.name == "chain at a row's edge"]
     assert guard.noticed_by is not None
 
-    violations = verdict(guard.noticed_by, guard.name).violations
+    verdicts = (verdict(seed, guard.name) for seed in (guard.noticed_by, *range(MOST_SEEDS)))
 
-    assert [one for one in violations if "a chain moved block_start" in one]
+    assert any("a chain moved block_start" in one for each in verdicts for one in each.violations)
 
 
 @pytest.mark.parametrize("guard", _WITH_SCENARIO, ids=lambda guard: guard.name)
