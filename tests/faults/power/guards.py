@@ -27,7 +27,7 @@ def take_out(guard: Guard) -> None:
         case Guard.SQLITE_EACH_COMMIT:
             _weaken_sqlite("NORMAL")
         case Guard.SQLITE_FOLDER:
-            _replace(sqlite, "make_durable_folder", _only_make)
+            _replace(sqlite, "make_private_folder", _only_make)
         case Guard.FILE_SYNC:
             _replace(folder_files.FolderFiles, "_seal", _only_stamp)
         case Guard.ENTRY_SYNC:
