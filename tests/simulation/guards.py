@@ -130,6 +130,10 @@ async def _write_objects_unchecked(
 _write_objects = commits._write_objects
 
 
+async def _count_unchecked(connection: Connection, count: Any) -> None:
+    await connection.execute("UPDATE writers SET commits = commits + 1 WHERE tag = $1", count.tag)
+
+
 def _take_everything(
     self: Any, epoch: int, base_sequence: int, last_offset_delta: int, offset: int, now_ms: int
 ) -> CommitOutcome:
@@ -264,8 +268,12 @@ GUARDS = (
     Guard(
         "tombstone in doubt",
         "A commit whose outcome is unknown is barred before its producers hear that it failed.",
-        without(commits.CommitOperations, "resolve_commit", _resolve_without_tombstone),
-        51,
+        # The count of commits is a second guard: it refuses most commits that come late.
+        both(
+            without(commits.CommitOperations, "resolve_commit", _resolve_without_tombstone),
+            without(commits, "count_commit", _count_unchecked),
+        ),
+        12,
     ),
     Guard(
         "commit meets tombstone",
