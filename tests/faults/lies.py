@@ -20,6 +20,7 @@ from stratalog.control.log.model import (
     FoundBatches,
     Span,
 )
+from stratalog.control.writers.model import CommitCount
 from stratalog.ids import NO_PRODUCER, Offset
 from stratalog.topic.model import PartitionRead
 from stratalog.topic.read import TopicReader
@@ -42,7 +43,10 @@ def forget_commits(patch: pytest.MonkeyPatch) -> None:
     """Acknowledge a block now and then without committing it."""
     commits = count()
 
-    async def lie(ledger: LogLedger, blocks: Sequence[BlockToCommit]) -> Answers:
+    async def lie(
+        ledger: LogLedger, blocks: Sequence[BlockToCommit], count: CommitCount | None = None
+    ) -> Answers:
+        # Not counted: the count would stop the broker at its first commit after a lie.
         if next(commits) % HONEST_COMMITS != HONEST_COMMITS - 1:
             return await _commit_blocks(ledger, blocks)
         return [await _made_up_answers(ledger, block) for block in blocks]
@@ -64,8 +68,10 @@ def answer_stale_offsets(patch: pytest.MonkeyPatch) -> None:
     """Commit, and now and then name an offset of some time ago."""
     commits = count()
 
-    async def lie(ledger: LogLedger, blocks: Sequence[BlockToCommit]) -> Answers:
-        answers = await _commit_blocks(ledger, blocks)
+    async def lie(
+        ledger: LogLedger, blocks: Sequence[BlockToCommit], count: CommitCount | None = None
+    ) -> Answers:
+        answers = await _commit_blocks(ledger, blocks, count)
         if next(commits) % HONEST_COMMITS != HONEST_COMMITS - 1:
             return answers
         return [[_stale(answer) for answer in block] for block in answers]
@@ -80,8 +86,10 @@ def _stale(answer: CommitAnswer) -> CommitAnswer:
 def commit_twice(patch: pytest.MonkeyPatch) -> None:
     """Store every batch twice, without looking at its sequence."""
 
-    async def lie(ledger: LogLedger, blocks: Sequence[BlockToCommit]) -> Answers:
-        answers = await _commit_blocks(ledger, [_doubled(block) for block in blocks])
+    async def lie(
+        ledger: LogLedger, blocks: Sequence[BlockToCommit], count: CommitCount | None = None
+    ) -> Answers:
+        answers = await _commit_blocks(ledger, [_doubled(block) for block in blocks], count)
         return [block[::2] for block in answers]
 
     patch.setattr(LogLedger, "commit_blocks", lie)

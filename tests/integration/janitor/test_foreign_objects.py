@@ -1,7 +1,7 @@
 """Objects of others in the same place: another cluster's, Kafka's, and of a lost future."""
 
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID
 
 from tests.integration.janitor.segments.janitor_work import sweeper_of as segment_sweeper_of
 from tests.integration.segment_cluster import SegmentCluster
@@ -10,7 +10,7 @@ from tests.integration.small_cluster import ShiftedClock, SmallCluster
 from stratalog.block.keys import block_key, split_key
 from stratalog.control.topics.model import Topic
 from stratalog.control.writers.model import WriterKind
-from stratalog.ids import ObjectId, WriterTag, tagged_uuid7
+from stratalog.ids import ObjectId, WriterTag, tagged_uuid7, uuid7
 from stratalog.janitor.sweeper import Sweeper
 from stratalog.settings import HOUR_MS
 
@@ -50,7 +50,8 @@ async def test_objects_of_a_writer_that_was_never_announced_here_are_never_swept
 ) -> None:
     now_ms = ShiftedClock().now_ms()
     unknown = [ObjectId(tagged_uuid7(now_ms, WriterTag(0x0DD))) for _ in range(2)]
-    keys = await put_each(cluster, *unknown, ObjectId(uuid4()))
+    of_version_4 = UUID(int=uuid7(now_ms).int, version=4)
+    keys = await put_each(cluster, *unknown, ObjectId(of_version_4))
     swept = await sweeper_of(cluster).sweep()
     # A block with an id of version 4 is none of ours by its key alone.
     assert (swept.deleted, swept.foreign) == (0, 3)
