@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from uuid import UUID
 
 from stratalog.cli import main as cli
+from stratalog.ids import WriterTag
 from stratalog.pipeline.hosting import child_main, submit
 from stratalog.pipeline.hosting.spark_jobs import SparkJobs
 from stratalog.pipeline.jobs import Begin, Bin, BinOutcome
@@ -30,7 +31,9 @@ class HangingJobs:
 
 
 @asynccontextmanager
-async def hanging(_: SparkJobs, cluster_id: UUID | None) -> AsyncIterator[HangingJobs]:
+async def hanging(
+    _: SparkJobs, cluster_id: UUID | None, writer: WriterTag | None
+) -> AsyncIterator[HangingJobs]:
     yield HangingJobs()
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.pipeline.lab import EAGER, PATIENT, Lab, using
 from tests.unit.pipeline.local_jobs import LocalJobs
 
+from stratalog.ids import WriterTag
 from stratalog.pipeline.errors import JobCancelledError, JobFailedError
 from stratalog.pipeline.jobs import Bin, BinFailed, BinOutcome
 from stratalog.pipeline.plan.failure_search import MOST_REPEATS
@@ -136,7 +137,9 @@ async def test_claims_are_given_back_if_spark_does_not_start(lab: Lab) -> None:
     await lab.fill(topic)
 
     class NoSpark(LocalJobs):
-        def open(self, cluster_id: UUID | None = None) -> AsyncIterator[LocalJobs]:  # type: ignore[override]
+        def open(  # type: ignore[override]
+            self, cluster_id: UUID | None = None, writer: WriterTag | None = None
+        ) -> AsyncIterator[LocalJobs]:
             raise JobFailedError("no Java")
 
     with pytest.raises(JobFailedError):

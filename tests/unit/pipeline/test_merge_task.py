@@ -82,7 +82,7 @@ async def test_every_attempt_writes_under_names_of_its_own() -> None:
     ids = {log.segment_id for log in [*first.made, *second.made]}
     assert len(ids) == 6
     assert len(await world.keys("segments/")) == 6
-    assert all(segment_id.version == 4 for segment_id in ids)
+    assert all(segment_id.version == 7 for segment_id in ids)
 
 
 async def test_a_block_is_read_once_for_all_segments_of_a_task() -> None:

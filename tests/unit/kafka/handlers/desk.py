@@ -18,6 +18,7 @@ from stratalog.clock import SystemClock
 from stratalog.cluster.membership import Membership
 from stratalog.control.brokers.errors import BrokerAliveError, BrokerNotRegisteredError
 from stratalog.control.brokers.model import BrokerInfo
+from stratalog.control.log.dry_runs import WouldGo
 from stratalog.control.log.errors import OffsetOutOfRangeError
 from stratalog.control.log.model import (
     ActiveProducer,
@@ -98,6 +99,9 @@ class TopicsInMemory(FakeControlPlane):
 
     async def settings_now(self) -> ClusterSettingsNow:
         return ClusterSettingsNow(now_ms=0, settings={})
+
+    async def log_would_expire(self, *_: object, **__: object) -> WouldGo:
+        return WouldGo()
 
     async def topics_partition_total(self) -> int:
         return sum(topic.partition_count for topic in self.by_id.values())
