@@ -39,7 +39,6 @@ from stratalog.opening import claim
 from stratalog.pipeline import driver
 from stratalog.pipeline.kinds import segment_finisher
 from stratalog.segment import log_batches
-from stratalog.topic.tiers import Tiers
 
 MOST_SEEDS = 100
 
@@ -415,12 +414,6 @@ GUARDS = (
         "Boundaries and rows of a read come from the same snapshot.",
         without(reads.ReadOperations, "find_batches", _find_in_two_snapshots),
         0,
-    ),
-    Guard(
-        "second look",
-        "A read whose object is gone looks its offset up again before it fails.",
-        without(Tiers, "is_stale", lambda self, error: False),
-        53,
     ),
     Guard(
         "log looked at again",
