@@ -1,6 +1,7 @@
 """Runs targets on mutants, and judges: every input ends soon, in a result or in a typed error, and
 memory stays flat."""
 
+import faulthandler
 import resource
 import signal
 import sys
@@ -16,7 +17,6 @@ from tests.fuzz.mutation import Mutator
 from stratalog.errors import StratalogError
 
 GROUP = 256
-"""Mutants of one good input that are made, and timed, together."""
 _GROUP_SECONDS = 30
 """Processor time, so that a busy machine is no hang. A group usually takes some milliseconds."""
 _MOST_FINDINGS = 10
@@ -30,14 +30,18 @@ class Case:
 
     good: bytes
     run: Callable[[bytes], object]
+    wrong_ones: Callable[[Sequence[bytes]], Sequence[bytes]] | None = None
+    """Looks at many inputs at once, and leaves those for `run` that something is wrong with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     name: str
     share: float
-    """Relative to other targets: the cheap ones get most inputs."""
+    """The percentage of inputs. Cheap targets get many, and none gets less than 1."""
     cases: Sequence[Case]
+    group: int = GROUP
+    """Mutants of one good input that are made, and timed, together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def fuzz(
 ) -> Outcome:
     """Stop at the first hang, or when there are many findings."""
     mutator, outcome = Mutator(seed), Outcome()
-    shares = [target.share for target in targets]
+    shares = [target.share / target.group for target in targets]
     goods = {target.name: [case.good for case in target.cases] for target in targets}
     known: set[str] = set()
     settled_bytes = 0
@@ -85,17 +89,17 @@ def fuzz(
             target = targets[mutator.choose(shares)]
             case = target.cases[mutator.below(len(target.cases))]
             began = seconds()
-            mutants = mutator.mutants(case.good, goods[target.name], GROUP)
+            mutants = mutator.mutants(case.good, goods[target.name], target.group)
             for finding in _judged(target, case, mutants, known):
                 outcome.findings.append(finding)
                 tell_finding(finding)
             spent = seconds() - began
-            outcome.inputs[target.name] = outcome.inputs.get(target.name, 0) + GROUP
+            outcome.inputs[target.name] = outcome.inputs.get(target.name, 0) + target.group
             outcome.seconds[target.name] = outcome.seconds.get(target.name, 0.0) + spent
             if not settled_bytes and outcome.total * 10 >= inputs:
-                settled_bytes = _memory_bytes()
+                settled_bytes = memory_bytes()
             tell(outcome)
-    growth_bytes = _memory_bytes() - settled_bytes
+    growth_bytes = memory_bytes() - settled_bytes
     if growth_bytes > _GROWTH_BYTES:
         reason = f"memory grew by {growth_bytes / 2**20:.0f} MiB in nine tenths of the run"
         outcome.findings.append(Finding("all targets", reason, b""))
@@ -106,9 +110,10 @@ def _judged(
     target: Target, case: Case, mutants: Iterator[bytes], known: set[str]
 ) -> Iterator[Finding]:
     signal.setitimer(signal.ITIMER_VIRTUAL, _GROUP_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, 3 * _GROUP_SECONDS)
     data = b""
     try:
-        for data in mutants:
+        for data in mutants if case.wrong_ones is None else case.wrong_ones(list(mutants)):
             try:
                 case.run(data)
             except StratalogError:
@@ -122,6 +127,7 @@ def _judged(
         yield Finding(target.name, f"takes more than {_GROUP_SECONDS} s", data)
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _reason(error: Exception) -> str:
@@ -132,17 +138,22 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def _alarm() -> Iterator[None]:
+    """Python code that hangs gets an error. Code in C or machine code hears of no signal: there,
+    the process ends, after the stack is written."""
+
     def ring(_number: int, _frame: FrameType | None) -> None:
         raise HangError
 
     before = signal.signal(signal.SIGVTALRM, ring)
+    faulthandler.register(signal.SIGPROF, chain=True)
     try:
         yield
     finally:
+        faulthandler.unregister(signal.SIGPROF)
         signal.signal(signal.SIGVTALRM, before)
 
 
-def _memory_bytes() -> int:
+def memory_bytes() -> int:
     """The memory of this process: now, or where the system does not tell, at its peak."""
     statm = Path("/proc/self/statm")
     if statm.exists():

@@ -64,17 +64,17 @@ _SNAPSHOT_CRC = struct.Struct(">I")
 
 def store_targets() -> list[Target]:
     return [
-        Target("footers", 12, [Case(good, _footer) for good in _footers()]),
-        Target("manifests of segments", 5, [Case(good, _manifest) for good in _manifests()]),
-        Target("indexes", 12, _index_cases()),
-        Target("producer snapshots", 6, [Case(_golden("*.snapshot"), _snapshot)]),
-        Target("epoch checkpoints", 6, [Case(_checkpoint(), decode_checkpoint)]),
-        Target("metadata of Kafka's segments", 6, _metadata_cases()),
-        Target("markers and backups", 5, _marker_cases()),
-        Target("keys", 10, _key_cases()),
-        Target("hints", 6, _hint_cases()),
-        Target("states of groups", 5, _group_cases()),
-        Target("texts of users", 5, _text_cases()),
+        Target("footers", 2.5, [Case(good, _footer) for good in _footers()]),
+        Target("manifests of segments", 2, [Case(good, _manifest) for good in _manifests()]),
+        Target("indexes", 2.5, _index_cases()),
+        Target("producer snapshots", 5, [Case(_golden("*.snapshot"), _snapshot)]),
+        Target("epoch checkpoints", 5.2, [Case(_checkpoint(), decode_checkpoint)]),
+        Target("metadata of Kafka's segments", 1.5, _metadata_cases()),
+        Target("markers and backups", 1.6, _marker_cases()),
+        Target("keys", 6.4, _key_cases()),
+        Target("hints", 2.4, _hint_cases()),
+        Target("states of groups", 2, _group_cases()),
+        Target("texts of users", 1.6, _text_cases()),
     ]
 
 

@@ -7,8 +7,7 @@ their claims.
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import closing, contextmanager
 from typing import Any
 
 from tests.simulation.replacing import replaced
@@ -71,23 +70,35 @@ _LEASED = "EXISTS (SELECT 1 FROM leases WHERE started_ms <= ? AND expires_ms > ?
 class Audit:
     """Collects violations; looks at the database past every transaction."""
 
-    def __init__(self, path: Path, clock: Clock, grace_ms: int) -> None:
+    def __init__(self, raw: sqlite3.Connection, clock: Clock, grace_ms: int) -> None:
         self.violations: list[str] = []
         self._deleted: set[str] = set()
         """Ids of objects and segments that were deleted rightly. A late upload may bring one of
         their keys back, after the row was forgotten, and a second deleter takes it."""
         self._clock = clock
         self.grace_ms = grace_ms
-        self._raw = sqlite3.connect(path, isolation_level=None)
-        self._raw.create_function("now_ms", 0, clock.now_ms)
+        self._raw = raw
+        self._newest: sqlite3.Connection | None = None
+        """The newest database while an older one stands in for it: deletions go by this one."""
         self._raw.executescript(_TRIGGERS)
 
-    def close(self) -> None:
-        self._raw.close()
-
     def finish(self) -> list[str]:
-        rows = self._raw.execute("SELECT violation FROM simulated_violations").fetchall()
-        return [*self.violations, *(row[0] for row in rows)]
+        self._collect()
+        return self.violations
+
+    def _collect(self) -> None:
+        rows = self._raw.execute("DELETE FROM simulated_violations RETURNING violation").fetchall()
+        self.violations += [row[0] for row in rows]
+
+    @contextmanager
+    def beside_older(self, newest: bytes) -> Iterator[None]:
+        """Go by the `newest` content of the database while an older one stands in for it."""
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.deserialize(newest)
+            self._newest = connection
+            yield
+            self._newest = None
+            self._collect()
 
     def deleting(self, key: str) -> None:
         """Object `key` is there, and is about to be deleted."""
@@ -106,8 +117,12 @@ class Audit:
         elif owner not in self._deleted:
             self.violations.append(f"promise 5: {key} was deleted, and {reason}")
 
+    @property
+    def _truth(self) -> sqlite3.Connection:
+        return self._newest or self._raw
+
     def _object_problem(self, object_id: str) -> str | None:
-        row = self._raw.execute(
+        row = self._truth.execute(
             "SELECT state, marked_ms FROM objects WHERE object_id = ?", (object_id,)
         ).fetchone()
         if row is None:
@@ -118,7 +133,7 @@ class Audit:
         return self._too_early(marked_ms) if state == "marked" else None
 
     def _segment_problem(self, segment_id: str) -> str | None:
-        row = self._raw.execute(
+        row = self._truth.execute(
             "SELECT state, changed_ms, broker_id, size_bytes FROM segments WHERE segment_id = ?",
             (segment_id,),
         ).fetchone()
@@ -134,7 +149,7 @@ class Audit:
         now_ms = self._clock.now_ms()
         if marked_ms > now_ms - self.grace_ms:
             return f"its grace of {self.grace_ms} ms had {now_ms - marked_ms} ms"
-        [leased] = self._raw.execute(f"SELECT {_LEASED}", (marked_ms, now_ms)).fetchone()
+        [leased] = self._truth.execute(f"SELECT {_LEASED}", (marked_ms, now_ms)).fetchone()
         return "an older lease is alive" if leased else None
 
     @contextmanager

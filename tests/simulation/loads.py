@@ -77,6 +77,8 @@ def _rows(random: Random) -> Load:
         settings=_settings(
             random,
             window_ms=50,
+            # Windows put several batches of a partition into a row, whose edges plans must meet.
+            requests_per_second=0,
             age_ms=50,
             min_segment_bytes=random.choice([400, 800]),
             splitter_claim_duration_ms=random.choice([300, 1000]),
@@ -144,6 +146,40 @@ def _segments(random: Random) -> Load:
     )
 
 
+def hasty_deletions(_seed: int, random: Random) -> Load:
+    """Objects are replaced and deleted at once, and reads of blocks are slower than the grace."""
+    load = _segments(random)
+    settings = replace(
+        load.settings, janitor=replace(load.settings.janitor, interval_ms=100, grace_ms=300)
+    )
+    return replace(
+        load,
+        settings=settings,
+        slow_operations={("broker", "get_ranges"): 0.9},
+        slowness_s=0.55,
+        pipeline_pause_s=(0.05, 0.05),
+        damage=(0.0,),
+    )
+
+
+def late_swaps(_seed: int, random: Random) -> Load:
+    """The transactions of splits come late, and the sweeper does not wait for them."""
+    load = _rows(random)
+    janitor = replace(load.settings.janitor, interval_ms=200, orphan_age_ms=50)
+    tiering = replace(load.settings.tiering, splitter_claim_duration_ms=6000)
+    return replace(
+        load,
+        settings=replace(load.settings, janitor=janitor, tiering=tiering),
+        slow_operations={("pipeline", "write _swap"): 1.0},
+        slowness_s=1.5,
+    )
+
+
+def damaged_reads(_seed: int, random: Random) -> Load:
+    """Every tenth answer of the store is damaged."""
+    return replace(_segments(random), damage=(0.1,))
+
+
 _LOADS: tuple[Callable[[Random], Load], ...] = (_everything, _rows, _segments, _machines)
 
 
@@ -167,6 +203,7 @@ def _settings(random: Random, **chosen: int) -> Settings:
             retry_ms=2500,
             parallel_uploads=one_of("parallel_uploads", 1, 4),
             cache_bytes=one_of("cache_bytes", 0, 20_000),
+            requests_per_second=one_of("requests_per_second", 0, 4, 1000),
         ),
         fetch=FetchSettings(poll_ms=500),
         remote=RemoteSettings(chunk_bytes=one_of("chunk_bytes", 512, 1 << 20)),

@@ -1,7 +1,7 @@
 """The processes of a simulated cluster: brokers and pipelines, made of the real rooms."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -10,7 +10,9 @@ from tests.simulation.surroundings import Surroundings
 
 from stratalog.block.announced_writer import AnnouncedWriter
 from stratalog.block.fresh_blocks import FreshBlocks
+from stratalog.block.newest_footers import check_not_behind
 from stratalog.block.reader import BlockReader
+from stratalog.block.witness import CommitWitness
 from stratalog.block.writer import Advanced, BlockWriter
 from stratalog.clock import Clock
 from stratalog.cluster.membership import Membership
@@ -47,6 +49,8 @@ from stratalog.topic.retention import retention_by
 from stratalog.topic.watermarks import Watermarks
 
 T = TypeVar("T")
+
+_WITNESS_MS = 500
 
 
 class ConnectionLostError(Exception):
@@ -96,6 +100,8 @@ class Broker:
         self.reader: TopicReader | None = None
         self.control: ControlPlane | None = None
         self.membership: Membership | None = None
+        self.announced: AnnouncedWriter | None = None
+        self._was_started = False
 
     async def serve(self, work: Callable[["Broker"], Coroutine[Any, Any, T]]) -> T:
         """Do a client's request in the broker's process."""
@@ -114,13 +120,11 @@ class Broker:
         return task.result()
 
     async def _run(self, machine: Machine) -> None:
-        self.appender = self.reader = self.control = self.membership = None
+        self.appender = self.reader = self.control = self.membership = self.announced = None
         around, process, settings = self._around, machine.process, self.settings
         clock, metrics = process.clock, Metrics()
         control, store = around.control_for(process), around.store_for(process)
-        outages = (RetriableError, OutcomeUnknownError)
-        await retry(lambda: claim_store(control, store), clock=clock, failures=outages)
-        await retry(lambda: claim_segments(control, store, store), clock=clock, failures=outages)
+        await self._check_stores(control, store, clock)
         stores = SegmentStores(store, _no_other)
         membership = await self._join(machine, control)
         self.membership = membership
@@ -128,10 +132,14 @@ class Broker:
         cache = FreshBlocks(settings.block.cache_bytes)
         segments = SegmentReader(stores=stores, keys=KeyRing(), settings=settings.remote)
 
+        announced = await _announce(control, clock, membership)
+        witness = CommitWitness(announced, store, interval_ms=_WITNESS_MS, clock=clock)
+        witness.start()
+
         def committed(advanced: Advanced) -> None:
+            witness.committed()
             watermarks.advanced(advanced)
 
-        announced = await _announce(control, clock, membership)
         writer = BlockWriter(
             store=store,
             control=control,
@@ -145,6 +153,7 @@ class Broker:
             announced=announced,
         )
         self.control = control
+        self.announced = announced
         self.reader = TopicReader(
             control=control,
             tiers=open_tiers(blocks=BlockReader(store=store, cache=cache), segments=segments),
@@ -160,6 +169,19 @@ class Broker:
             topic_defaults=settings.topic,
         )
         self._start_janitor(process, control, store, metrics)
+
+    async def _check_stores(self, control: ControlPlane, store: ObjectStore, clock: Clock) -> None:
+        """Claim the store, and look whether it knows more than the control plane."""
+        checks: list[Callable[[], Awaitable[object]]] = [
+            lambda: claim_store(control, store),
+            lambda: claim_segments(control, store, store),
+        ]
+        if self._was_started:
+            # A new cluster has forgotten nothing, and would look through two months for it.
+            checks.append(lambda: check_not_behind(control, store, clock.now_ms()))
+        for check in checks:
+            await retry(check, clock=clock, failures=(RetriableError, OutcomeUnknownError))
+        self._was_started = True
 
     async def _join(self, machine: Machine, control: ControlPlane) -> Membership:
         around, clock = self._around, machine.process.clock
@@ -223,13 +245,13 @@ class Pipeline:
     ) -> None:
         self._around = around
         self._settings = settings
-        self._pause_s = pause_s
+        self.pause_s = pause_s
         self.machine = Machine(name, clock, self._run)
 
     async def _run(self, machine: Machine) -> None:
         process = machine.process
         while True:
-            await process.clock.sleep(self._pause_s)
+            await process.clock.sleep(self.pause_s)
             with suppress(StratalogError):
                 await self.driver(process).run()
 

@@ -9,8 +9,9 @@ from itertools import islice
 from multiprocessing import get_context
 from typing import NamedTuple
 
+from tests.simulation.database import empty_control_plane
 from tests.simulation.guards import GUARDS, MOST_SEEDS, Guard, guard_named
-from tests.simulation.world import empty_control_plane, simulate
+from tests.simulation.world import simulate
 
 
 class Verdict(NamedTuple):

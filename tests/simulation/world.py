@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from random import Random
 
 from tests.simulation.audits import Audit, AuditedStore
 from tests.simulation.clients import Clients, Consumer, Deleter, Producer, Rereader
+from tests.simulation.database import MemoryDatabase, empty_control_plane
 from tests.simulation.disasters import Disasters
 from tests.simulation.doors import alarmed_doors
 from tests.simulation.faults import Faults
@@ -23,14 +23,15 @@ from tests.simulation.loads import Load, load_of
 from tests.simulation.mistakes import logged_mistakes
 from tests.simulation.nodes import Broker, Machine, Pipeline
 from tests.simulation.replacing import replaced
+from tests.simulation.strangers import BACKUP_WINDOW_MS, Backup, Stranger, draw_backups
 from tests.simulation.surroundings import Surroundings
 from tests.simulation.trace import Trace
 
+from stratalog.control.identity import model as identity
 from stratalog.control.plane import ControlPlane
-from stratalog.control.sql.migrate import migrate
-from stratalog.control.sql.sqlite import SqliteDatabase
 from stratalog.control.topics.model import Topic
 from stratalog.janitor import segment_sweeper
+from stratalog.settings import Settings
 from stratalog.testing.checker.history import Event
 from stratalog.testing.simulation import (
     MemoryStore,
@@ -46,6 +47,11 @@ PIPELINES = 2
 LOAD_S = 9.0
 PATIENCE_S = 90.0
 """Virtual seconds after which a run is stuck. It takes about 20."""
+_KEPT_CLAIMS = 4
+"""Claims on the store that stay known. In earnest they are more, and a store that was set back is
+known by its claim only after minutes."""
+_CALM_S = 1.5
+"""The pause between the runs of janitor and pipeline when nothing goes wrong any more."""
 FOLDER_SEEDS = 0.2
 LEASED_SEEDS = 0.3
 """The part of the seeds with leases, which keep the sweeper from its work."""
@@ -95,21 +101,6 @@ def _memory_folder() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-@cache
-def empty_control_plane() -> bytes:
-    """The file of a control plane with its tables and nothing in them: made once a process."""
-
-    async def make(path: Path) -> None:
-        database = await SqliteDatabase.open(f"sqlite:{path}", NodeClock())
-        await migrate(database)
-        await database.close()
-
-    with tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
-        path = Path(folder) / "control.db"
-        run_simulated(make(path))
-        return path.read_bytes()
-
-
 async def _simulate(seed: int, folder: Path) -> Outcome:
     world = await World.build(seed, folder)
     try:
@@ -128,7 +119,7 @@ class World:
     pipelines: list[Pipeline]
     clients: Clients
     topics: list[Topic]
-    database: SqliteDatabase
+    database: MemoryDatabase
     clock: NodeClock
     random: Random
     trace: Trace
@@ -137,21 +128,22 @@ class World:
     audited: AuditedStore
     faults: Faults
     has_leases: bool
+    has_backups: bool
+    stranger: Stranger
     violations: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     async def build(cls, seed: int, folder: Path) -> "World":
         random, trace, clock = Random(seed), Trace(), NodeClock()
-        path = folder / "control.db"
-        database = await _open_database(path, clock)
+        database = await MemoryDatabase.open(clock, empty_control_plane())
         control = ControlPlane(database, Random(random.random()).randbytes)
         await control.identity.found()
         network = Network(Random(random.random()), on_call=trace.note)
         load = load_of(seed, random)
-        settings = load.settings
+        settings = _with_window(load.settings) if draw_backups(seed) else load.settings
         network.slowness_s = load.slowness_s
-        audit = Audit(path, clock, settings.janitor.grace_ms)
+        audit = Audit(database.raw, clock, settings.janitor.grace_ms)
         store = _store(folder / "store", clock, Random(random.random()))
         audited = AuditedStore(store, store.holds, audit)
         around = Surroundings(
@@ -164,14 +156,7 @@ class World:
         )
         brokers = [Broker(f"broker {n}", NodeClock(), around) for n in range(BROKERS)]
         pipelines = [_pipeline(n, around, load, random) for n in range(PIPELINES)]
-        clients = Clients(
-            process=Process("clients", clock),
-            network=network,
-            brokers=brokers,
-            random=Random(random.random()),
-            clock_ms=clock.now_ms,
-            grace_ms=settings.janitor.grace_ms,
-        )
+        clients = _clients(network, brokers, settings, clock, random)
         machines = [one.machine for one in brokers] + [one.machine for one in pipelines]
         return cls(
             seed=seed,
@@ -182,6 +167,8 @@ class World:
             audited=audited,
             faults=Faults(network, machines, load, Random(random.random())),
             has_leases=random.random() < LEASED_SEEDS,
+            has_backups=draw_backups(seed),
+            stranger=Stranger(clients, store, seed),
             brokers=brokers,
             pipelines=pipelines,
             clients=clients,
@@ -202,6 +189,7 @@ class World:
         with (
             self.audit.of_holders(),
             self.faults.chains_in_doubt(),
+            replaced(identity, "_KEPT_CLAIMS", _KEPT_CLAIMS),
             replaced(segment_sweeper, "_EVERY", self.load.segment_sweep_every),
         ):
             try:
@@ -232,6 +220,9 @@ class World:
         runs = [client.run for client in producers]
         runs += [client.run for client in consumers]
         runs += [deleter.run for deleter in self._deleters()]
+        runs.append(self.stranger.run)
+        if self.has_backups:
+            runs.append(Backup(self.clients, self.database, self.store).run)
         if self.has_leases:
             runs.append(Scanner(self.clients, self.around, self.topics).run)
             runs.append(SlowWriter(self.clients, self.around, self.clock).run)
@@ -275,6 +266,7 @@ class World:
 
     async def _drain(self) -> None:
         """Let pipelines and janitors finish, and read everything once more."""
+        # Longer than a broker needs to see that another one has its id.
         await asyncio.sleep(2)
         self._check_broker_ids()
         for machine in self.machines:
@@ -286,13 +278,20 @@ class World:
         # clocks that were wrong.
         for clock in (self.clock, *(machine.clock for machine in self.machines)):
             clock.jump(7_200_000)
-        self.brokers[0].machine.start()
-        self.pipelines[0].machine.start()
-        await asyncio.sleep(6)
+        self._start_calmly(self.brokers[0], self.pipelines[0])
+        await asyncio.sleep(4 * _CALM_S)
         self.pipelines[0].machine.kill()
         self.clients.is_healed = True
         reader = Consumer(self.clients, "last consumer", self.topics)
         await reader.drain(self.brokers[0])
+
+    def _start_calmly(self, broker: Broker, pipeline: Pipeline) -> None:
+        """Start the last two machines. A few runs of each do all the work that is left."""
+        janitor = replace(broker.settings.janitor, interval_ms=round(_CALM_S * 1000))
+        broker.settings = replace(broker.settings, janitor=janitor)
+        pipeline.pause_s = _CALM_S
+        broker.machine.start()
+        pipeline.machine.start()
 
     def _check_broker_ids(self) -> None:
         ids = [one.membership.broker_id for one in self.brokers if one.membership is not None]
@@ -300,7 +299,6 @@ class World:
             self.violations.append(f"promise 6: brokers share an id: {ids}")
 
     async def close(self) -> None:
-        self.audit.close()
         for machine in self.machines:
             machine.kill()
         await asyncio.sleep(0)
@@ -320,6 +318,23 @@ class World:
         )
 
 
+def _with_window(settings: Settings) -> Settings:
+    return replace(settings, janitor=replace(settings.janitor, backup_window_ms=BACKUP_WINDOW_MS))
+
+
+def _clients(
+    network: Network, brokers: list[Broker], settings: Settings, clock: NodeClock, random: Random
+) -> Clients:
+    return Clients(
+        process=Process("clients", clock),
+        network=network,
+        brokers=brokers,
+        random=Random(random.random()),
+        clock_ms=clock.now_ms,
+        grace_ms=settings.janitor.grace_ms,
+    )
+
+
 def _pipeline(number: int, around: Surroundings, load: Load, random: Random) -> Pipeline:
     pause_s = random.uniform(*load.pipeline_pause_s)
     settings = load.settings
@@ -327,11 +342,6 @@ def _pipeline(number: int, around: Surroundings, load: Load, random: Random) -> 
         settings = replace(settings, tiering=replace(settings.tiering, min_segment_bytes=1 << 20))
         pause_s = 0.05
     return Pipeline(f"pipeline {number}", NodeClock(), around, settings, pause_s=pause_s)
-
-
-async def _open_database(path: Path, clock: NodeClock) -> SqliteDatabase:
-    path.write_bytes(empty_control_plane())
-    return await SqliteDatabase.open(f"sqlite:{path}", clock)
 
 
 async def _make_topics(control: ControlPlane, load: Load) -> list[Topic]:

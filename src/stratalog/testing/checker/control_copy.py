@@ -16,7 +16,9 @@ from urllib.parse import urlsplit
 import asyncpg
 
 _BUSY_S = 30.0
-_ATTEMPTS = 10
+_LOCK_S = 120.0
+"""A broker that is stopped in the middle of a transaction keeps its locks for some seconds."""
+_LOCK_RETRY_S = 0.01
 _TABLES = """
     SELECT table_name FROM information_schema.tables
     WHERE table_schema = 'public' AND table_type = 'BASE TABLE' ORDER BY table_name
@@ -114,26 +116,28 @@ class PostgresCopy:
 
     async def _put(self, rows: Rows) -> Rows:
         """Replace the rows, and return the ones that were there."""
-        for _ in range(_ATTEMPTS - 1):
-            try:
-                return await self._put_once(rows)
-            except asyncpg.DeadlockDetectedError:
-                continue  # The brokers lock the same tables in an order of their own.
-        return await self._put_once(rows)
-
-    async def _put_once(self, rows: Rows) -> Rows:
         connection = await asyncpg.connect(self._dsn)
         try:
-            async with connection.transaction():
-                names = ", ".join(rows)
-                await connection.execute(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE")
-                replaced = await _rows_of(connection)
-                await connection.execute(f"TRUNCATE {names}")
-                for table, data in rows.items():
-                    await connection.copy_to_table(table, source=io.BytesIO(data))
+            async with asyncio.timeout(_LOCK_S):
+                while True:
+                    try:
+                        return await _replaced(connection, rows)
+                    except asyncpg.LockNotAvailableError:
+                        await asyncio.sleep(_LOCK_RETRY_S)
         finally:
             await connection.close()
-        return replaced
+
+
+async def _replaced(connection: "asyncpg.Connection[asyncpg.Record]", rows: Rows) -> Rows:
+    """Lock all tables or none: brokers lock them in an order of their own, and one that waits for
+    some while it holds others would be in a deadlock with them, again and again."""
+    async with connection.transaction():
+        await connection.execute(f"LOCK TABLE {', '.join(rows)} IN ACCESS EXCLUSIVE MODE NOWAIT")
+        replaced = await _rows_of(connection)
+        await connection.execute(f"TRUNCATE {', '.join(rows)}")
+        for table, data in rows.items():
+            await connection.copy_to_table(table, source=io.BytesIO(data))
+    return replaced
 
 
 async def _rows_of(connection: "asyncpg.Connection[asyncpg.Record]") -> Rows:

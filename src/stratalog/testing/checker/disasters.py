@@ -26,6 +26,12 @@ _EAGER_SHARED = (
     "janitor.backup_window_ms",
 )
 _EAGER = ("janitor.interval_ms=200ms", *(f"{name}=0" for name in _EAGER_SHARED))
+_ODD = (
+    *_EAGER,
+    "janitor.retention_window_ms=0",
+    "topic.retention.bytes=0",
+    "groups.offsets_retention_ms=1ms",
+)
 _HOSTILE_CLIENTS = 3
 _FENCED_S = 40.0
 """A broker whose database does not answer for a while notices late that it went back, and a broker
@@ -58,6 +64,7 @@ class Disasters:
             Kind.HANG: self._hang,
             Kind.EMPTIED: self._empty,
             Kind.EAGER: self._make_eager,
+            Kind.ODD: self._make_odd,
             Kind.BACK: self._go_back,
             Kind.HOSTILE: self._attack,
         }
@@ -94,9 +101,9 @@ class Disasters:
 
     async def _make_eager(self, seconds: float) -> None:
         async with self._eager_cluster():
-            await self._restart_all(_EAGER)
+            await self._restart(self._brokers, _EAGER)
             await asyncio.sleep(seconds)
-        await self._restart_all(())
+        await self._restart(self._brokers, ())
 
     @asynccontextmanager
     async def _eager_cluster(self) -> AsyncIterator[None]:
@@ -109,8 +116,15 @@ class Disasters:
             for name in _EAGER_SHARED:
                 await control.settings.change(name, before[name].value, by="checker")
 
-    async def _restart_all(self, meanwhile: Sequence[str]) -> None:
-        for broker in self._brokers:
+    async def _make_odd(self, seconds: float) -> None:
+        """Give one broker other settings, and leave the cluster's as they are."""
+        broker = self._random.choice(self._brokers)
+        await self._restart([broker], _ODD)
+        await asyncio.sleep(seconds)
+        await self._restart([broker], ())
+
+    async def _restart(self, brokers: Sequence[BrokerProcess], meanwhile: Sequence[str]) -> None:
+        for broker in brokers:
             async with broker.lock:
                 await broker.restart(meanwhile)
 

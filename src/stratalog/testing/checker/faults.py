@@ -24,6 +24,9 @@ class Kind(StrEnum):
     """Another store, an empty one, stands where the cluster's store was."""
     EAGER = "aggressive janitor"
     """All brokers delete without any grace, and sweep without any age."""
+    ODD = "other settings"
+    """One broker deletes everything as soon as it can, by settings that the cluster does not
+    share."""
     BACK = "gone back"
     """The control plane goes back to an earlier state under brokers that run, and later returns."""
     HOSTILE = "hostile client"
@@ -56,6 +59,7 @@ DISASTERS: Mapping[Kind, tuple[Target, tuple[float, float]]] = {
     Kind.HANG: (Target.OBJECTS, (16.0, 20.0)),
     Kind.EMPTIED: (Target.OBJECTS, (3.0, 8.0)),
     Kind.EAGER: (Target.PROCESS, (4.0, 12.0)),
+    Kind.ODD: (Target.PROCESS, (4.0, 12.0)),
     Kind.BACK: (Target.CONTROL, (1.0, 5.0)),
     Kind.HOSTILE: (Target.CLIENTS, (3.0, 10.0)),
 }

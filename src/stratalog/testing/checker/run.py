@@ -45,7 +45,8 @@ class Plan:
     partitions: int = 4
     sends_per_second: float = 50.0
     patience_s: float = 30.0
-    drain_s: float = 60.0
+    drain_s: float = 180.0
+    """The longest wait for the next record: brokers begin with cold caches on a busy machine."""
     groups: bool = False
     overrides: Sequence[str] = ()
     """Settings of the run's own brokers."""

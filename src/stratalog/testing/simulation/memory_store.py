@@ -47,6 +47,12 @@ class MemoryStore:
     def holds(self, key: str) -> bool:
         return key in self._versions
 
+    def copy_of_now(self) -> "MemoryStore":
+        """Another store, with the objects that this one has now."""
+        other = MemoryStore(self._clock, self._url)
+        other._versions, other._number = dict(self._versions), self._number
+        return other
+
     async def put(
         self,
         key: str,

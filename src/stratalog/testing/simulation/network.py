@@ -5,12 +5,13 @@ request may arrive long after its caller gave up, or after the caller has died.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import Context
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from stratalog.testing.simulation.process import Process
 
@@ -29,8 +30,7 @@ class Fate(StrEnum):
     """The caller gives up, and the request arrives afterwards."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One call, for the trace of a run."""
 
     at_s: float
@@ -61,6 +61,8 @@ class Network:
     damaged_answers: int = 0
     on_call: Callable[[Call], None] = lambda _: None
     _hanging: dict[str, asyncio.Event] = field(default_factory=dict)
+    _under_way: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The requests that have not arrived, by caller and target."""
 
     def hang(self, target: str) -> None:
         """Let calls to this target arrive only when it is let go. Patient callers wait."""
@@ -68,6 +70,10 @@ class Network:
 
     def let_go(self, target: str) -> None:
         self._hanging.pop(target).set()
+
+    def is_under_way(self, callers: Iterable[str], target: str) -> bool:
+        """Tell whether a request of one of these callers has not arrived yet."""
+        return any(self._under_way[caller, target] for caller in callers)
 
     def heal(self) -> None:
         self.chances = {}
@@ -86,12 +92,10 @@ class Network:
             if drawn < chance:
                 return fate
             drawn -= chance
-        slow = (
-            chance
-            for (caller, name), chance in self.slow_operations.items()
-            if process.startswith(caller) and name in operation
-        )
-        return Fate.SLOW if drawn < next(slow, 0.0) else Fate.FINE
+        for (caller, name), chance in self.slow_operations.items():
+            if process.startswith(caller) and name in operation:
+                return Fate.SLOW if drawn < chance else Fate.FINE
+        return Fate.FINE
 
     async def call(
         self,
@@ -109,39 +113,67 @@ class Network:
         loop = asyncio.get_running_loop()
         self.on_call(Call(loop.time(), process.name, target, operation, fate))
         if fate is Fate.REFUSED:
-            await self._travel()
+            await asyncio.sleep(self._travel_s())
             await process.passes()
             raise refused(f"{target} refused {operation}")
-        # Outside of the caller's process: a request on its way outlives its caller.
-        arriving = loop.create_task(self._arrive(target, fate, effect), context=Context())
+        reply: asyncio.Future[T] = loop.create_future()
+        if fate is not Fate.LOST_REQUEST:
+            # Outside of the caller's process: a request on its way outlives its caller.
+            travel_s = self._travel_s(fate)
+            way = (process.name, target)
+            self._under_way[way] += 1
+            loop.call_later(travel_s, self._arrive, way, effect, reply, context=Context())
         try:
             if fate in (Fate.FINE, Fate.SLOW):
-                answer = await asyncio.shield(arriving)
-                await self._travel()
-                return answer
+                return await reply
             await asyncio.sleep(self.patience_s)
         finally:
-            arriving.add_done_callback(_retrieve)
             await process.passes()
         raise unknown(f"{target} did not answer {operation}")
 
-    async def _arrive(self, target: str, fate: Fate, effect: Callable[[], Awaitable[T]]) -> T:
-        if fate is Fate.LOST_REQUEST:
-            raise asyncio.CancelledError
-        await self._travel()
+    def _travel_s(self, fate: Fate = Fate.FINE) -> float:
+        """Draw how long a request or a reply travels."""
+        travel_s = self.random.expovariate(1 / self.delay_s)
         if fate is Fate.SLOW:
-            await asyncio.sleep(self.random.random() * self.slowness_s)
-        elif fate is Fate.LATE:
-            await asyncio.sleep(self.patience_s + self.random.random() * self.lateness_s)
+            return travel_s + self.random.random() * self.slowness_s
+        if fate is Fate.LATE:
+            return travel_s + self.patience_s + self.random.random() * self.lateness_s
+        return travel_s
+
+    def _arrive(
+        self,
+        way: tuple[str, str],
+        effect: Callable[[], Awaitable[T]],
+        reply: "asyncio.Future[T]",
+    ) -> None:
+        asyncio.get_running_loop().create_task(self._take_effect(way, effect, reply))
+
+    async def _take_effect(
+        self,
+        way: tuple[str, str],
+        effect: Callable[[], Awaitable[T]],
+        reply: "asyncio.Future[T]",
+    ) -> None:
+        _, target = way
         if target in self._hanging:
             await self._hanging[target].wait()
-        return await effect()
+        self._under_way[way] -= 1
+        loop = asyncio.get_running_loop()
+        try:
+            answer = await effect()
+        except Exception as error:
+            loop.call_later(self._travel_s(), _fail, reply, error)
+        else:
+            loop.call_later(self._travel_s(), _answer, reply, answer)
 
-    async def _travel(self) -> None:
-        await asyncio.sleep(self.random.expovariate(1 / self.delay_s))
+
+def _answer(reply: "asyncio.Future[T]", answer: T) -> None:
+    if not reply.done():
+        reply.set_result(answer)
 
 
-def _retrieve(task: "asyncio.Task[object]") -> None:
-    """Take note of an error that reaches no caller, so that asyncio does not report it."""
-    if not task.cancelled():
-        task.exception()
+def _fail(reply: "asyncio.Future[T]", error: Exception) -> None:
+    if not reply.done():
+        reply.set_exception(error)
+        # Retrieved, because a caller that gave up never does it.
+        reply.exception()

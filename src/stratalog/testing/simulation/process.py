@@ -98,7 +98,8 @@ def task_of_process(
 ) -> "asyncio.Task[T]":
     """A task factory that gives each task to the process in whose context it is made."""
     task = asyncio.Task(work, loop=loop, context=context, **rest)
-    process = (context or copy_context()).get(_current)
+    # An empty context is false, and belongs to no process.
+    process = _current.get() if context is None else context.get(_current)
     if process is not None:
         process.adopt(task)
         if process.is_dead:
