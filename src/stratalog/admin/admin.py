@@ -11,6 +11,7 @@ from stratalog.admin.cluster_settings import ClusterSettingsAdmin
 from stratalog.admin.configs import ConfigAdmin
 from stratalog.admin.deleted_topics import DeletedTopicAdmin
 from stratalog.admin.dry_runs import DryRunAdmin
+from stratalog.admin.group_configs import GroupConfigAdmin
 from stratalog.admin.groups import GroupAdmin
 from stratalog.admin.lost_ranges import LostRangeAdmin
 from stratalog.admin.migration import MigrationAdmin
@@ -83,6 +84,9 @@ class BrokerAdmin(Admin):
             membership=membership,
             settings=settings,
             dry_runs=self.dry_runs,
+            groups=GroupConfigAdmin(
+                control=control, settings=settings.groups, authorizer=self.authorizer
+            ),
             shared_settings=shared_settings or ClusterSettings(control, settings),
             authorizer=self.authorizer,
         )

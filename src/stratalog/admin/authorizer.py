@@ -6,7 +6,7 @@ from stratalog.admin.errors import (
     TopicAccessDeniedError,
 )
 from stratalog.admin.principal import Principal
-from stratalog.admin.rights import Resource, Right
+from stratalog.admin.rights import OPERATIONS, Operation, Resource, Right
 from stratalog.errors import StratalogError
 
 CLUSTER = "kafka-cluster"
@@ -33,6 +33,14 @@ class Authorizer:
         if not self.allows(principal, right, name):
             denial = _DENIALS[right.resource]
             raise denial(f"{principal} does not have the right {right} on {name!r}")
+
+    def operations(self, principal: Principal, resource: Resource, name: str) -> list[Operation]:
+        """Return the operations that the principal has the right to."""
+        return [
+            operation
+            for operation in OPERATIONS[resource]
+            if self.allows(principal, Right(operation, resource), name)
+        ]
 
     def authorize_on_cluster(self, principal: Principal, right: Right) -> None:
         self.authorize(principal, right, CLUSTER)

@@ -17,6 +17,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):
@@ -25,6 +26,7 @@ class ConfigSource(IntEnum):
     TOPIC = 1
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class Candidate(NamedTuple):
@@ -118,12 +120,21 @@ class _Setting(NamedTuple):
     documentation: str
 
 
+_CLEANER = _Setting(
+    "log.cleaner.backoff.ms",
+    ConfigType.LONG,
+    "15000",
+    "The pause of Kafka's log cleaner. Nothing is cleaned here: no effect.",
+)
+
+
 def _settings(settings: Settings, broker_id: int) -> list[_Setting]:
     return [
         *_identity_settings(settings.broker, broker_id),
         *_topic_settings(settings.broker),
         *_connection_settings(settings.broker),
         *_limit_settings(settings),
+        _CLEANER,
     ]
 
 
@@ -209,6 +220,12 @@ def _limit_settings(settings: Settings) -> list[_Setting]:
             ConfigType.INT,
             str(settings.fetch.max_bytes),
             "The most bytes in the answer to one fetch.",
+        ),
+        _Setting(
+            "max.incremental.fetch.session.cache.slots",
+            ConfigType.INT,
+            str(settings.fetch.sessions),
+            "The most fetch sessions.",
         ),
         _Setting(
             "log.retention.check.interval.ms",

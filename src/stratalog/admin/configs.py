@@ -1,7 +1,8 @@
 """Describing and changing configs.
 
-Only topics have configs that can be changed. Brokers find a change when they next look the topic
-up, which is within seconds. The configs of a broker are its settings, and change with a restart.
+The configs of topics and groups can be changed. Brokers find a change when they next look the topic
+or the configs of groups up, which is within seconds. The configs of a broker are its settings, and
+change with a restart.
 """
 
 import logging
@@ -20,6 +21,7 @@ from stratalog.admin.config_description import (
 )
 from stratalog.admin.dry_runs import DryRunAdmin
 from stratalog.admin.entries import DONE, Done, each_once
+from stratalog.admin.group_configs import GroupConfigAdmin
 from stratalog.admin.principal import Principal
 from stratalog.admin.rights import (
     ALTER_CLUSTER_CONFIGS,
@@ -75,12 +77,6 @@ class ConfigUpdate:
     changes: Sequence[AskedChange]
 
 
-class _Alteration(NamedTuple):
-    resource: ConfigResource
-    changes: Callable[[Topic], Changes] | None
-    """None for throttles of a broker, which change nothing."""
-
-
 class ConfigAdmin:
     def __init__(
         self,
@@ -90,6 +86,7 @@ class ConfigAdmin:
         settings: Settings,
         shared_settings: ClusterSettings,
         dry_runs: DryRunAdmin,
+        groups: GroupConfigAdmin,
         authorizer: Authorizer,
     ) -> None:
         self._catalog = catalog
@@ -97,6 +94,7 @@ class ConfigAdmin:
         self._settings = settings
         self._shared_settings = shared_settings
         self._dry_runs = dry_runs
+        self._groups = groups
         self._authorizer = authorizer
 
     async def resources(
@@ -112,6 +110,9 @@ class ConfigAdmin:
         if ResourceType.TOPIC in wanted:
             topics = await self._catalog.all()
             found += [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
+        if ResourceType.GROUP in wanted:
+            names = await self._groups.names()
+            found += [ConfigResource(ResourceType.GROUP, name) for name in names]
         return found
 
     async def describe(
@@ -128,26 +129,41 @@ class ConfigAdmin:
         *,
         validate_only: bool = False,
     ) -> dict[ConfigResource, Done | StratalogError]:
-        def alteration(one: ConfigReplacement) -> _Alteration:
-            return _Alteration(one.resource, lambda topic: replacing(topic.configs, one.configs))
+        async def replace(one: ConfigReplacement) -> Done:
+            if one.resource.type == ResourceType.GROUP:
+                return await self._groups.replace(
+                    principal, one.resource.name, one.configs, validate_only=validate_only
+                )
+            return await self._alter(
+                principal,
+                one.resource,
+                lambda topic: replacing(topic.configs, one.configs),
+                validate_only=validate_only,
+            )
 
-        alterations = [alteration(one) for one in wanted]
-        return await self._alter(principal, alterations, validate_only=validate_only)
+        return await each_once(((one.resource, one) for one in wanted), replace, noun="resource")
 
     async def update(
         self, principal: Principal, wanted: Sequence[ConfigUpdate], *, validate_only: bool = False
     ) -> dict[ConfigResource, Done | StratalogError]:
         defaults = self._settings.topic
 
-        def alteration(one: ConfigUpdate) -> _Alteration:
+        async def update(one: ConfigUpdate) -> Done:
+            if one.resource.type == ResourceType.GROUP:
+                return await self._groups.update(
+                    principal, one.resource.name, one.changes, validate_only=validate_only
+                )
             if _is_throttle(one):
-                return _Alteration(one.resource, None)
-            return _Alteration(
-                one.resource, lambda topic: incremental(defaults, topic.configs, one.changes)
+                self._authorizer.authorize_on_cluster(principal, ALTER_CLUSTER_CONFIGS)
+                return DONE
+            return await self._alter(
+                principal,
+                one.resource,
+                lambda topic: incremental(defaults, topic.configs, one.changes),
+                validate_only=validate_only,
             )
 
-        alterations = [alteration(one) for one in wanted]
-        return await self._alter(principal, alterations, validate_only=validate_only)
+        return await each_once(((one.resource, one) for one in wanted), update, noun="resource")
 
     async def _describe(
         self, principal: Principal, resource: ConfigResource
@@ -159,6 +175,8 @@ class ConfigAdmin:
         if resource.type == ResourceType.BROKER:
             self._authorizer.authorize_on_cluster(principal, DESCRIBE_CLUSTER_CONFIGS)
             return await self._broker_configs(resource.name)
+        if resource.type == ResourceType.GROUP:
+            return await self._groups.describe(principal, resource.name)
         raise _without_configs(resource)
 
     async def _in_force(self) -> Settings:
@@ -175,23 +193,22 @@ class ConfigAdmin:
         return describe_broker(await self._in_force(), own)
 
     async def _alter(
-        self, principal: Principal, alterations: Sequence[_Alteration], *, validate_only: bool
-    ) -> dict[ConfigResource, Done | StratalogError]:
-        async def alter(alteration: _Alteration) -> Done:
-            if alteration.changes is None:
-                self._authorizer.authorize_on_cluster(principal, ALTER_CLUSTER_CONFIGS)
-                return DONE
-            topic = await self._alterable(principal, alteration.resource)
-            changes = alteration.changes(topic)
-            if not validate_only:
-                await self._catalog.set_configs(topic, changes)
-                _log_changes(principal, topic, changes)
-                # The change is made, whatever becomes of the look at its consequences.
-                with suppress(StratalogError):
-                    await self._warn_of_retention(principal, topic, changes)
-            return DONE
-
-        return await each_once(((one.resource, one) for one in alterations), alter, noun="resource")
+        self,
+        principal: Principal,
+        resource: ConfigResource,
+        changes_of: Callable[[Topic], Changes],
+        *,
+        validate_only: bool,
+    ) -> Done:
+        topic = await self._alterable(principal, resource)
+        changes = changes_of(topic)
+        if not validate_only:
+            await self._catalog.set_configs(topic, changes)
+            _log_changes(principal, topic, changes)
+            # The change is made, whatever becomes of the look at its consequences.
+            with suppress(StratalogError):
+                await self._warn_of_retention(principal, topic, changes)
+        return DONE
 
     async def _warn_of_retention(
         self, principal: Principal, topic: Topic, changes: Changes

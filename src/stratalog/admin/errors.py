@@ -24,7 +24,7 @@ class StillReadableError(CallError):
 
 
 class PartitionAssignmentError(CallError):
-    """Replicas were assigned by hand, which means nothing where objects hold the data."""
+    """Replicas are assigned by hand in a way that the cluster does not take."""
 
 
 class ReplicationFactorError(CallError):

@@ -1,13 +1,13 @@
 """Limits on the topics that clients create."""
 
 from stratalog.admin.errors import TopicLimitError
+from stratalog.allowance import HourlyAllowance
 from stratalog.clock import Clock
 from stratalog.control.plane import ControlPlane
 from stratalog.settings import BrokerSettings
 
 MOST_PARTITIONS_PER_REQUEST = 10_000
 """As in Kafka."""
-_HOUR_S = 3600.0
 
 
 class TopicLimits:
@@ -15,9 +15,7 @@ class TopicLimits:
         self._control = control
         self._max_partitions = settings.max_partitions
         self._per_hour = settings.auto_create_limit
-        self._clock = clock
-        self._left = float(self._per_hour)
-        self._counted_s = clock.monotonic()
+        self._first_uses = HourlyAllowance(self._per_hour, clock)
 
     async def check_partitions(self, added: int) -> None:
         """Raise if the cluster has no room for so many more partitions. Requests that come in the
@@ -31,16 +29,11 @@ class TopicLimits:
 
     def take_first_use(self, name: str) -> None:
         """Count a topic that is created because a client asked for it."""
-        now_s = self._clock.monotonic()
-        regained = (now_s - self._counted_s) * self._per_hour / _HOUR_S
-        self._left = min(self._left + regained, float(self._per_hour))
-        self._counted_s = now_s
-        if self._left < 1:
+        if not self._first_uses.take():
             raise TopicLimitError(
                 f"topic {name!r} is not created: clients have asked this broker for more than"
                 f" {self._per_hour} new topics in an hour (broker.auto_create_limit)"
             )
-        self._left -= 1
 
 
 def check_request(partition_count: int) -> None:

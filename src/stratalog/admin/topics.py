@@ -11,11 +11,15 @@ from stratalog.admin.authorizer import CLUSTER, Authorizer
 from stratalog.admin.config_description import DescribedConfig, describe_topic
 from stratalog.admin.entries import DONE, Done, each_once
 from stratalog.admin.errors import (
-    PartitionAssignmentError,
     ReplicationFactorError,
     UnknownTopicIdError,
 )
 from stratalog.admin.principal import Principal
+from stratalog.admin.replica_assignments import (
+    AssignedPartition,
+    check_new_partitions,
+    check_new_topic,
+)
 from stratalog.admin.rights import (
     ALTER_TOPIC,
     CREATE_ON_CLUSTER,
@@ -56,8 +60,13 @@ class NewTopic:
     name: str
     partition_count: int = DEFAULT_COUNT
     replication_factor: int = DEFAULT_FACTOR
-    assigns_replicas: bool = False
+    assigned: Sequence[AssignedPartition] = ()
+    """Replicas on brokers, instead of the two numbers."""
     configs: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def asked_count(self) -> int:
+        return len(self.assigned) or self.partition_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +85,8 @@ class PartitionGrowth:
     topic: str
     partition_count: int
     """All partitions, the existing ones included."""
-    assigns_replicas: bool = False
+    assigned: Sequence[Sequence[int]] | None = None
+    """The brokers of each new partition."""
 
 
 class TopicName(NamedTuple):
@@ -133,8 +143,8 @@ class TopicAdmin:
 
         async def create_one(new: NewTopic) -> CreatedTopic:
             nonlocal asked
-            if new.partition_count <= MAX_PARTITIONS:
-                asked += max(new.partition_count, 1)
+            if new.asked_count <= MAX_PARTITIONS:
+                asked += max(new.asked_count, 1)
             check_request(asked)
             return await self._create(principal, new, validate_only=validate_only)
 
@@ -206,7 +216,6 @@ class TopicAdmin:
         self, principal: Principal, new: NewTopic, *, validate_only: bool
     ) -> CreatedTopic:
         self._authorize_creation(principal, new.name)
-        _check_replicas(new)
         count = await self._checked_count(new)
         topic = None if validate_only else await self._created(principal, new, count)
         configs = check_configs(new.configs)
@@ -223,16 +232,21 @@ class TopicAdmin:
             self._authorizer.authorize(principal, CREATE_TOPIC, name)
 
     async def _checked_count(self, new: NewTopic) -> int:
-        """Raise if the topic cannot be created; return its number of partitions."""
+        """Raise if the topic cannot be created; return its number of partitions.
+
+        As in Kafka, the error about an existing topic goes before all others: scripts that create
+        a topic unless it is there look for it.
+        """
         check_topic_name(new.name)
-        count = new.partition_count
+        if new.name in await self._catalog.refreshed([new.name]):
+            raise TopicExistsError(f"topic {new.name!r} exists")
+        await self._check_replicas(new)
+        count = new.asked_count
         if count == DEFAULT_COUNT:
             count = self._default_partitions
         _check_partition_count(count)
         check_configs(new.configs)
         await self._limits.check_partitions(count)
-        if new.name in await self._catalog.refreshed([new.name]):
-            raise TopicExistsError(f"topic {new.name!r} exists")
         if may_collide(new.name):
             existing = [topic.name for topic in await self._catalog.all()]
             check_no_collision(new.name, existing)
@@ -254,8 +268,6 @@ class TopicAdmin:
     async def _growing(self, growth: PartitionGrowth) -> Topic:
         """Return the topic if it can grow so much."""
         count = growth.partition_count
-        if growth.assigns_replicas:
-            raise PartitionAssignmentError("replicas cannot be assigned: brokers keep no data")
         _check_partition_count(count)
         topic = await self._named(growth.topic)
         if count <= topic.partition_count:
@@ -263,7 +275,29 @@ class TopicAdmin:
                 f"topic {topic.name!r} has {topic.partition_count} partitions and can only grow:"
                 f" it cannot be given {count}"
             )
+        if growth.assigned is not None:
+            check_new_partitions(
+                growth.assigned,
+                registered=await self._registered(),
+                new_partitions=count - topic.partition_count,
+            )
         return topic
+
+    async def _check_replicas(self, new: NewTopic) -> None:
+        if new.assigned:
+            check_new_topic(
+                new.assigned,
+                registered=await self._registered(),
+                partition_count=new.partition_count,
+                replication_factor=new.replication_factor,
+            )
+        if new.replication_factor < 1 and new.replication_factor != DEFAULT_FACTOR:
+            raise ReplicationFactorError(
+                f"a replication factor of {new.replication_factor}: it must be positive, or -1"
+            )
+
+    async def _registered(self) -> frozenset[int]:
+        return frozenset(broker.broker_id for broker in await self._control.brokers.all())
 
     async def _deletable(self, principal: Principal, wanted: TopicName) -> Topic:
         name, topic_id = wanted
@@ -284,15 +318,6 @@ class TopicAdmin:
         if name not in found:
             raise UnknownTopicError(f"there is no topic {name!r}")
         return found[name]
-
-
-def _check_replicas(new: NewTopic) -> None:
-    if new.assigns_replicas:
-        raise PartitionAssignmentError("replicas cannot be assigned: brokers keep no data")
-    if new.replication_factor < 1 and new.replication_factor != DEFAULT_FACTOR:
-        raise ReplicationFactorError(
-            f"a replication factor of {new.replication_factor}: it must be positive, or -1"
-        )
 
 
 def _check_partition_count(count: int) -> None:

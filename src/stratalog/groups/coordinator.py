@@ -9,7 +9,7 @@ coordinator.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from stratalog.clock import Clock
@@ -29,9 +29,11 @@ from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 from stratalog.groups.errors import GroupNotEmptyError, GroupNotFoundError, NotLoadedError
 from stratalog.groups.group import CONSUMER, Committer, Group, GroupDescription
+from stratalog.groups.limits import GroupLimits
 from stratalog.groups.loaded_group import LoadedGroup
 from stratalog.groups.offset_writer import OffsetWriter
 from stratalog.ids import TopicPartition
+from stratalog.settings import GroupsSettings
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +56,10 @@ class GroupCoordinator:
         control: ControlPlane,
         membership: Membership,
         clock: Clock,
-        max_groups: int | None = None,
+        limits: GroupLimits | None = None,
     ) -> None:
         self._control = control
-        self._max_groups = max_groups
+        self.limits = limits or GroupLimits(GroupsSettings(), clock)
         self._membership = membership
         self._clock = clock
         self._loaders: dict[GroupKind, Loader] = {}
@@ -92,13 +94,15 @@ class GroupCoordinator:
             # The preferred broker has just died, and the list of brokers here is not current.
             return await self._control.groups.locate(group_id, self._membership.broker_id)
 
-    async def change(self, group_id: str, action: Action[T], *, creates: bool) -> T:
+    async def change(self, group_id: str, action: Action[T], *, maker: str | None = None) -> T:
         """Let `action` change the group. On return the change is saved, and answers are out.
 
-        Only an action that `creates` makes a row for a group that was never used.
+        Only a `maker`, the address of a client that may make groups, makes a row for a group that
+        was never used.
         """
-        loaded = await (self._loaded(group_id) if creates else self._present(group_id))
+        loaded = await (self._present(group_id) if maker is None else self._made(group_id, maker))
         result = action(loaded, self._clock.monotonic())
+        self._count(loaded)
         await self._settle(loaded)
         return result
 
@@ -133,6 +137,10 @@ class GroupCoordinator:
             if self._answers_for(summary)
         ]
 
+    async def configs(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the configs of all groups that have any, whichever broker coordinates them."""
+        return await self._control.groups.configs()
+
     # Offsets.
 
     async def commit_offsets(
@@ -142,7 +150,7 @@ class GroupCoordinator:
         which are returned."""
         stranger = await self._present(group_id)
         stranger.group.validate_commit(committer, self._clock.monotonic())
-        loaded = await self._loaded(group_id)
+        loaded = await self._made(group_id, committer.client_host)
         loaded.group.validate_commit(committer, self._clock.monotonic())
         commit = GroupOffsets(group_id=group_id, term=loaded.term, offsets=offsets)
         left_out = await self._offsets.commit(commit)
@@ -171,9 +179,23 @@ class GroupCoordinator:
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
         loaded = await self._loaded(group_id)
+        if not loaded.was_saved:
+            # A group that has never had members has no state yet, and would go with its offsets. As
+            # in Kafka it stays behind without them, until it is deleted or expires.
+            async with loaded.saving:
+                await self._save(loaded)
         await self._control.groups.delete_offsets(group_id, loaded.term, partitions)
 
     # Loading.
+
+    def has(self, group_id: str) -> bool:
+        """Return whether the group is in memory, so that its deadlines count."""
+        loaded = self._groups.get(group_id)
+        return loaded is not None and self._is_good(loaded)
+
+    async def load(self, group_id: str) -> None:
+        """Load a group that no client asks for."""
+        await self._loaded(group_id)
 
     async def _present(self, group_id: str) -> LoadedGroup:
         """Return the group. One that was never used is empty and stays unknown: clients ask about
@@ -194,6 +216,12 @@ class GroupCoordinator:
         group = self._restored(record)
         return LoadedGroup(record, group, lease_number=self._membership.lease_number)
 
+    async def _made(self, group_id: str, maker: str) -> LoadedGroup:
+        """Return the group, which this client makes if it does not exist."""
+        if group_id not in self._groups and not await self._control.groups.exists(group_id):
+            self.limits.count_new(group_id, maker)
+        return await self._loaded(group_id)
+
     async def _loaded(self, group_id: str) -> LoadedGroup:
         loaded = self._groups.get(group_id)
         if loaded is not None and self._is_good(loaded):
@@ -213,12 +241,13 @@ class GroupCoordinator:
         membership = self._membership
         lease_number = membership.lease_number
         record = await self._control.groups.open(
-            group_id, membership.broker_id, membership.incarnation, most=self._max_groups
+            group_id, membership.broker_id, membership.incarnation, most=self.limits.max_groups
         )
         loaded = LoadedGroup(record, self._restored(record), lease_number=lease_number)
         if not self._is_good(loaded):
             raise _not_coordinator(group_id)
         self._groups[group_id] = loaded
+        self._count(loaded)
         self._arm(loaded)
         self._forget_idle()
         return loaded
@@ -241,9 +270,16 @@ class GroupCoordinator:
         loaded.is_dropped = True
         if self._groups.get(loaded.group_id) is loaded:
             del self._groups[loaded.group_id]
+        self._count(loaded)
         if loaded.timer is not None:
             loaded.timer.cancel()
         loaded.fail_all(_not_coordinator(loaded.group_id))
+
+    def _count(self, loaded: LoadedGroup) -> None:
+        """Count the memory of a group that may have changed."""
+        size_bytes = 0 if loaded.is_dropped else loaded.group.size_bytes
+        self.limits.used_bytes += size_bytes - loaded.counted_bytes
+        loaded.counted_bytes = size_bytes
 
     def _forget_idle(self) -> None:
         excess = len(self._groups) - MOST_IDLE
@@ -284,6 +320,7 @@ class GroupCoordinator:
                 raise
             except Exception as error:
                 loaded.group.unsaved(error, self._clock.monotonic())
+                self._count(loaded)
                 loaded.fail((answer.ticket for answer in answers), error)
                 loaded.deliver(loaded.group.take_answers())
                 raise
@@ -334,6 +371,7 @@ class GroupCoordinator:
             self._drop(loaded)
             return
         loaded.group.tick(self._clock.monotonic())
+        self._count(loaded)
         try:
             await self._settle(loaded)
         except StratalogError as error:

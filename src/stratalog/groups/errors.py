@@ -63,5 +63,17 @@ class GroupStateDamagedError(DamagedError):
     """The saved state of a group cannot be decoded."""
 
 
+class GroupMemoryError(CallError):
+    """The members of all groups take as much memory as the settings allow."""
+
+
+class NewGroupsError(CallError):
+    """A client has made more groups in an hour than the settings allow."""
+
+
 class MemberTooLargeError(CallError):
     """A member's subscription or assignment has more bytes than the settings allow."""
+
+
+class GroupConfigError(CallError):
+    """A config of a group has a name that is not known, or a value that it cannot have."""

@@ -34,6 +34,7 @@ class Committer(NamedTuple):
     member, such as an administrator."""
     knows_member_epochs: bool = True
     """False if the version of the request is older than member epochs."""
+    client_host: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,10 @@ class Group(Protocol):
     @property
     def revision(self) -> int:
         """A number that grows with every change that must be saved before clients hear of it."""
+
+    @property
+    def size_bytes(self) -> int:
+        """About the memory of the members. It is asked for after each change, so it is cheap."""
 
     def to_state(self) -> bytes:
         """Return the state that another broker needs to continue the group."""

@@ -20,6 +20,8 @@ class LoadedGroup:
         self.saved_revision = group.revision
         self.saving = asyncio.Lock()
         """Held while the group is being saved, so that saves cannot overtake each other."""
+        self.counted_bytes = 0
+        """The memory of the group, as counted last."""
         self.is_dropped = False
         self.timer: asyncio.Task[None] | None = None
         self.wakes_s = 0.0

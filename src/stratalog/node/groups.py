@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 from stratalog.cluster.membership import Membership
 from stratalog.control.plane import ControlPlane
+from stratalog.groups.abandoned import AbandonedGroups
 from stratalog.groups.classic.groups import ClassicGroups
 from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.coordinator import GroupCoordinator
+from stratalog.groups.limits import GroupLimits
 from stratalog.node.ground import Ground
 from stratalog.node.parts import Part, Parts
 from stratalog.node.phases import Phase
@@ -32,15 +34,32 @@ async def start_groups(
         control=control,
         membership=membership,
         clock=clock,
-        max_groups=settings.max_groups,
+        limits=GroupLimits(settings, clock),
     )
     # It starts after the membership, and so stops before it: until the broker has left, no other
     # broker may coordinate its groups.
     await parts.start(
         Part(name="the group coordinator", stops_in=Phase.WITHDRAW, stop=coordinator.stop)
     )
-    return Groups(
+    abandoned = AbandonedGroups(
+        control=control,
+        coordinator=coordinator,
+        membership=membership,
+        clock=clock,
+        lease_ms=ground.settings.broker.lease_ms,
+    )
+    groups = Groups(
         coordinator=coordinator,
         classic=ClassicGroups(coordinator, settings, entropy=ground.entropy),
         consumer=ConsumerGroups(coordinator, catalog, settings, clock=clock),
     )
+    # The groups of both protocols are known to the coordinator now, so that any can be loaded.
+    await parts.start(
+        Part(
+            name="the search for abandoned groups",
+            stops_in=Phase.END_BACKGROUND,
+            start=abandoned.start,
+            stop=abandoned.stop,
+        )
+    )
+    return groups

@@ -1,8 +1,10 @@
+from typing import Any
 from uuid import UUID
 
 import pytest
 from tests.unit.admin.office import ALICE, Office
 
+from stratalog.admin.entries import DONE
 from stratalog.admin.errors import (
     DuplicateEntryError,
     InvalidTopicNameError,
@@ -11,6 +13,7 @@ from stratalog.admin.errors import (
     TopicLimitError,
     UnknownTopicIdError,
 )
+from stratalog.admin.replica_assignments import AssignedPartition
 from stratalog.admin.topics import CreatedTopic, NewTopic, PartitionGrowth, TopicName
 from stratalog.control.topics.errors import (
     PartitionCountError,
@@ -57,7 +60,6 @@ async def test_a_topic_that_is_only_validated_is_not_created(office: Office) -> 
         (NewTopic(name="t", partition_count=MAX_PARTITIONS + 1), PartitionCountError),
         (NewTopic(name="t", replication_factor=0), ReplicationFactorError),
         (NewTopic(name="t", replication_factor=-2), ReplicationFactorError),
-        (NewTopic(name="t", assigns_replicas=True), PartitionAssignmentError),
         (NewTopic(name="t", configs={"no.such": "1"}), TopicConfigError),
     ],
 )
@@ -69,6 +71,62 @@ async def test_a_topic_that_breaks_a_rule_is_refused_and_others_are_created(
     assert isinstance(outcomes[new.name], error)
     assert isinstance(outcomes["good"], CreatedTopic)
     assert await names(office) == ["good", "orders"]
+
+
+async def test_an_existing_topic_is_told_before_any_other_mistake(office: Office) -> None:
+    mistaken = [
+        NewTopic(name="orders", configs={"no.such": "1"}),
+        NewTopic(name="orders", partition_count=0),
+        NewTopic(name="orders", replication_factor=0),
+        NewTopic(name="orders", assigned=[AssignedPartition(0, [99])]),
+    ]
+    for new in mistaken:
+        assert isinstance(
+            (await office.admin.topics.create(ALICE, [new]))["orders"], TopicExistsError
+        )
+
+
+async def test_replicas_that_are_assigned_by_hand_say_how_many_partitions_there_are(
+    office: Office,
+) -> None:
+    own = office.membership.broker_id
+    new = NewTopic(name="new", assigned=[AssignedPartition(1, [own]), AssignedPartition(0, [own])])
+    created = (await office.admin.topics.create(ALICE, [new]))["new"]
+    assert isinstance(created, CreatedTopic)
+    assert created.partition_count == 2
+    growth = PartitionGrowth(topic="new", partition_count=3, assigned=[[own]])
+    assert (await office.admin.topics.add_partitions(ALICE, [growth]))["new"] == DONE
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"assigned": [AssignedPartition(1, [0])]}, PartitionAssignmentError),
+        ({"assigned": [AssignedPartition(0, [0])] * 2}, PartitionAssignmentError),
+        ({"assigned": [AssignedPartition(0, [])]}, PartitionAssignmentError),
+        ({"assigned": [AssignedPartition(0, [0, 0])]}, PartitionAssignmentError),
+        ({"assigned": [AssignedPartition(0, [99])]}, PartitionAssignmentError),
+        ({"assigned": [AssignedPartition(0, [0])], "partition_count": 1}, CallError),
+        ({"assigned": [AssignedPartition(0, [0])], "replication_factor": 1}, CallError),
+    ],
+)
+async def test_an_assignment_that_kafka_would_refuse_is_refused(
+    office: Office, more: dict[str, Any], error: type[Exception]
+) -> None:
+    assert office.membership.broker_id == 0
+    outcome = (await office.admin.topics.create(ALICE, [NewTopic(name="t", **more)]))["t"]
+    assert type(outcome) is error
+    assert await names(office) == ["orders"]
+
+
+@pytest.mark.parametrize("assigned", [[], [[0]], [[0], []], [[0], [0, 0]], [[0], [99]]])
+async def test_new_partitions_need_one_list_of_known_brokers_each(
+    office: Office, assigned: list[list[int]]
+) -> None:
+    growth = PartitionGrowth(topic="orders", partition_count=5, assigned=assigned)
+    outcome = (await office.admin.topics.add_partitions(ALICE, [growth]))["orders"]
+    assert isinstance(outcome, PartitionAssignmentError)
+    assert await partition_count(office) == 3
 
 
 async def test_a_topic_that_is_named_twice_is_not_created(office: Office) -> None:
@@ -101,10 +159,12 @@ async def test_a_topic_grows_and_never_shrinks(office: Office) -> None:
     assert isinstance(outcomes["orders"], PartitionCountError)
 
 
-async def test_partitions_of_a_missing_topic_or_with_replicas_are_refused(office: Office) -> None:
+async def test_partitions_of_a_missing_topic_or_on_a_missing_broker_are_refused(
+    office: Office,
+) -> None:
     wanted = [
         PartitionGrowth(topic="nope", partition_count=5),
-        PartitionGrowth(topic="orders", partition_count=5, assigns_replicas=True),
+        PartitionGrowth(topic="orders", partition_count=5, assigned=[[0], [99]]),
     ]
     outcomes = await office.admin.topics.add_partitions(ALICE, wanted)
     assert isinstance(outcomes["nope"], UnknownTopicError)

@@ -2,34 +2,25 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
-from tests.support.ledgers import ControlWrapper
+from tests.unit.groups.rig import GROUP, LEASE_MS, Node
 
-from stratalog.cluster.membership import Membership
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.groups.errors import NotCoordinatorError, TooManyGroupsError
 from stratalog.control.groups.model import GroupKind, GroupRecord, OffsetToCommit
-from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
 from stratalog.groups import coordinator as coordinator_module
 from stratalog.groups.classic.group import ClassicGroup
-from stratalog.groups.classic.groups import ClassicGroups
 from stratalog.groups.classic.model import (
     ClassicLimits,
-    JoinAnswer,
-    JoinRequest,
     Leaving,
-    SyncRequest,
 )
 from stratalog.groups.consumer.group import ConsumerGroup, Limits
 from stratalog.groups.consumer.model import GroupState
-from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.groups.errors import (
     GroupNotEmptyError,
     GroupNotFoundError,
@@ -41,124 +32,12 @@ from stratalog.groups.errors import (
 )
 from stratalog.groups.group import Committer
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
-from stratalog.settings import GroupsSettings
 from stratalog.testing.clock import ManualClock
 
-GROUP = "readers"
-LEASE_MS = 600_000
 NOBODY = Committer("", None, -1)
 ANY_LIMITS = ClassicLimits(
     initial_rebalance_delay_ms=0, min_session_timeout_ms=1, max_session_timeout_ms=1, max_size=1
 )
-
-
-class SlowControl(ControlWrapper):
-    """Saves when the test lets it, or fails as the test asks."""
-
-    def __init__(self, inner: ControlPlane) -> None:
-        super().__init__(inner)
-        self.open = asyncio.Event()
-        self.open.set()
-        self.saving = asyncio.Event()
-        self.failures: list[Exception] = []
-        self.saved: list[GroupRecord] = []
-
-    async def groups_save(self, record: GroupRecord) -> None:
-        self.saving.set()
-        await self.open.wait()
-        if self.failures:
-            raise self.failures.pop(0)
-        await self.inner.groups.save(record)
-        self.saved.append(record)
-
-
-class Node:
-    """One broker's part in groups."""
-
-    def __init__(self, control: SlowControl, clock: ManualClock, membership: Membership) -> None:
-        self.control = control
-        self.clock = clock
-        self.membership = membership
-        self.coordinator = GroupCoordinator(control=control, membership=membership, clock=clock)
-        settings = GroupsSettings(initial_rebalance_delay_ms=0)
-        self.classic = ClassicGroups(self.coordinator, settings)
-
-    @classmethod
-    async def start(cls, plane: ControlPlane, clock: ManualClock, port: int) -> "Node":
-        membership = await Membership.join(
-            control=plane,
-            clock=clock,
-            broker_id=None,
-            host="here",
-            port=port,
-            rack=None,
-            incarnation=uuid4(),
-            lease_ms=LEASE_MS,
-        )
-        return cls(SlowControl(plane), clock, membership)
-
-    async def stop(self) -> None:
-        await self.coordinator.stop()
-        await self.membership.leave()
-
-    async def join(self, member_id: str = "", group_id: str = GROUP) -> JoinAnswer:
-        return await self.classic.join(
-            group_id,
-            JoinRequest(
-                member_id=member_id,
-                session_timeout_ms=10_000,
-                rebalance_timeout_ms=30_000,
-                protocol_type="consumer",
-                protocols={"range": b"\0\0\0\0\0\1\0\6events"},
-                requires_known_id=False,
-            ),
-        )
-
-    async def sync(self, joined: JoinAnswer, **assignments: bytes) -> bytes:
-        given = {joined.member_id: assignments["own"]} if "own" in assignments else {}
-        answer = await self.classic.sync(
-            GROUP,
-            SyncRequest(
-                member_id=joined.member_id, generation=joined.generation, assignments=given
-            ),
-        )
-        if answer.error is not None:
-            raise answer.error
-        return answer.assignment
-
-    async def beat(self, joined: JoinAnswer) -> None:
-        await self.classic.heartbeat(GROUP, joined.member_id, None, joined.generation)
-
-    async def stable(self) -> JoinAnswer:
-        joined = await self.join()
-        assert await self.sync(joined, own=b"mine") == b"mine"
-        return joined
-
-
-@pytest.fixture
-async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
-    opened = await open_control_plane(f"sqlite:{tmp_path / 'control.db'}")
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def node(plane: ControlPlane, clock: ManualClock) -> AsyncIterator[Node]:
-    started = await Node.start(plane, clock, 1)
-    yield started
-    await started.stop()
-
-
-@pytest.fixture
-async def other(plane: ControlPlane, clock: ManualClock, node: Node) -> AsyncIterator[Node]:
-    started = await Node.start(plane, clock, 2)
-    yield started
-    await started.stop()
 
 
 @pytest.fixture
@@ -241,13 +120,13 @@ async def test_a_save_does_not_speak_for_a_group_that_took_its_place_meanwhile(
     classic.revision = consumer.revision
     node.control.open.clear()
     changing = asyncio.create_task(
-        node.coordinator.change(GROUP, lambda loaded, _: loaded.replace(consumer), creates=True)
+        node.coordinator.change(GROUP, lambda loaded, _: loaded.replace(consumer), maker="/1.2.3.4")
     )
     await node.control.saving.wait()
     await node.coordinator.look(GROUP, lambda loaded, _: loaded.replace(classic))
     node.control.open.set()
     await changing
-    await node.coordinator.change(GROUP, lambda _loaded, _now_s: None, creates=True)
+    await node.coordinator.change(GROUP, lambda _loaded, _now_s: None, maker="/1.2.3.4")
     saved = [record.kind for record in node.control.saved]
     assert saved == [GroupKind.CONSUMER, GroupKind.CLASSIC]
 
@@ -364,7 +243,7 @@ async def test_groups_without_members_are_forgotten_when_there_are_too_many(
     monkeypatch.setattr(coordinator_module, "MOST_IDLE", 3)
     await node.stable()
     for number in range(5):
-        await node.coordinator.change(f"idle-{number}", lambda *_: None, creates=True)
+        await node.coordinator.change(f"idle-{number}", lambda *_: None, maker="/1.2.3.4")
     loaded = node.coordinator._groups
     assert list(loaded) == [GROUP, "idle-3", "idle-4"]
 
@@ -388,7 +267,7 @@ async def test_asking_about_a_group_that_was_never_used_makes_no_row(
 
 async def test_a_group_beyond_the_limit_is_refused_and_present_ones_go_on(node: Node) -> None:
     joined = await node.stable()
-    node.coordinator._max_groups = 1
+    node.coordinator.limits.max_groups = 1
     with pytest.raises(TooManyGroupsError, match=r"groups\.max_groups"):
         await node.join(group_id="one-too-many")
     await node.beat(joined)

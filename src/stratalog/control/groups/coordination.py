@@ -43,6 +43,12 @@ _SUMMARIES = f"""
     WHERE length(groups.state) > 0
         OR EXISTS (SELECT 1 FROM group_offsets WHERE group_offsets.group_id = groups.group_id)
 """
+_WITH_MEMBERS = f"""
+    SELECT groups.group_id, brokers.broker_id
+    FROM groups LEFT JOIN brokers ON {_IS_LIVE_COORDINATOR}
+    WHERE groups.state_name <> '{EMPTY}' AND length(groups.state) > 0
+        AND (brokers.broker_id IS NULL OR brokers.broker_id = $1)
+"""
 # When the group became empty is for the database's clock to say.
 _SAVE = f"""
     UPDATE groups
@@ -155,6 +161,14 @@ class GroupOperations(Ledger):
         """Return all groups, by id."""
         rows = await self._database.read(lambda connection: connection.fetch(_SUMMARIES))
         return sorted(map(GROUP_SUMMARY.read, rows), key=lambda summary: summary.group_id)
+
+    async def with_members(self, broker_id: BrokerId) -> list[tuple[str, BrokerId | None]]:
+        """Return the groups with members that this broker coordinates, or none that is alive: their
+        ids, each with its live coordinator."""
+        rows = await self._database.read(
+            lambda connection: connection.fetch(_WITH_MEMBERS, broker_id)
+        )
+        return [(group_id, None if found is None else BrokerId(found)) for group_id, found in rows]
 
 
 async def check_term(connection: Connection, group_id: str, term: int) -> None:

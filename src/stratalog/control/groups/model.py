@@ -84,6 +84,13 @@ class CommittedOffset:
         return TopicPartition(self.topic_id, self.partition)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    group_id: str
+    name: str
+    value: str
+
+
 GROUPS = Table(
     "groups",
     group_id="text",
@@ -123,3 +130,6 @@ COMMITTED_OFFSET = Selection(
     offset=GROUP_OFFSETS["committed_offset"],
     metadata=GROUP_OFFSETS["metadata"].decoded(lambda metadata: bytes(metadata).decode()),
 )
+
+GROUP_CONFIGS = Table("group_configs", group_id="text", name="text", value="text")
+GROUP_CONFIG = Selection(GroupConfig, GROUP_CONFIGS)

@@ -108,7 +108,7 @@ class SqliteDialect:
 
     @staticmethod
     def json(rows: Rows) -> str:
-        return json.dumps(rows.values, default=_json_value)
+        return _ENCODER.encode(rows.values)
 
     @staticmethod
     def arguments(values: Sequence[Any]) -> list[Any]:
@@ -126,6 +126,9 @@ def _json_column(index: int, name: str, kind: str) -> str:
 
 def _json_value(value: Any) -> str:
     return bytes(value).hex() if isinstance(value, bytes | memoryview) else str(value)
+
+
+_ENCODER = json.JSONEncoder(default=_json_value)
 
 
 def _fill(sql: str, tokens: Sequence[tuple[str, str]], lock_of: str) -> str:

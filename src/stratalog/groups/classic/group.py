@@ -5,7 +5,7 @@ comes with a ticket. Its answer comes out under the same ticket, at once or afte
 for example when all members have joined.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from stratalog.groups.classic.member import (
     ClassicMember,
     common_protocols,
     elected_protocol,
+    protocols_bytes,
 )
 from stratalog.groups.classic.model import (
     ClassicLimits,
@@ -40,6 +41,7 @@ from stratalog.groups.errors import (
     UnknownMemberError,
 )
 from stratalog.groups.group import CONSUMER, Committer, GroupDescription, MemberDescription
+from stratalog.groups.limits import MEMBER_BYTES
 from stratalog.ids import Entropy, system_entropy
 
 
@@ -120,7 +122,26 @@ class ClassicGroup(Rebalancing):
         if self.state in (ClassicState.COMPLETING, ClassicState.STABLE):
             for member in self.members:
                 member.assignment = b""
+            self.members.measure(*self.members)
             self._prepare(now_s)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.members.size_bytes + sum(map(len, self._pending))
+
+    def added_bytes(self, request: JoinRequest) -> int:
+        """About the memory by which a member's request makes the group grow."""
+        member = self.members.get(request.member_id)
+        asked = protocols_bytes(request.protocols)
+        if member is not None:
+            return asked - protocols_bytes(member.protocols)
+        return MEMBER_BYTES + 2 * len(request.client_id) + len(request.instance_id or "") + asked
+
+    def added_by_assignments(self, assignments: Mapping[str, bytes]) -> int:
+        return sum(
+            len(assignments.get(member.member_id, b"")) - len(member.assignment)
+            for member in self.members
+        )
 
     def to_state(self) -> bytes:
         saved = SavedGroup(
@@ -164,7 +185,7 @@ class ClassicGroup(Rebalancing):
         return any(topics is None or topic in topics for topics in subscriptions)
 
     def validate_commit(self, committer: Committer, now_s: float) -> None:
-        member_id, instance_id, generation, _ = committer
+        member_id, instance_id, generation = committer[:3]
         empty = self.state is ClassicState.EMPTY
         if generation < 0 and empty:
             return
@@ -241,6 +262,8 @@ class ClassicGroup(Rebalancing):
                 self._replace_static(ticket, request, self.members[known], member_id, now_s)
                 return
         elif request.requires_known_id:
+            if len(self._pending) >= self._limits.max_size:
+                raise GroupFullError(f"{len(self._pending)} members are about to join")
             self._pending[member_id] = now_s + request.session_timeout_ms / 1000
             error = MemberIdRequiredError("join again with the id that you get here")
             self._answer(ticket, JoinAnswer(error=error, member_id=member_id))
@@ -289,6 +312,7 @@ class ClassicGroup(Rebalancing):
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.protocols = request.protocols
         member.joining = ticket
+        self.members.measure(member)
 
     def _replace_static(
         self,
@@ -361,6 +385,7 @@ class ClassicGroup(Rebalancing):
         self.state = ClassicState.STABLE
         for member in self.members:
             member.assignment = request.assignments.get(member.member_id, b"")
+            self.members.measure(member)
         self._changed()
         for member in self.members:
             if member.syncing is not None:

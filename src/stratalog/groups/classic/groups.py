@@ -7,6 +7,7 @@ from typing import cast
 from stratalog.control.groups.model import GroupKind, GroupRecord
 from stratalog.errors import StratalogError
 from stratalog.groups.classic.group import ClassicGroup
+from stratalog.groups.classic.member import protocols_bytes
 from stratalog.groups.classic.model import (
     ClassicLimits,
     JoinAnswer,
@@ -43,16 +44,17 @@ class ClassicGroups:
         coordinator.register_loader(GroupKind.CLASSIC, self._load)
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinAnswer:
-        size = sum(len(name) + len(data) for name, data in request.protocols.items())
+        size = protocols_bytes(request.protocols)
         check_member_size(group_id, size, most=self._max_member_bytes)
 
         def begin(loaded: LoadedGroup, now_s: float) -> "asyncio.Future[object]":
             group = self._to_join(loaded)
+            self._coordinator.limits.check_join(group_id, group.added_bytes(request))
             ticket, answer = loaded.ticket()
             group.join(ticket, request, now_s)
             return answer
 
-        waiting = await self._coordinator.change(group_id, begin, creates=True)
+        waiting = await self._coordinator.change(group_id, begin, maker=request.client_host)
         return cast(JoinAnswer, await waiting)
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncAnswer:
@@ -61,11 +63,13 @@ class ClassicGroups:
 
         def begin(loaded: LoadedGroup, now_s: float) -> "asyncio.Future[object]":
             group = _classic(loaded)
+            added = group.added_by_assignments(request.assignments)
+            self._coordinator.limits.check_assignment(group_id, added)
             ticket, answer = loaded.ticket()
             group.sync(ticket, request, now_s)
             return answer
 
-        waiting = await self._coordinator.change(group_id, begin, creates=False)
+        waiting = await self._coordinator.change(group_id, begin)
         return cast(SyncAnswer, await waiting)
 
     async def heartbeat(
@@ -84,7 +88,7 @@ class ClassicGroups:
         def go(loaded: LoadedGroup, now_s: float) -> list[StratalogError | None]:
             return _classic(loaded).leave(leaving, now_s)
 
-        return await self._coordinator.change(group_id, go, creates=False)
+        return await self._coordinator.change(group_id, go)
 
     def _load(self, record: GroupRecord, now_s: float) -> ClassicGroup:
         if not record.state:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from stratalog.groups.limits import MEMBER_BYTES
+
 NEW_MEMBER_TIMEOUT_S = 300.0
 """The session of a member that waits for its first answer. Such a member does not know its id yet
 and sends no heartbeats. Its client may be gone, or may have joined again as another member."""
@@ -29,6 +31,13 @@ class ClassicMember:
     """The ticket of its JoinGroup, while that waits."""
     syncing: int | None = None
     """The ticket of its SyncGroup, while that waits."""
+    counted_bytes: int = 0
+    """The memory of the member, as its group counted it last."""
+
+    @property
+    def size_bytes(self) -> int:
+        texts = len(self.member_id) + len(self.client_id) + len(self.instance_id or "")
+        return MEMBER_BYTES + texts + protocols_bytes(self.protocols) + len(self.assignment)
 
     def touch(self, now_s: float) -> None:
         self.deadline_s = now_s + self.session_timeout_ms / 1000
@@ -45,6 +54,10 @@ class ClassicMember:
 
     def has_same_protocols(self, protocols: Mapping[str, bytes]) -> bool:
         return list(self.protocols.items()) == list(protocols.items())
+
+
+def protocols_bytes(protocols: Mapping[str, bytes]) -> int:
+    return sum(len(name) + len(data) for name, data in protocols.items())
 
 
 def common_protocols(members: Iterable[ClassicMember]) -> set[str]:

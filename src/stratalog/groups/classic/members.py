@@ -13,6 +13,8 @@ class Members:
         self._statics: dict[str, str] = {}
         self.leader: str | None = None
         """The id of the member that assigns: the first one to join, until it leaves."""
+        self.size_bytes = 0
+        """About the memory of all members."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -47,13 +49,22 @@ class Members:
 
     def add(self, member: ClassicMember) -> None:
         self._members[member.member_id] = member
+        self.measure(member)
         if member.instance_id is not None:
             self._statics[member.instance_id] = member.member_id
         if self.leader is None:
             self.leader = member.member_id
 
+    def measure(self, *changed: ClassicMember) -> None:
+        """Count the memory of members whose protocols or assignments have changed."""
+        for member in changed:
+            self.size_bytes += member.size_bytes - member.counted_bytes
+            member.counted_bytes = member.size_bytes
+
     def remove(self, member: ClassicMember) -> None:
         del self._members[member.member_id]
+        self.size_bytes -= member.counted_bytes
+        member.counted_bytes = 0
         if self._statics.get(member.instance_id or "") == member.member_id:
             del self._statics[member.instance_id or ""]
         if self.leader == member.member_id:

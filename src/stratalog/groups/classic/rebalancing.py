@@ -162,6 +162,7 @@ class Rebalancing:
             if member.joining is not None:
                 self._answer(member.joining, self._joined(member))
                 member.joining = None
+        self.members.measure(*self.members)
 
     def _forget_pending(self, member_id: str, now_s: float) -> None:
         del self._pending[member_id]

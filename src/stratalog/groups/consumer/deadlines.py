@@ -22,6 +22,10 @@ class Deadlines:
         self._session_s = session_ms / 1000
         self._members: dict[str, _MemberDeadlines] = {}
 
+    def set_session_ms(self, session_ms: int) -> None:
+        """Give members another time from their next sign of life on."""
+        self._session_s = session_ms / 1000
+
     def heard(self, member: Member, now_s: float) -> None:
         """Set the deadlines of a member that has just given a sign of life."""
         session_s = now_s + self._session_s

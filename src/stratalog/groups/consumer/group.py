@@ -9,7 +9,7 @@ from stratalog.groups.consumer.codec import decode_state, encode_state
 from stratalog.groups.consumer.deadlines import Deadlines
 from stratalog.groups.consumer.errors import OldCommitError, StaleMemberEpochError
 from stratalog.groups.consumer.heartbeat import Heartbeat, HeartbeatAnswer
-from stratalog.groups.consumer.model import GroupState
+from stratalog.groups.consumer.model import GroupState, names_bytes
 from stratalog.groups.consumer.subscriptions import (
     TopicsFound,
     TopicsWanted,
@@ -18,6 +18,7 @@ from stratalog.groups.consumer.subscriptions import (
 )
 from stratalog.groups.errors import UnknownMemberError
 from stratalog.groups.group import CONSUMER, Answer, Committer, Group, GroupDescription
+from stratalog.groups.limits import MEMBER_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class ConsumerGroup:
         self._look_s = now_s
         self._revision = revision
         self._given_to_save = self._saved = state
+        self._measured = state, state.size_bytes
         self.setbacks = 0
         """The number of times that the group went back to an earlier state. Answers that were
         prepared before are void."""
@@ -70,6 +72,9 @@ class ConsumerGroup:
     @classmethod
     def load(cls, group_id: str, limits: Limits, *, data: bytes, now_s: float) -> "ConsumerGroup":
         return cls(group_id, limits, state=decode_state(data), now_s=now_s)
+
+    def set_session_ms(self, session_ms: int) -> None:
+        self._deadlines.set_session_ms(session_ms)
 
     @property
     def state_name(self) -> str:
@@ -90,6 +95,21 @@ class ConsumerGroup:
     @property
     def deadline_s(self) -> float | None:
         return self._deadlines.earliest_s
+
+    @property
+    def size_bytes(self) -> int:
+        if self._measured[0] is not self.state:
+            self._measured = self.state, self.state.size_bytes
+        return self._measured[1]
+
+    def added_bytes(self, beat: Heartbeat) -> int:
+        """About the memory by which a heartbeat makes the group grow, without its assignment."""
+        names = names_bytes(beat.topic_names or ()) + len(beat.topic_pattern or "")
+        member = self.state.members.get(beat.member_id)
+        if member is not None:
+            return names - member.subscription.size_bytes
+        texts = len(beat.member_id) + len(beat.client_id) + len(beat.instance_id or "")
+        return MEMBER_BYTES + texts + names if beat.joins else 0
 
     def to_state(self) -> bytes:
         self._saved, self._given_to_save = self._given_to_save, self.state

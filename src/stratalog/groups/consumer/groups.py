@@ -1,11 +1,12 @@
 """The consumer groups of this broker. A heartbeat is answered when the change it made is saved."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stratalog.clock import Clock
 from stratalog.control.groups.model import GroupKind, GroupRecord
 from stratalog.control.topics.model import Topic
+from stratalog.groups.consumer.configs import GroupConfigs
 from stratalog.groups.consumer.errors import NotSavedError
 from stratalog.groups.consumer.group import ConsumerGroup, Limits
 from stratalog.groups.consumer.heartbeat import Heartbeat, HeartbeatAnswer, check_heartbeat
@@ -41,6 +42,7 @@ class ConsumerGroups:
         self._coordinator = coordinator
         self._catalog = catalog
         self._clock = clock
+        self._configs = GroupConfigs(coordinator.configs, settings, clock=clock)
         self._limits = Limits(
             session_ms=settings.consumer_session_timeout_ms,
             max_members=settings.max_size,
@@ -56,6 +58,7 @@ class ConsumerGroups:
         check_heartbeat(beat)
         names = beat.topic_names or ()
         check_member_size(beat.group_id, sum(map(len, names)), most=self._max_member_bytes)
+        await self._configs.refresh()
         found: TopicsFound | None = None
         while True:
 
@@ -64,10 +67,16 @@ class ConsumerGroups:
             ) -> _PendingAnswer | TopicsWanted:
                 return self._beat(loaded, beat, found, now_s)
 
-            outcome = await self._coordinator.change(beat.group_id, act, creates=beat.joins)
+            outcome = await self._coordinator.change(
+                beat.group_id, act, maker=beat.client_host if beat.joins else None
+            )
             if isinstance(outcome, _PendingAnswer):
                 return _confirmed(outcome)
             found = await self._look(outcome)
+
+    def heartbeat_ms(self, group_id: str) -> int:
+        """Return the interval of heartbeats that members of the group are asked for."""
+        return self._configs.heartbeat_ms(group_id)
 
     async def describe(self, group_id: str) -> GroupState:
         def state(loaded: LoadedGroup, now_s: float) -> GroupState:  # noqa: ARG001
@@ -78,7 +87,11 @@ class ConsumerGroups:
         return await self._coordinator.look(group_id, state)
 
     def _load(self, record: GroupRecord, now_s: float) -> ConsumerGroup:
-        return ConsumerGroup.load(record.group_id, self._limits, data=record.state, now_s=now_s)
+        limits = self._limits_of(record.group_id)
+        return ConsumerGroup.load(record.group_id, limits, data=record.state, now_s=now_s)
+
+    def _limits_of(self, group_id: str) -> Limits:
+        return replace(self._limits, session_ms=self._configs.session_ms(group_id))
 
     def _beat(
         self, loaded: LoadedGroup, beat: Heartbeat, found: TopicsFound | None, now_s: float
@@ -90,6 +103,8 @@ class ConsumerGroups:
             if not beat.leaves and self._must_look(group, beat, now_s):
                 return wanted
             found = None
+        self._coordinator.limits.check_join(beat.group_id, group.added_bytes(beat))
+        group.set_session_ms(self._configs.session_ms(loaded.group_id))
         answer = group.heartbeat(beat, found, now_s)
         if loaded.group is not group:
             loaded.replace(group)
@@ -103,7 +118,7 @@ class ConsumerGroups:
         if not beat.joins or not loaded.group.is_empty:
             raise _not_found(loaded.group_id)
         return ConsumerGroup.succeeding(
-            loaded.group_id, self._limits, earlier=loaded.group, now_s=now_s
+            loaded.group_id, self._limits_of(loaded.group_id), earlier=loaded.group, now_s=now_s
         )
 
     def _must_look(self, group: ConsumerGroup, beat: Heartbeat, now_s: float) -> bool:

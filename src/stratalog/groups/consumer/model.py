@@ -6,11 +6,12 @@ epoch is the assignment epoch that it has reached.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+from stratalog.groups.limits import MEMBER_BYTES, NAME_BYTES, PARTITION_BYTES
 from stratalog.ids import TopicId, TopicPartition
 
 JOIN_EPOCH = 0
@@ -34,12 +35,20 @@ class MemberState(StrEnum):
     """Other members have yet to give up partitions that the target gives to this member."""
 
 
+def names_bytes(names: Collection[str]) -> int:
+    return sum(map(len, names)) + NAME_BYTES * len(names)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
     """The topics that a member wants, as names or as a pattern."""
 
     names: frozenset[str] = frozenset()
     pattern: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return names_bytes(self.names) + len(self.pattern or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +76,13 @@ class Member:
         """The partitions that no other member may have."""
         return self.assigned | self.revoking
 
+    @property
+    def size_bytes(self) -> int:
+        """About the memory of the member."""
+        texts = len(self.member_id) + len(self.client_id) + len(self.instance_id or "")
+        partitions = len(self.assigned) + len(self.revoking)
+        return MEMBER_BYTES + texts + self.subscription.size_bytes + PARTITION_BYTES * partitions
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShape:
@@ -85,6 +101,11 @@ class GroupState:
     target: Mapping[str, Partitions] = field(default_factory=dict)
     topics: Mapping[TopicId, TopicShape] = field(default_factory=dict)
     """The topics that any member subscribes to, as of the last lookup."""
+
+    @property
+    def size_bytes(self) -> int:
+        """About the memory of the members."""
+        return sum(member.size_bytes for member in self.members.values())
 
     @property
     def name(self) -> str:

@@ -123,3 +123,12 @@ def test_topics_that_members_subscribe_to_are_known() -> None:
     assert bench.group.is_subscribed_to("orders")
     assert not bench.group.is_subscribed_to("users")
     assert bench.group.state.members["a"].assigned == parts(ORDERS, 0, 1, 2, 3)
+
+
+def test_another_session_timeout_counts_from_the_next_heartbeat() -> None:
+    bench = Bench()
+    bench.join("a")
+    bench.group.set_session_ms(60_000)
+    assert bench.group.deadline_s == bench.now_s + LIMITS.session_ms / 1000
+    bench.send("a", 1)
+    assert bench.group.deadline_s == bench.now_s + 60
