@@ -109,11 +109,17 @@ def object_is_accounted_for(
     """Promise 5: a stored object has a row, or is young by its name or by the store's time."""
     if object_row is not None or max(created_ms, info.modified_ms) > old_since_ms:
         return []
+    return [waste(info, "commit")]
+
+
+def waste(info: ObjectInfo, owner: str) -> Problem:
+    """The problem of a stored object that no `owner` refers to."""
     text = (
-        f"its {info.size_bytes} bytes belong to no commit; the sweeper takes such objects, so "
-        "if this one stays, see the janitor's log"
+        f"its {info.size_bytes} bytes belong to no {owner}; the sweeper takes such objects if a"
+        " writer of this cluster made them. If this one stays, the janitor's log says why, or"
+        " another cluster made it"
     )
-    return [Problem(promise=Promise.OBJECTS, text=text, severity=Severity.WASTE)]
+    return Problem(promise=Promise.OBJECTS, text=text, severity=Severity.WASTE)
 
 
 def holders_are_distinct(brokers: Sequence[BrokerInfo]) -> list[Problem]:

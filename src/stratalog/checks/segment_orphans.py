@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 
+from stratalog.checks.promises import waste
 from stratalog.checks.remote_tier import RemoteTier
-from stratalog.checks.report import Problem, Promise, Severity
+from stratalog.checks.report import Problem
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import SegmentId, TopicId
 from stratalog.objects.errors import ObjectNotFoundError
@@ -54,7 +55,7 @@ async def _unknown(
         for info in objects:
             # A deletion that ended since the listing has deleted the objects before the row.
             if await _is_there(store, info.key):
-                yield info.key, _orphaned(info)
+                yield info.key, waste(info, "segment")
 
 
 async def _is_there(store: ObjectStore, key: str) -> bool:
@@ -63,11 +64,3 @@ async def _is_there(store: ObjectStore, key: str) -> bool:
     except ObjectNotFoundError:
         return False
     return True
-
-
-def _orphaned(info: ObjectInfo) -> Problem:
-    text = (
-        f"its {info.size_bytes} bytes belong to no segment; the sweeper takes such objects, so "
-        "if this one stays, see the janitor's log"
-    )
-    return Problem(promise=Promise.OBJECTS, text=text, severity=Severity.WASTE)

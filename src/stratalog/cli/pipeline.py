@@ -108,7 +108,7 @@ Gently = Annotated[
     bool,
     typer.Option(
         "--gently",
-        help="Let other programs on this machine come first: Spark gets the lowest priority, and"
+        help="Let other programs on this machine come first: Spark gets a low priority, and"
         " a task reads no more than tiering.task_bytes_per_second.",
     ),
 ]

@@ -36,19 +36,20 @@ def claim(
     config: Config = None,
     overrides: Set = None,
 ) -> None:
-    """Write the marker stratalog.json into a store that has lost it, so that brokers start again.
+    """Write the marker stratalog.json into a store without it, so that brokers start.
 
-    Brokers refuse a store without the marker, because it is usually another one: a folder that is
-    not mounted, or a prefix with a typo. Use this command only if the store surely is the right
-    one: the marker was deleted, or objects were copied without it, or all objects are lost and the
-    cluster shall go on without them. The marker of another cluster is never replaced.
+    Brokers refuse a store that has lost the marker, and a new cluster is refused a store that is
+    not empty, because it is usually another one: a folder that is not mounted, or a prefix with a
+    typo. Use this command only if the store surely is the right one: the marker was deleted, or
+    objects were copied without it, or all objects are lost and the cluster shall go on without
+    them, or it shall share the place. The marker of another cluster is never replaced.
     """
     settings = settings_from(config, overrides, data=data, objects=objects, control=control)
     if not yes:
         places = " and ".join(filter(None, (settings.storage.objects, settings.remote.objects)))
         question = (
-            f"Brokers will write to {places}, and objects there that the control plane does not"
-            " know will be deleted. Is everything mounted, and is this the cluster's own store?"
+            f"Brokers will write to {places}, between the objects that are there. Is everything"
+            " mounted, and is this the cluster's own store?"
         )
         typer.confirm(question, abort=True)
     claimed = asyncio.run(_claim(settings))

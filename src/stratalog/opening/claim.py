@@ -1,9 +1,9 @@
 """Claims on stores: making a store this cluster's, and checking that it still is.
 
-The first claim of a cluster writes the marker before it raises the generation. A generation above 0
-therefore means that the cluster's store has a marker, so that a store without one is another store:
-the empty folder on which the right store is not mounted, or a mistyped prefix. Only an operator can
-know better, and says so by `claim_anew`.
+The first claim of a cluster needs an empty store, and writes the marker before it raises the
+generation. A generation above 0 therefore means that the cluster's store has a marker, so that a
+store without one is another store: the empty folder on which the right store is not mounted, or a
+mistyped prefix. Only an operator can know better, and says so by `claim_anew`.
 
 A claim has two steps, and a crash between them leaves:
 
@@ -39,7 +39,9 @@ from stratalog.opening.marker import (
     read_marker,
 )
 from stratalog.opening.segment_store import are_apart, check_holds_segments, check_noted
+from stratalog.opening.vacancy import check_vacant
 
+_SETTINGS = {StoreRole.BLOCKS: "storage.objects", StoreRole.SEGMENTS: "remote.objects"}
 _ATTEMPTS = 20
 """Each lost race means that another broker won one, so many brokers that start at once all get
 through. The bound is for a store whose ETags never match."""
@@ -58,6 +60,7 @@ async def claim_store(
             break
         cluster = await control.identity.cluster()
         if not cluster.generation:
+            await check_vacant(control, store, _SETTINGS[role])
             await _create(control, store, role)
         # Between the two reads another broker may have made the first claim.
         elif await read_marker(store) is None:
@@ -108,12 +111,13 @@ async def claim_segments(control: ControlPlane, store: ObjectStore, own: ObjectS
     """Make `own` the store of this cluster's segments, or refuse.
 
     For the start of a broker, after it has claimed `store`, which holds the blocks and may be the
-    same. If `own` has no marker, it is either new, or the empty folder on which the right store is
-    not mounted; only the first may be claimed.
+    same. If `own` has no marker, it is new, has segments that were moved there, or is another place
+    than the right one: the empty folder on which that is not mounted, or a foreign store.
     """
     if own is not store:
         if await read_marker(own) is None:
-            await check_holds_segments(control, own)
+            if not await check_holds_segments(control, own):
+                await check_vacant(control, own, _SETTINGS[StoreRole.SEGMENTS])
             await _create(control, own, StoreRole.SEGMENTS)
         await claim_store(control, own, StoreRole.SEGMENTS)
     check_noted(await control.identity.note_segments_apart(are_apart(store, own)), store, own)
@@ -162,9 +166,7 @@ async def check_segments(control: ControlPlane, store: ObjectStore, own: ObjectS
 
 
 def _missing(store: ObjectStore, role: StoreRole) -> MarkerMissingError:
-    return marker_missing(
-        store, "storage.objects" if role is StoreRole.BLOCKS else "remote.objects"
-    )
+    return marker_missing(store, _SETTINGS[role])
 
 
 async def _read_checked(

@@ -13,6 +13,10 @@ class MarkerMissingError(CallError):
     """A store has no marker, although this cluster has claimed its store."""
 
 
+class StoreOccupiedError(CallError):
+    """A store that was never claimed holds objects of others."""
+
+
 class WrongStoreError(CallError):
     """The store belongs to another cluster, or to a newer version of Stratalog."""
 

@@ -53,13 +53,14 @@ def check_noted(noted: bool | None, store: ObjectStore, own: ObjectStore) -> Non
     )
 
 
-async def check_holds_segments(control: ControlPlane, own: ObjectStore) -> None:
-    """Raise if there are segments of this cluster, and none that was looked for is here."""
+async def check_holds_segments(control: ControlPlane, own: ObjectStore) -> bool:
+    """Return whether segments of this cluster are here. Raise if there are some, and none that was
+    looked for is here."""
     tried = 0
     async for page in _own_segments(control):
         missing = await _missing(page, own)
         if len(missing) < len(page):
-            return
+            return True
         tried += len(page)
         if tried >= _TRIED:
             break
@@ -69,6 +70,7 @@ async def check_holds_segments(control: ControlPlane, own: ObjectStore) -> None:
             " folder, is it mounted? Else set remote.objects as it was when they were made; if they"
             " are lost for good, run `stratalog store claim` with these settings"
         )
+    return False
 
 
 async def note_moved(control: ControlPlane, store: ObjectStore, own: ObjectStore) -> int:

@@ -171,31 +171,31 @@ def _only_filling(
 ) -> _Filling | None:
     """Return the one order of blocks that fills the hole, or None if there is none, or a second."""
     usable = {w: parts for w, parts in queues.items() if last_told.get(w, 0) <= start}
-    sizes = {w: [_size(part, seen) for part in parts] for w, parts in usable.items()}
     found: list[list[Hashable]] = []
     steps = 0
-    # Each entry: the writers so far, and how many records are still missing.
-    open_orders: list[tuple[list[Hashable], int]] = [([], end - start)]
+    # Each entry: the writers so far, how many records are still missing, and the batches seen.
+    open_orders = [(list[Hashable](), end - start, frozenset(seen))]
     while open_orders and len(found) < 2:
-        order, missing = open_orders.pop()
+        order, missing, seen_so_far = open_orders.pop()
         steps += 1
         if steps > _MOST_STEPS:
             return None
         if not missing:
             found.append(order)
             continue
-        for writer, counts in sizes.items():
+        for writer, parts in usable.items():
             taken = order.count(writer)
+            if taken == len(parts):
+                continue
+            seen_then = set(seen_so_far)
+            batches = [each for each in parts[taken].batches if _is_first(each, seen_then)]
+            size = sum(batch.record_count for batch in batches)
             # Blocks that take no offsets come along with the block behind them.
-            if taken < len(counts) and counts[taken] <= missing:
-                open_orders.append(([*order, writer], missing - counts[taken]))
+            if size <= missing:
+                open_orders.append(([*order, writer], missing - size, frozenset(seen_then)))
     if len(found) != 1:
         return None
     return [(writer, 1) for writer in found[0]]
-
-
-def _size(part: BlockPart, seen: set[BatchSequence]) -> int:
-    return sum(batch.record_count for batch in part.batches if batch.sequence not in seen)
 
 
 def _take(queues: Queues, filling: _Filling, seen: set[BatchSequence], start: int) -> list[Stretch]:

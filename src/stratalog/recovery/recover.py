@@ -233,9 +233,15 @@ def _report(
 
 def _remarks(changed: Sequence[PartitionPlan]) -> list[str]:
     remarks = [
-        "Topics, records and configs that were deleted or changed after the ground of this recovery"
-        " are as they were then: the store does not tell of it."
+        "Topics and records that were deleted, and configs that were changed, after the ground of"
+        " this recovery are back as they were then: the store does not tell of it. Delete them"
+        " again where that matters."
     ]
+    if any(plan.inferred for plan in changed):
+        remarks.append(
+            "Inferred offsets may hold records whose producer got an error: their block was"
+            " uploaded, and the store does not tell that its commit was refused."
+        )
     if any(plan.evidence.is_new for plan in changed):
         remarks.append(
             "Partitions that were made from the store begin at the first offset that it holds, and"

@@ -20,6 +20,7 @@ from stratalog.ids import NO_BROKER, BrokerId, LeaderEpoch, ObjectId, Offset, Se
 from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.objects.store import ObjectInfo, ObjectStore, Range
 from stratalog.segment.errors import ManifestDamagedError
+from stratalog.segment.json_object import INT32_LAST, JsonObject
 from stratalog.segment.keys import (
     INDEXES_SUFFIX,
     LOG_SUFFIX,
@@ -33,6 +34,7 @@ from stratalog.segment.manifest import Manifest, parse_manifest
 T = TypeVar("T")
 
 _AT_ONCE = 32
+_INT64_LAST = (1 << 63) - 1
 _TAIL_BYTES = 64 * 1024
 """Most footers fit into it, so that one request reads them."""
 
@@ -184,28 +186,42 @@ def _has_aborted(manifest: Manifest) -> bool:
 
 
 def _described(parts: _SegmentParts, manifest: Manifest) -> SegmentToAdd:
-    named, described = parts.named, manifest.segment or {}
+    """Nothing else tells of the segment, so that a recovery has to go by its description."""
+    named = parts.named
     try:
-        epochs = described["segmentLeaderEpochs"]
-        assert isinstance(epochs, Mapping)
-        base, last = int(str(described["startOffset"])), int(str(described["endOffset"]))
+        described = JsonObject(manifest.segment, "remoteLogSegmentMetadata")
+        base = described.integer("startOffset", last=_INT64_LAST - 1)
         segment = SegmentToAdd(
             segment_id=named.segment_id,
             topic_id=named.topic_id,
             partition=named.partition,
             base_offset=Offset(base),
-            last_offset=Offset(last),
+            last_offset=Offset(described.integer("endOffset", first=base, last=_INT64_LAST - 1)),
             size_bytes=manifest.chunks.original_bytes,
-            max_timestamp=int(str(described["maxTimestampMs"])),
-            leader_epochs=sorted(
-                EpochStart(LeaderEpoch(int(epoch)), Offset(start))
-                for epoch, start in epochs.items()
-            ),
+            max_timestamp=described.integer("maxTimestampMs", first=-1, last=_INT64_LAST),
+            leader_epochs=_epochs(described.nested("segmentLeaderEpochs")),
             key_base=parts.key.removesuffix(MANIFEST_SUFFIX),
-            broker_id=BrokerId(int(str(described["brokerId"]))),
+            broker_id=BrokerId(described.integer("brokerId", first=-1)),
         )
-    except (KeyError, ValueError, AssertionError) as error:
-        raise ManifestDamagedError(f"{parts.key} does not describe its segment") from error
-    if base != named.base_offset or last < base:
-        raise ManifestDamagedError(f"{parts.key} tells offsets {base} to {last}")
+    except ValueError as error:
+        raise ManifestDamagedError(f"{parts.key} does not describe its segment: {error}") from error
+    if base != named.base_offset:
+        raise ManifestDamagedError(f"{parts.key} tells that it begins at {base}")
     return segment
+
+
+def _epochs(described: JsonObject) -> list[EpochStart]:
+    starts = [
+        EpochStart(
+            LeaderEpoch(_epoch_of(epoch)), Offset(described.integer(epoch, last=_INT64_LAST))
+        )
+        for epoch in described.names()
+    ]
+    return sorted(starts)
+
+
+def _epoch_of(text: str) -> int:
+    epoch = int(text)
+    if not 0 <= epoch <= INT32_LAST:
+        raise ValueError(f"{epoch} is no epoch")
+    return epoch

@@ -28,6 +28,7 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from stratalog.environment import ENVIRONMENT
 from stratalog.pipeline.errors import SparkStartError
+from stratalog.pipeline.hosting.guardian import guard, release
 from stratalog.pipeline.hosting.java import find_java
 from stratalog.pipeline.hosting.priority import send_back_session, step_back
 from stratalog.pipeline.hosting.session_jobs import ClassicJobs, ConnectJobs, Jobs
@@ -68,6 +69,8 @@ class OpenSpark:
     folder: SparkFolder | None = None
     """The folder of the JVM's files. None if the JVM is not ours."""
     process: subprocess.Popen[bytes] | None = None
+    guardian: subprocess.Popen[bytes] | None = None
+    """Kills the JVM if this process is killed."""
 
     @property
     def log_file(self) -> Path | None:
@@ -109,6 +112,9 @@ class OpenSpark:
             _end_jvm(self.process)
             self.folder.remove()
             self.process = self.folder = None
+        if self.guardian is not None:
+            release(self.guardian)
+            self.guardian = None
 
     def __enter__(self) -> Self:
         return self
@@ -176,12 +182,22 @@ def _start_jvm(options: SparkOptions, place: Place, folder: SparkFolder) -> Open
         # In a thread that ends with the launch: a lowered priority is inherited by its children.
         with ThreadPoolExecutor(1) as thread:
             process = thread.submit(_launch_jvm, conf, folder.path, yields=options.yields).result()
-        session = _start_context(conf, process, folder.path)
+        guardian = guard(process.pid)
+        try:
+            session = _start_context(conf, process, folder.path)
+        except BaseException:
+            release(guardian)
+            raise
     except BaseException:
         folder.remove()
         raise
     return OpenSpark(
-        session=session, jobs=ClassicJobs(session), place=place, folder=folder, process=process
+        session=session,
+        jobs=ClassicJobs(session),
+        place=place,
+        folder=folder,
+        process=process,
+        guardian=guardian,
     )
 
 
