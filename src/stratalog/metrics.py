@@ -41,6 +41,12 @@ PARTITION_ERRORS = CounterSpec(
     "Partitions of Produce and Fetch requests that were answered with an error.",
     ("api", "error"),
 )
+FETCH_SESSIONS = CounterSpec(
+    "stratalog_fetch_sessions",
+    "Fetch sessions. `event` is `begun`, `ended`, `evicted` (for another one) or `refused` (no "
+    "slot or no memory was free). Open are those begun, without those ended and evicted.",
+    ("event",),
+)
 
 CONNECTIONS_REFUSED = CounterSpec(
     "stratalog_connections_refused",
@@ -57,6 +63,12 @@ HINTS_REFUSED = CounterSpec(
     "Datagrams on the port of hints that no broker of this cluster sent, or that came before.",
 )
 
+BLOCKS_SEALED = CounterSpec(
+    "stratalog_blocks_sealed",
+    "Blocks sealed. `reason` is `full`, `window` (it has ended), `early` (no other sender was "
+    "expected in it, and the request was worth it) or `closing`.",
+    ("reason",),
+)
 BLOCKS_COMMITTED = CounterSpec("stratalog_blocks_committed", "Blocks committed.")
 BLOCK_BYTES = CounterSpec("stratalog_block_bytes", "Bytes of committed blocks.")
 BLOCKS_FAILED = CounterSpec(

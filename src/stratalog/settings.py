@@ -47,6 +47,11 @@ class BrokerSettings:
     """The broker's number. If not set, the control plane assigns the lowest free one."""
     rack: str | None = None
     """The zone of this broker. Clients that state their zone are sent to brokers of that zone."""
+    workers: Annotated[int, Bounds(1, 64)] = 1
+    """Processes that serve clients at the one address. Each further one is worth a processor of its
+    own: it has a block writer, connections of the database and about 270 MiB of memory of its own,
+    and makes blocks of its own, so that light traffic costs a put per window and worker. The bounds
+    of memory and of connections are divided among them."""
     auto_create_topics: bool = True
     """Create a topic when a client first asks for it."""
     auto_create_limit: Positive = 10_000
@@ -75,7 +80,8 @@ class BrokerSettings:
     which other large requests wait."""
     request_memory_bytes: Annotated[int, Bounds(1 * MIB)] = 128 * MIB
     """Memory for requests without the records that they carry: half of it for requests other than
-    Produce as they arrive, half for all requests while they are worked on."""
+    Produce as they arrive, a quarter for all requests while they are worked on, and a quarter for
+    the partitions of fetch sessions."""
     answer_memory_bytes: Annotated[int, Bounds(1 * MIB)] = 256 * MIB
     """Memory for answers that are made or that clients have not taken yet. While it runs short,
     fetches get smaller answers, and clients that take theirs too slowly lose their connection."""
@@ -115,10 +121,18 @@ class StorageSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockSettings:
     window_ms: NotNegative = 250
-    """How long a block collects batches. It is most of a produce's latency; a shorter window
-    makes more, smaller objects, and every object costs a request."""
+    """The longest that a block collects batches. Of many producers that write little each it is
+    most of their latency; a shorter window makes more, smaller objects, and every object costs a
+    request."""
     max_bytes: Positive = 8 * MIB
     """A block that reaches this size is sealed before its window ends."""
+    requests_per_second: NotNegative | None = None
+    """The budget for blocks that are sealed before they are full or their window ends, because no
+    other request is expected in them. Each put that a window makes takes from it, too. More answer
+    a lone producer sooner, on a store that bills requests at a price: at S3's list price, each
+    request in every second of a month is 13 dollars. If not set, there is no limit for a folder,
+    and 4 for any other store, which is as many as windows of 250 ms make by themselves. Blocks of
+    1 MiB and more need no budget. 0 seals no block before its window ends unless it is full."""
     parallel_uploads: Positive = 8
     """Blocks being uploaded at once."""
     max_inflight_bytes: Positive = 128 * MIB
@@ -140,8 +154,14 @@ class FetchSettings:
     max_bytes: Positive = 16 * MIB
     """The largest answer to one fetch, even if the client asks for more. Each connection may hold
     that much memory; more than the default was no faster."""
+    sessions: NotNegative = 1000
+    """Slots for fetch sessions, as Kafka's `max.incremental.fetch.session.cache.slots`. A consumer
+    with a session names its partitions once, and not with every fetch. Java's have one per broker
+    that they read from; beyond the slots, they name all partitions. Each partition of a session
+    takes 1 KiB of a quarter of `broker.request_memory_bytes`. 0 switches sessions off."""
     poll_ms: Positive = 1000
-    """How often waiting fetches look for writes of other brokers whose hints were lost."""
+    """How often waiting fetches look for writes of other brokers whose hints were lost. A consumer
+    that waits may learn of a new start of its partition that much later, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +279,13 @@ class GroupsSettings:
     max_groups: Positive = 100_000
     """Consumer groups of the cluster. Any client can make one by joining it or by committing an
     offset, and each is a row or more of the control plane."""
+    new_groups_per_hour: Positive = 10_000
+    """Groups that the clients of one address may make in an hour through one broker. More are
+    refused; groups that are there go on. Clients behind one gateway share an address."""
+    max_state_bytes: Annotated[int, Bounds(1 * MIB)] = 128 * MIB
+    """Memory of the members of all groups that one broker coordinates: their subscriptions,
+    assignments and texts, as estimated. New members are refused when three quarters are in use; the
+    rest is for assignments."""
     consumer_session_timeout_ms: Positive = 45 * SECOND_MS
     """How long a silent member of a group with `group.protocol=consumer` keeps its partitions.
     Shorter finds dead members sooner, and takes slow ones for dead."""

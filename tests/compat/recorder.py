@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stratalog.kafka.server.acceptor import Response
 from stratalog.kafka.server.dispatch import Dispatcher
-from stratalog.kafka.server.handler import Answer, Request
+from stratalog.kafka.server.handler import Body, Request
 from stratalog.kafka.wire.api import ApiKey
 
 _CLIENTS = {
@@ -30,14 +30,15 @@ class Recorder:
         self._seen: dict[str, dict[str, set[int]]] = {}
 
     def install(self) -> None:
-        answer = Dispatcher._timed
+        respond = Dispatcher._response
 
-        async def noting(dispatcher: Dispatcher, request: Request, wait: Answer) -> Response:
-            response = await answer(dispatcher, request, wait)
+        def noting(
+            dispatcher: Dispatcher, request: Request, body: Body | None, started_s: float
+        ) -> Response:
             self._note(request)
-            return response
+            return respond(dispatcher, request, body, started_s)
 
-        Dispatcher._timed = noting  # type: ignore[method-assign, assignment]
+        Dispatcher._response = noting  # type: ignore[method-assign, assignment]
 
     def write(self, file: Path) -> None:
         """Clients by name, APIs by key, versions in order."""

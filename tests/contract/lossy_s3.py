@@ -35,7 +35,9 @@ class LossyProxy:
             connection.cancel()
         await asyncio.wait(self._connections)
         for writer in self._writers:
-            writer.transport.abort()
+            # One that has sent the last bytes of its buffer and closed cannot be aborted any more.
+            if not writer.is_closing():
+                writer.transport.abort()
             with suppress(OSError):
                 await writer.wait_closed()
 

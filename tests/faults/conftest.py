@@ -14,6 +14,7 @@ from tests.faults.moving_boundary import (
 
 from stratalog.control.open import open_control_plane
 from stratalog.objects.open import open_store
+from stratalog.opening.claim import claim_store
 
 
 @pytest.fixture
@@ -32,6 +33,7 @@ async def scene(quick_folder: Path) -> AsyncIterator[Scene]:
     control = await open_control_plane(f"sqlite:{quick_folder / 'control.db'}")
     reading = Watching(await open_control_plane(f"sqlite:{quick_folder / 'control.db'}"))
     store = open_store(f"file:{quick_folder / 'objects'}", clock=CLOCK)
+    await claim_store(control, store)
     topic = await control.topics.create("moving", partition_count=PARTITIONS, configs={})
     yield Scene(quick_folder, control, reading, store, topic)
     await store.close()

@@ -47,7 +47,8 @@ from stratalog.settings import (
 T = TypeVar("T")
 
 WINDOW_MS = 23
-"""A window of its own kind, by which the clock knows that a block is being collected."""
+"""A window of its own kind, by which the clock knows that a block is being collected. A moment of
+it may have passed when the clock is asked."""
 
 
 class Point(StrEnum):
@@ -88,7 +89,11 @@ class Doomed:
             broker=BrokerSettings(
                 listen=f"127.0.0.1:{self.port}", id=self.broker_id, lease_ms=self.lease_ms
             ),
-            block=BlockSettings(window_ms=WINDOW_MS),
+            block=BlockSettings(
+                window_ms=WINDOW_MS,
+                # A block that is sealed early may be sealed by the request that opened it.
+                requests_per_second=0 if self.point == Point.COLLECTING else None,
+            ),
             storage=StorageSettings(
                 control=self.control,
                 objects=self.objects,
@@ -130,7 +135,7 @@ class DoomedClock(SystemClock):
         self._doom = doom
 
     async def sleep(self, seconds: float) -> None:
-        if seconds == WINDOW_MS / 1000:
+        if WINDOW_MS - 1 < seconds * 1000 <= WINDOW_MS:
             await super().sleep(seconds / 2)
             self._doom.reached(Point.COLLECTING)
             seconds /= 2

@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
+from tests.support.appends import durable
 from tests.support.ledgers import ControlWrapper
 from tests.support.tiering import Converter, CrashError, Step
 
@@ -203,7 +204,7 @@ async def write(scene: Scene, random: Random) -> None:
                 )
                 for place, count in enumerate(counts)
             ]
-            written = await (await appender.append(writes)).answers()
+            written = await durable(await appender.append(writes))
             assert [one.base_offset for one in written] == ends
             ends = [end + count for end, count in zip(ends, counts, strict=True)]
     finally:

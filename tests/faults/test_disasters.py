@@ -1,5 +1,6 @@
 """The disasters of the checker: planned in turns, held against other faults, and noticed."""
 
+import asyncio
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -7,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import asyncpg
 import pytest
 
 from stratalog.control.open import open_control_plane
@@ -133,6 +135,30 @@ async def test_all_brokers_get_an_aggressive_janitor_and_lose_it_again(
     assert _values(in_force[1]) == after == before
 
 
+async def test_one_broker_gets_other_settings_and_the_cluster_keeps_its_own(
+    control_url: str, tmp_path: Path
+) -> None:
+    control = await open_control_plane(control_url)
+    try:
+        await ClusterSettings(control, Settings()).found(by="broker 0")
+        now = await control.settings.now()
+        brokers = [broker(tmp_path), broker(tmp_path)]
+        storage = StorageSettings(objects="file:/nowhere", control=control_url)
+        await disasters_of(*brokers, storage=storage).make(fault(Kind.ODD))
+        assert _values(await control.settings.now()) == _values(now)
+    finally:
+        await control.close()
+
+    [odd, healed] = [one for each in brokers for one in each.starts_so_far]
+    assert healed == []
+    given = load_settings(overrides=odd, environment={}, directory=tmp_path)
+    assert settings_in_force(given, now).differing > {
+        "topic.retention.bytes",
+        "janitor.orphan_age_ms",
+        "groups.offsets_retention_ms",
+    }
+
+
 def _values(now: ClusterSettingsNow) -> dict[str, str]:
     return {name: one.value for name, one in now.settings.items()}
 
@@ -182,3 +208,27 @@ async def test_a_control_plane_goes_back_and_returns_to_its_newest_state(
         assert await names() == ["early", "late"]
     finally:
         await control.close()
+
+
+async def test_no_table_is_held_while_another_one_is_waited_for(
+    postgres_dsn: str, tmp_path: Path
+) -> None:
+    """Brokers would be in a deadlock with it, again and again."""
+    control = await open_control_plane(postgres_dsn)
+    await control.close()
+    copy = copy_of(postgres_dsn, tmp_path)
+    await copy.take()
+    broker = await asyncpg.connect(postgres_dsn)
+    watcher = await asyncpg.connect(postgres_dsn)
+    try:
+        async with broker.transaction():
+            await broker.execute("LOCK TABLE topics IN ROW EXCLUSIVE MODE")
+            going_back = asyncio.create_task(copy.go_back())
+            for _ in range(20):
+                await asyncio.sleep(0.01)
+                waiting = await watcher.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted")
+                assert (waiting, going_back.done()) == (0, False)
+        await going_back
+    finally:
+        await broker.close()
+        await watcher.close()

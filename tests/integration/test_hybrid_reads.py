@@ -362,13 +362,13 @@ def test_with_remote_reads_off_clients_wait_and_neither_skip_nor_reset_nor_spin(
     settings = replace(BASE, storage=folder_storage(tmp_path))
     off = replace(settings, remote=RemoteSettings(reads=False))
     readers: list[TopicReader] = []
-    read = TopicReader.read
+    read = TopicReader.read_watched
 
     async def counted(self: TopicReader, *spans: Any, **limits: Any) -> Any:
         readers.append(self)
         return await read(self, *spans, **limits)
 
-    monkeypatch.setattr(TopicReader, "read", counted)
+    monkeypatch.setattr(TopicReader, "read_watched", counted)
     with one_broker(tmp_path, base=off) as cluster:
         tiered = Tiered(cluster, settings)
         topic = create(cluster, fresh_topic("off"))

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema
-from tests.unit.kafka.handlers.desk import SESSION, Desk
+from tests.unit.kafka.handlers.desk import SESSION, Desk, answered
 from tests.unit.kafka.server.clients import connected, request
 from tests.unit.kafka.wire.samples import encoded, sample
 
@@ -82,8 +82,7 @@ async def is_answered_or_refused(key: ApiKey, version: int, body: bytes) -> bool
     tags = b"\x00" if served()[key].is_flexible(version) else b""
     frame = bytearray(struct.pack(">hhih", key, version, 1, -1) + tags + body)
     try:
-        accepted = await Desk().dispatcher.accept(frame, SESSION)
-        response = await (accepted.response if hasattr(accepted, "response") else accepted.begin())
+        response = await answered(Desk().dispatcher.accept(frame, SESSION))
     except CallError:
         return True
     return response is None or len(b"".join(response)) >= 8

@@ -14,6 +14,7 @@ from stratalog.control.topics.model import AdoptedSegment, PartitionToAdopt, Top
 from stratalog.ids import LeaderEpoch, Offset, PartitionIndex, SegmentId, TopicId
 from stratalog.objects.open import open_store
 from stratalog.objects.store import Buffer, ObjectStore
+from stratalog.opening.claim import claim_store
 from stratalog.segment.build import SegmentBuilder
 from stratalog.segment.chunk_encoding import Encoding
 from stratalog.segment.epoch_checkpoint import encode_checkpoint
@@ -32,6 +33,8 @@ async def adopt_log(folder: Path, topic: str, segments: Sequence[Sequence[bytes]
     storage = folder_storage(folder)
     control = await open_control_plane(storage.control)
     store = open_store(storage.objects, clock=SystemClock())
+    # A cluster claims its store before Kafka's objects come into it, or is refused the store.
+    await claim_store(control, store)
     topic_id = TopicId(uuid4())
     uploaded = await _upload(store, topic, topic_id, segments)
     partition = PartitionToAdopt(

@@ -39,10 +39,12 @@ class TroubledControl(ControlWrapper):
             return await self.commit_troubles.popleft()(commit, blocks)
         return await commit(blocks)
 
-    async def log_resolve_commit(self, blocks: Sequence[BlockToCommit]) -> Answers | None:
+    async def log_resolve_commit(
+        self, blocks: Sequence[BlockToCommit], count: CommitCount | None = None
+    ) -> Answers | None:
         if self.resolve_troubles:
             raise self.resolve_troubles.popleft()
-        return await self.inner.log.resolve_commit(blocks)
+        return await self.inner.log.resolve_commit(blocks, count)
 
 
 def refuses(error: Exception) -> Trouble:
@@ -98,11 +100,13 @@ class LossyControl(ControlWrapper):
             case _:
                 return await commit(blocks)
 
-    async def log_resolve_commit(self, blocks: Sequence[BlockToCommit]) -> Answers | None:
+    async def log_resolve_commit(
+        self, blocks: Sequence[BlockToCommit], count: CommitCount | None = None
+    ) -> Answers | None:
         trouble = self._draw({"resolve unavailable": 0.2, "resolve unheard": 0.2})
         if trouble == "resolve unavailable":
             raise ControlUnavailableError("made to be unavailable")
-        answers = await self.inner.log.resolve_commit(blocks)
+        answers = await self.inner.log.resolve_commit(blocks, count)
         if trouble == "resolve unheard":
             raise CommitInDoubtError("made to lose its reply")
         return answers

@@ -29,7 +29,7 @@ from uuid import uuid4
 
 import asyncpg
 from obstore.store import S3Store
-from tests.support.guardian import guard, release
+from tests.support.guardian import be_guarded
 
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
@@ -104,15 +104,14 @@ def _run_beside(work: Coroutine[Any, Any, None]) -> None:
 @contextmanager
 def run_s3_server() -> Iterator[S3Server]:
     """SeaweedFS with one bucket. It keeps objects over a crash, not over a loss of power."""
+    be_guarded()
     weed = _find_weed()
     with tempfile.TemporaryDirectory(prefix="stratalog-s3-") as folder:
         process, server, ports = _start_s3(weed, Path(folder))
-        guardian = guard(process, signal.SIGTERM)
         try:
             yield server
         finally:
             _stop(process, signal.SIGTERM)
-            release(guardian)
             _remove_sockets(ports)
 
 
@@ -212,18 +211,17 @@ def _s3_answers(server: S3Server) -> bool:
 @contextmanager
 def run_postgres() -> Iterator[PostgresServer]:
     """PostgreSQL with its default, full durability."""
+    be_guarded()
     with tempfile.TemporaryDirectory(prefix="stratalog-pg-", dir=_reachable_temp()) as folder:
         account = _unprivileged_account()
         home = Path(folder)
         home.chmod(0o755)
         binaries = _reachable_binaries(_find_postgres(), home, account)
         process, server = _start_postgres(binaries, home, account)
-        guardian = guard(process, signal.SIGINT)
         try:
             yield server
         finally:
             _stop(process, signal.SIGINT)  # PostgreSQL's "fast" shutdown.
-            release(guardian)
 
 
 def _start_postgres(

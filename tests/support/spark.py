@@ -20,7 +20,7 @@ from pathlib import Path
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
-from tests.support.guardian import guard, release
+from tests.support.guardian import be_guarded
 
 from stratalog.pipeline.hosting.java import find_java
 from stratalog.pipeline.hosting.session import OpenSpark, open_session
@@ -205,6 +205,7 @@ def _running(
 def _process(
     command: list[str], environment: Mapping[str, str], folder: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
+    be_guarded()
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
     java = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
     with (folder / "printed.log").open("ab") as printed:
@@ -216,7 +217,6 @@ def _process(
             stdout=printed,
             stderr=printed,
         )
-    guardian = guard(process, signal.SIGTERM)
     try:
         yield process
     finally:
@@ -226,7 +226,6 @@ def _process(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        release(guardian)
 
 
 def _free_port() -> int:

@@ -11,18 +11,19 @@ bytes takes three cycles, but can begin with another batch's in each of them.
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import from_dtype, int64, types
+from numba import int64, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from stratalog.batch.code_cache import compiled, inlined
-from stratalog.batch.column_layout import FRAME
 
 _llvm: Any = cgutils
 Int: TypeAlias = Any
 """64 bits of it."""
 
-_FRAMES = from_dtype(FRAME)[::1]
+START, END, CRC = range(3)
+"""The first columns of a batch's numbers."""
+_BATCHES = int64[:, ::1]
 _CRC_START = 21
 _ALL_ONES = 0xFFFFFFFF
 
@@ -64,26 +65,26 @@ def _finished(crc: Int, at: Int, end: Int) -> Int:
 
 
 @inlined
-def _words(frame: Any) -> Int:
-    return (frame.end - frame.start - _CRC_START) >> 3
+def _words(batch: Any) -> Int:
+    return (batch[END] - batch[START] - _CRC_START) >> 3
 
 
-@compiled(int64(int64, _FRAMES))
-def all_right(address: Int, frames: Any) -> Int:
+@compiled(int64(int64, _BATCHES))
+def all_right(address: Int, batches: Any) -> Int:
     """Return 1 if the CRC of every batch is right, else 0.
 
     Three lanes, each of which goes on with the next batch when it is through with one, so that all
     are busy whatever the sizes are.
     """
-    count = frames.size
+    count = len(batches)
     following = min(count, 3)
     in_a, in_b, in_c = 0, 1, 2
     crc_a = crc_b = crc_c = np.int64(_ALL_ONES)
     at_a = at_b = at_c = left_a = left_b = left_c = np.int64(0)
     if count >= 3:
-        at_a, left_a = address + frames[0].start + _CRC_START, _words(frames[0])
-        at_b, left_b = address + frames[1].start + _CRC_START, _words(frames[1])
-        at_c, left_c = address + frames[2].start + _CRC_START, _words(frames[2])
+        at_a, left_a = address + batches[0, START] + _CRC_START, _words(batches[0])
+        at_b, left_b = address + batches[1, START] + _CRC_START, _words(batches[1])
+        at_c, left_c = address + batches[2, START] + _CRC_START, _words(batches[2])
         while True:
             steps = min(left_a, left_b, left_c)
             for _ in range(steps):
@@ -99,33 +100,33 @@ def all_right(address: Int, frames: Any) -> Int:
             if following == count:
                 break
             if left_a == 0:
-                if _finished(crc_a, at_a, address + frames[in_a].end) != frames[in_a].crc:
+                if _finished(crc_a, at_a, address + batches[in_a, END]) != batches[in_a, CRC]:
                     return 0
                 in_a, following = following, following + 1
-                crc_a, left_a = np.int64(_ALL_ONES), _words(frames[in_a])
-                at_a = address + frames[in_a].start + _CRC_START
+                crc_a, left_a = np.int64(_ALL_ONES), _words(batches[in_a])
+                at_a = address + batches[in_a, START] + _CRC_START
             elif left_b == 0:
-                if _finished(crc_b, at_b, address + frames[in_b].end) != frames[in_b].crc:
+                if _finished(crc_b, at_b, address + batches[in_b, END]) != batches[in_b, CRC]:
                     return 0
                 in_b, following = following, following + 1
-                crc_b, left_b = np.int64(_ALL_ONES), _words(frames[in_b])
-                at_b = address + frames[in_b].start + _CRC_START
+                crc_b, left_b = np.int64(_ALL_ONES), _words(batches[in_b])
+                at_b = address + batches[in_b, START] + _CRC_START
             else:
-                if _finished(crc_c, at_c, address + frames[in_c].end) != frames[in_c].crc:
+                if _finished(crc_c, at_c, address + batches[in_c, END]) != batches[in_c, CRC]:
                     return 0
                 in_c, following = following, following + 1
-                crc_c, left_c = np.int64(_ALL_ONES), _words(frames[in_c])
-                at_c = address + frames[in_c].start + _CRC_START
-        if _finished(crc_a, at_a, address + frames[in_a].end) != frames[in_a].crc:
+                crc_c, left_c = np.int64(_ALL_ONES), _words(batches[in_c])
+                at_c = address + batches[in_c, START] + _CRC_START
+        if _finished(crc_a, at_a, address + batches[in_a, END]) != batches[in_a, CRC]:
             return 0
-        if _finished(crc_b, at_b, address + frames[in_b].end) != frames[in_b].crc:
+        if _finished(crc_b, at_b, address + batches[in_b, END]) != batches[in_b, CRC]:
             return 0
-        if _finished(crc_c, at_c, address + frames[in_c].end) != frames[in_c].crc:
+        if _finished(crc_c, at_c, address + batches[in_c, END]) != batches[in_c, CRC]:
             return 0
         return 1
     for index in range(count):
-        frame = frames[index]
-        at, end = address + frame.start + _CRC_START, address + frame.end
-        if _finished(np.int64(_ALL_ONES), at, end) != frame.crc:
+        at = address + batches[index, START] + _CRC_START
+        end = address + batches[index, END]
+        if _finished(np.int64(_ALL_ONES), at, end) != batches[index, CRC]:
             return 0
     return 1

@@ -6,12 +6,10 @@ header says, and their offsets rise by one. Kafka demands the last of compressed
 takes any negative length for a null. Here a scan would stop at both, so they stay out.
 """
 
-import ctypes
 import threading
 from array import array
 
-import numpy as np
-
+from stratalog.batch.addresses import address_of
 from stratalog.batch.compiled_walk import (
     BAD_END,
     BAD_FIELD,
@@ -69,7 +67,7 @@ def walk_body(body: BytesLike, position: int, header: BatchHeader, rules: Record
     walk[LATEST] = _INT64_LAST if latest is None else latest
     walk[KEYS_REQUIRED] = keys_required
     walk[REFUSED] = 0
-    address, held = _address_of(body)
+    address, held = address_of(body)
     result = walk_records(address, len(body), header.records_count, walk_address)
     del held
     if result != SOUND:
@@ -77,18 +75,6 @@ def walk_body(body: BytesLike, position: int, header: BatchHeader, rules: Record
     if walk[REFUSED]:
         raise _refusal(walk.tolist(), position + HEADER_BYTES, rules)
     return walk[GREATEST]
-
-
-def _address_of(body: BytesLike) -> tuple[int, object]:
-    """The address of the bytes, and an object that keeps them in place."""
-    if not len(body):
-        return 0, body
-    if isinstance(body, memoryview) and not body.readonly:
-        # A tenth of the price of numpy's way. The bytes of a request are writable.
-        first = ctypes.c_char.from_buffer(body)
-        return ctypes.addressof(first), first
-    array_of_bytes = np.frombuffer(body, np.uint8)
-    return array_of_bytes.__array_interface__["data"][0], array_of_bytes
 
 
 class _OfThread(threading.local):

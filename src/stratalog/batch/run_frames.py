@@ -1,22 +1,15 @@
 """The batches of a run, found and checked all at once. Importing this loads the compiler, and the
 compiled loops."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from crc32c import crc32c
 
-from stratalog.batch.code_cache import has_crc_instruction
+from stratalog.batch.batch_crcs import are_right
 from stratalog.batch.column_layout import FRAME, REFUSED
 from stratalog.batch.compiled_decode import count_batches, read_frames
-from stratalog.batch.header import CRC_START, BytesLike
-
-all_right: Callable[[int, Any], int] | None = None
-"""Where the processor has no instruction for it, the library knows other ways."""
-if has_crc_instruction():
-    from stratalog.batch.compiled_crc import all_right
+from stratalog.batch.header import BytesLike
 
 
 def frames_of(data: BytesLike) -> Any | None:
@@ -31,9 +24,4 @@ def frames_of(data: BytesLike) -> Any | None:
 
 
 def crcs_hold(data: BytesLike, frames: Any) -> bool:
-    if all_right is not None:
-        return bool(all_right(pa.py_buffer(data).address, frames))
-    view = memoryview(data)
-    bounds = zip(frames["start"].tolist(), frames["end"].tolist(), strict=True)
-    crcs = [crc32c(view[start + CRC_START : end]) for start, end in bounds]
-    return bool(crcs == frames["crc"].tolist())
+    return are_right(data, frames.view(np.int64).reshape(len(frames), FRAME.itemsize // 8))

@@ -50,6 +50,15 @@ def stamp_append_time(
     _stamp_time(memoryview(buffer), position, header.size_bytes, attributes, append_time_ms)
 
 
+def stamp_append_time_in_header(
+    head: bytearray, body: memoryview, header: BatchHeader, append_time_ms: int
+) -> None:
+    """The same for a batch whose header lies apart from its records, which stay as they are."""
+    _ATTRIBUTES.pack_into(head, CRC_START, header.attributes | TIMESTAMP_TYPE_BIT)
+    _TIMESTAMP.pack_into(head, MAX_TIMESTAMP_POSITION, append_time_ms)
+    _CRC.pack_into(head, CRC_POSITION, crc32c(body, crc32c(head[CRC_START:])))
+
+
 def stamp_max_timestamp(
     buffer: Writable, position: int, header: BatchHeader, max_timestamp_ms: int
 ) -> None:
@@ -64,8 +73,9 @@ def stamp_run(
     """Check every batch's CRC, give the batches consecutive offsets, and return the next one.
 
     A damaged batch raises after those before it were stamped: they lie in
-    `buffer[: error.batch_start]` and can be served. This is the path of every read, so it
-    unpacks only the fields that it needs and leaves finding the exact fault to `parse_header`.
+    `buffer[: error.batch_start]` and can be served. It unpacks only the fields that it needs and
+    leaves finding the exact fault to `parse_header`. Readers use `log_walk`, which does the same
+    for many batches at once.
     """
     view = memoryview(buffer)
     unpack, pack = _LENGTH_TO_LAST_OFFSET_DELTA.unpack_from, _OFFSET_LENGTH_EPOCH.pack_into

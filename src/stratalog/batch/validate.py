@@ -98,12 +98,11 @@ def _body(
 ) -> BytesLike:
     """The records, decompressed. No bytes are copied if they are not compressed."""
     start, end = position + HEADER_BYTES, position + header.size_bytes
-    codec = codec_of(header, position)
     data = memoryview(buffer)[start:end]
-    if codec is Codec.NONE:
+    if header.codec_bits == Codec.NONE:
         return data
     try:
-        return unpack_at(start, codec, data, max_decompressed_bytes)
+        return unpack_at(start, codec_of(header, position), data, max_decompressed_bytes)
     except BatchDamagedError as error:
         error.batch_start = position
         raise

@@ -3,7 +3,8 @@
 The steps of one block, and the remains of a crash after each of them:
 
 1. collect: batches wait in memory. Nothing is durable, and no producer is answered.
-2. seal: the block gets its id, its order and its footer. Still nothing is durable.
+2. seal: the block gets its id, its order and its footer. Still nothing is durable. `sealing.py`
+   decides when.
 3. upload: several blocks at once. A crash leaves an object without a row, for the sweeper.
 4. commit: one transaction for the uploaded blocks at the front of the queue, in seal order.
    Rows and object are visible together or not at all.
@@ -20,14 +21,16 @@ answered and before any later block commits, so that the order of a producer's b
 
 import asyncio
 import logging
+import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from stratalog.batch.entry import EntryBatch
 from stratalog.block.announced_writer import AnnouncedWriter
 from stratalog.block.block import OpenBlock, SealedBlock, Told, seal
+from stratalog.block.cut_off import cut_off
 from stratalog.block.errors import (
     BlockFailedError,
     BlockInDoubtError,
@@ -37,6 +40,8 @@ from stratalog.block.errors import (
 from stratalog.block.footer import FooterWriter
 from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.missing_sequences import MissingSequences
+from stratalog.block.placed import Placed
+from stratalog.block.sealing import NO_CONNECTION, Reason, Sealing, requests_per_s
 from stratalog.clock import Clock
 from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
 from stratalog.control.log.model import BlockToCommit, CommitAnswer, CommitOutcome
@@ -51,6 +56,7 @@ from stratalog.metrics import (
     BLOCK_UPLOAD_SECONDS,
     BLOCKS_COMMITTED,
     BLOCKS_FAILED,
+    BLOCKS_SEALED,
     Metrics,
 )
 from stratalog.objects.errors import StoreUnavailableError
@@ -87,12 +93,7 @@ class OnCommit(Protocol):
 OnRefused = Callable[[WriterRefusedError], None]
 
 
-@dataclass(slots=True)
-class _Request:
-    """A request that waits for its batches of a block."""
-
-    places: range
-    answered: "asyncio.Future[list[CommitAnswer]]"
+_Committed: TypeAlias = "asyncio.Future[Sequence[CommitAnswer]]"
 
 
 @dataclass(slots=True)
@@ -100,19 +101,27 @@ class _Queued:
     """A sealed block between its upload and its commit."""
 
     block: SealedBlock
-    requests: Sequence[_Request]
+    committed: _Committed
+    senders: Sequence[int]
+    sealed_s: float
     deadline: float
     uploaded: "asyncio.Task[StratalogError | None]"
+    answered: bool = False
 
 
 @dataclass(slots=True)
 class _Collecting:
     block: OpenBlock = field(default_factory=OpenBlock)
-    requests: list[_Request] = field(default_factory=list)
+    committed: _Committed = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    senders: list[int] = field(default_factory=list)
+    """The sender of each request."""
 
 
 class WriterMetrics:
     def __init__(self, metrics: Metrics) -> None:
+        self.sealed = metrics.counter(BLOCKS_SEALED)
         self.blocks = metrics.counter(BLOCKS_COMMITTED)
         self.bytes = metrics.counter(BLOCK_BYTES)
         self.failed = metrics.counter(BLOCKS_FAILED)
@@ -150,37 +159,40 @@ class BlockWriter:
         self._on_refused = on_refused
         self._fenced: BrokerFencedError | None = None
         self._collecting = _Collecting()
+        self._sealing = Sealing(
+            max_bytes=settings.max_bytes,
+            window_s=settings.window_ms / 1000,
+            requests_per_s=requests_per_s(settings.requests_per_second, store.url),
+        )
         # Not a part of `_Collecting`: a cancelled task is a reference cycle, and would hold the
         # collected batches in memory until the garbage collector runs.
-        self._window: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._watch_until_s = math.inf
         self._uploads = asyncio.Semaphore(settings.parallel_uploads)
         self._queue: deque[_Queued] = deque()
         self._queued = asyncio.Event()
-        self._stretch = 1.0
         self._missing = MissingSequences()
         self._closed = False
         self._committer = asyncio.create_task(self._commit_in_order(), name="block-committer")
 
-    def append(self, batches: Sequence[EntryBatch]) -> "asyncio.Future[list[CommitAnswer]]":
-        """Take one request's batches; the future is answered when their block is committed.
+    def append(self, batches: Sequence[EntryBatch], sender: int = NO_CONNECTION) -> Placed:
+        """Take one request's batches, which are answered when their block is committed.
 
-        The batches enter in the order of the calls, and all of them go into one block.
+        The batches enter in the order of the calls, and all of them go into one block. The sender
+        is the number of a connection: a block is sealed when no other is expected in it.
         """
-        answered: asyncio.Future[list[CommitAnswer]] = asyncio.get_running_loop().create_future()
         if self._closed:
-            answered.set_exception(BrokerStoppingError("this broker is stopping: use another"))
-            return answered
+            return _refused(BrokerStoppingError("this broker is stopping: use another"))
         if self._fenced is not None:
-            answered.set_exception(self._fenced)
-            return answered
+            return _refused(self._fenced)
         collecting = self._collecting
-        places = collecting.block.add(batches)
-        collecting.requests.append(_Request(places, answered))
-        if collecting.block.size_bytes >= self._settings.max_bytes:
-            self._seal()
-        elif self._window is None:
-            self._window = asyncio.create_task(self._seal_after_window())
-        return answered
+        before_bytes = collecting.block.size_bytes
+        placed = Placed(collecting.committed, collecting.block.add(batches))
+        collecting.senders.append(sender)
+        size_bytes = collecting.block.size_bytes - before_bytes
+        self._sealing.arrived(sender, size_bytes, self._clock.monotonic())
+        self._seal_or_wait()
+        return placed
 
     def refused(self, batches: Sequence[EntryBatch]) -> None:
         """Note batches of a request that failed before it could be appended.
@@ -198,26 +210,43 @@ class BlockWriter:
     async def close(self) -> None:
         """Refuse new batches, and commit and answer the ones that were taken."""
         self._closed = True
-        if self._collecting.requests:
-            self._seal()
+        if self._collecting.senders:
+            self._seal(Reason.CLOSING)
+        if self._watch is not None:
+            self._watch.cancel()
         self._queued.set()
         await self._committer
 
-    async def _seal_after_window(self) -> None:
-        await self._clock.sleep(self._settings.window_ms * self._stretch / 1000)
-        self._window = None
-        self._seal()
+    def _seal_or_wait(self) -> None:
+        """Seal the open block if its time has come, or else look at it again when it may have."""
+        if not self._collecting.senders:
+            return
+        verdict = self._sealing.decide(self._clock.monotonic())
+        if isinstance(verdict, Reason):
+            self._seal(verdict)
+        elif self._watch is None or verdict.until_s < self._watch_until_s:
+            if self._watch is not None:
+                self._watch.cancel()
+            self._watch_until_s = verdict.until_s
+            self._watch = asyncio.create_task(self._look_at(verdict.until_s))
 
-    def _seal(self) -> None:
+    async def _look_at(self, time_s: float) -> None:
+        await self._clock.sleep(max(time_s - self._clock.monotonic(), 0.0))
+        self._watch = None
+        self._seal_or_wait()
+
+    def _seal(self, reason: Reason) -> None:
         collecting, self._collecting = self._collecting, _Collecting()
-        if self._window is not None:
-            self._window.cancel()
-            self._window = None
+        self._metrics.sealed.labels(reason.value).inc()
+        sealed_s = self._clock.monotonic()
+        self._sealing.sealed(sealed_s)
         now_ms = self._clock.now_ms()
         block = self._sealed(collecting.block, now_ms)
-        deadline = self._clock.monotonic() + self._settings.retry_ms / 1000
+        deadline = sealed_s + self._settings.retry_ms / 1000
         uploaded = asyncio.create_task(self._upload(block, deadline))
-        self._queue.append(_Queued(block, collecting.requests, deadline, uploaded))
+        self._queue.append(
+            _Queued(block, collecting.committed, collecting.senders, sealed_s, deadline, uploaded)
+        )
         self._queued.set()
 
     def _sealed(self, block: OpenBlock, now_ms: int) -> SealedBlock:
@@ -272,6 +301,7 @@ class BlockWriter:
                 self._fail(self._queue.popleft(), error)
             else:
                 await self._commit_or_fail(self._take_uploaded())
+            self._seal_or_wait()
 
     def _take_uploaded(self) -> list[_Queued]:
         """Take uploaded blocks from the front of the queue, as many as one transaction carries."""
@@ -366,6 +396,9 @@ class BlockWriter:
                 lambda: self._resolve(blocks),
                 ControlUnavailableError(f"the control plane has not answered {_IN_TIME}"),
             )
+        except WriterRefusedError as refusal:
+            await self._refused(refusal)
+            return None, BlockInDoubtError(f"{doubt}; {refusal}")
         except StratalogError as still_unknown:
             if self._announced is not None:
                 self._announced.unsettled()
@@ -373,8 +406,9 @@ class BlockWriter:
         return answers, BlockFailedError(f"the commit did not happen: {doubt}")
 
     async def _resolve(self, blocks: Sequence[BlockToCommit]) -> list[list[CommitAnswer]] | None:
+        count = self._announced.count if self._announced is not None else None
         try:
-            return await self._control.log.resolve_commit(blocks)
+            return await self._control.log.resolve_commit(blocks, count)
         except OutcomeUnknownError as doubt:
             # Retry, even if the tombstones were put: putting them again changes nothing.
             raise ControlUnavailableError(str(doubt)) from doubt
@@ -388,7 +422,7 @@ class BlockWriter:
         """
         calls = retry(call, clock=self._clock, deadline_s=deadline, on_retry=_log_retry)
         left_s = max(deadline - self._clock.monotonic(), _LEAST_S)
-        return await _cut_off(calls, left_s, unanswered)
+        return await cut_off(calls, left_s, unanswered)
 
     def _finish(self, queued: _Queued, answers: Sequence[CommitAnswer]) -> None:
         self._cache.add(queued.block, answers)
@@ -397,13 +431,11 @@ class BlockWriter:
             self._announced.answered(queued.block, answers)
         self._metrics.blocks.inc()
         self._metrics.bytes.inc(queued.block.commit.size_bytes)
-        by_arrival: list[CommitAnswer | None] = [None] * len(answers)
+        self._answer(queued)
+        by_arrival = list(answers)
         for place, answer in zip(queued.block.arrival, answers, strict=True):
             by_arrival[place] = answer
-        for request in queued.requests:
-            if not request.answered.done():
-                own = [by_arrival[place] for place in request.places]
-                request.answered.set_result([answer for answer in own if answer is not None])
+        queued.committed.set_result(by_arrival)
 
     def _fail(self, queued: _Queued, error: StratalogError) -> None:
         """Answer the producers with the error. The sweeper removes the object, if there is one."""
@@ -412,38 +444,33 @@ class BlockWriter:
         if self._announced is not None:
             self._announced.failed(queued.block)
         log.error("Block %s was given up: %s", queued.block.commit.object_id, error)
+        self._answer(queued)
         if isinstance(error, BarredObjectError):
             error = BlockFailedError(str(error))
-        for request in queued.requests:
-            if not request.answered.done():
-                request.answered.set_exception(error)
-                # The request may have ended with its connection. Looked at once, the error is not
-                # reported by asyncio as one that nothing handled.
-                request.answered.exception()
+        _give_up(queued.committed, error)
+
+    def _answer(self, queued: _Queued) -> None:
+        """Tell the policy that the requests of this block are answered, once."""
+        if not queued.answered:
+            queued.answered = True
+            self._sealing.written(queued.senders, queued.sealed_s, self._clock.monotonic())
 
     def _adjust_window(self, partitions: int) -> None:
-        self._stretch = min(max(partitions / _PARTITIONS_PER_WINDOW, 1.0), _MAX_STRETCH)
+        stretch = min(max(partitions / _PARTITIONS_PER_WINDOW, 1.0), _MAX_STRETCH)
+        self._sealing.window_s = self._settings.window_ms * stretch / 1000
 
 
-async def _cut_off(calls: Coroutine[Any, Any, T], left_s: float, unanswered: StratalogError) -> T:
-    """Wait for the calls no longer than this, nor for them to clean up, which may hang as well."""
-    task = asyncio.create_task(calls)
-    try:
-        done, _ = await asyncio.wait([task], timeout=left_s)
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
-    if done:
-        return task.result()
-    task.cancel()
-    task.add_done_callback(_forget)
-    raise unanswered
+def _refused(error: StratalogError) -> Placed:
+    committed: _Committed = asyncio.get_running_loop().create_future()
+    _give_up(committed, error)
+    return Placed(committed, range(0))
 
 
-def _forget(task: "asyncio.Task[Any]") -> None:
-    """Look at the outcome of a call that was cut off: asyncio complains of errors that are not."""
-    if not task.cancelled():
-        task.exception()
+def _give_up(committed: _Committed, error: StratalogError) -> None:
+    committed.set_exception(error)
+    # The requests may have ended with their connections. Looked at once, the error is not reported
+    # by asyncio as one that nothing handled.
+    committed.exception()
 
 
 def _log_retry(error: Exception, pause_s: float) -> None:

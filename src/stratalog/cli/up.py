@@ -30,8 +30,13 @@ from stratalog.cli.options import (
     settings_from,
 )
 from stratalog.cli.output import say
+from stratalog.clock import SYSTEM_CLOCK
 from stratalog.logs import configure_logs
-from stratalog.memory import collect_garbage_rarely, keep_freed_memory
+from stratalog.memory import (
+    collect_garbage_by_time,
+    collect_garbage_rarely,
+    keep_freed_memory,
+)
 from stratalog.settings import Settings
 
 if TYPE_CHECKING:
@@ -44,6 +49,14 @@ EPILOG = examples(
     "stratalog up --set block.window_ms=50ms --set topic.retention.ms=86400000",
 )
 
+SWITCH_SECONDS = 50e-6
+"""The time after which a thread that waits for the interpreter's lock asks for it.
+
+Uploads to a folder and commits to SQLite run on threads, and need the lock after each call to the
+system. By default they ask for it after 5 ms without a release. A busy event loop releases it in
+every turn and takes it back at once. Each release starts the 5 ms again, so that an upload waits
+for many turns, and its producers with it. `bench.starvation` shows their wait."""
+
 
 def up(
     listen: Annotated[
@@ -55,6 +68,10 @@ def up(
     control: Control = None,
     partitions: Annotated[
         int | None, typer.Option(min=1, help="Partitions of topics created without a number.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that serve clients: one per processor to spare."),
     ] = None,
     pipeline: Annotated[
         bool,
@@ -74,6 +91,8 @@ def up(
     flags = [f"broker.listen={listen}"] if listen is not None else []
     if partitions is not None:
         flags.append(f"broker.default_partitions={partitions}")
+    if workers is not None:
+        flags.append(f"broker.workers={workers}")
     if not pipeline:
         flags.append("tiering.enabled=false")
     flags += log_flags(log_level, verbose=verbose, quiet=quiet)
@@ -87,6 +106,7 @@ def up(
     descriptors.allow_clients(settings.broker.max_connections)
     keep_freed_memory()
     collect_garbage_rarely()
+    sys.setswitchinterval(SWITCH_SECONDS)
     uvloop.run(_serve(settings))
 
 
@@ -109,8 +129,10 @@ async def _serve(settings: Settings) -> None:
         return
     finally:
         giving_up.cancel()
+    collecting = asyncio.create_task(collect_garbage_by_time(SYSTEM_CLOCK.sleep))
     _greet(broker.address, broker.broker_id, settings)
     await _until_first(stop.wait(), broker.fence.closed())
+    collecting.cancel()
     if broker.fence.error is not None:
         await broker.stop()
         raise broker.fence.error

@@ -1,5 +1,4 @@
-"""Membership of the cluster: this broker's registration and lease, and the other brokers as last
-seen.
+"""Membership of the cluster: this broker's registration and its lease.
 
 Losing the lease does no harm to data: the control plane fences commits, the lease does not. It may
 cost the broker its id: the broker then registers again, under another id if its own was taken.
@@ -12,18 +11,19 @@ from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from stratalog.clock import Clock
+from stratalog.cluster.live_brokers import LiveBrokers
 from stratalog.control.brokers.errors import AddressTakenError
 from stratalog.control.brokers.model import BrokerInfo
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
-from stratalog.ids import BrokerId, TopicPartition
+from stratalog.ids import BrokerId
 
 log = logging.getLogger(__name__)
 
 _RENEWALS_PER_LEASE = 3
 
 
-class Membership:
+class Membership(LiveBrokers):
     def __init__(
         self,
         *,
@@ -34,14 +34,10 @@ class Membership:
         lease_ms: int,
         registration: BrokerInfo,
     ) -> None:
-        self._control = control
+        super().__init__(control, cluster_id=cluster_id, own=registration)
         self._clock = clock
-        self.cluster_id = cluster_id
         self._incarnation = incarnation
         self._lease_ms = lease_ms
-        self._own = registration
-        self._live = [registration]
-        self._leaders: dict[tuple[TopicPartition, str | None], BrokerInfo] = {}
         self._renewer: asyncio.Task[None] | None = None
         self._sure_until_s = clock.monotonic() + lease_ms / 1000
         self._left = False
@@ -95,10 +91,6 @@ class Membership:
         return membership
 
     @property
-    def broker_id(self) -> BrokerId:
-        return self._own.broker_id
-
-    @property
     def incarnation(self) -> UUID:
         return self._incarnation
 
@@ -111,58 +103,11 @@ class Membership:
         """
         return not self._left and self._clock.monotonic() < self._sure_until_s
 
-    def live(self) -> list[BrokerInfo]:
-        """The brokers that were alive at the last look, by id. This broker is always among them."""
-        return self._live
-
-    def others(self) -> list[BrokerInfo]:
-        return [broker for broker in self._live if broker.broker_id != self.broker_id]
-
-    def leader_of(self, partition: TopicPartition, zone: str | None = None) -> BrokerInfo:
-        """Choose the one broker that Metadata names as the leader of a partition.
-
-        Clients of a zone get a broker of their zone, if it has any. The choice is rendezvous
-        hashing: every broker computes the same leader, and a broker that comes or goes moves only
-        the partitions that it gains or had.
-        """
-        key = (partition, self.known_zone(zone))
-        leader = self._leaders.get(key)
-        if leader is None:
-            candidates = self._in_zone(zone) or self._live
-            leader = max(candidates, key=lambda broker: _weight(partition, broker.broker_id))
-            self._leaders[key] = leader
-        return leader
-
     def coordinator_of(self, group_id: str) -> BrokerInfo:
         """Choose the broker that should coordinate a group without a coordinator."""
-        candidates = (self.others() if self._left else self._live) or self._live
+        live = self.live()
+        candidates = (self.others() if self._left else live) or live
         return max(candidates, key=lambda broker: _group_weight(group_id, broker.broker_id))
-
-    def nearer_broker(self, partition: TopicPartition, zone: str | None) -> BrokerInfo | None:
-        """Choose a nearer broker for a reader in a zone, so that a partition's readers in a zone
-        meet at one broker. None if this broker is the right one, or the zone has no broker.
-
-        The partition's leader alone sends readers on, as in Kafka, and always to a broker of less
-        weight. So brokers that disagree about the live brokers cannot send a reader in circles.
-        """
-        if self.known_zone(zone) is None or self.leader_of(partition).broker_id != self.broker_id:
-            return None
-        nearer = self.leader_of(partition, zone)
-        return None if nearer.broker_id == self.broker_id else nearer
-
-    def known_zone(self, zone: str | None) -> str | None:
-        """The zone, if a live broker runs in it."""
-        return zone if self._in_zone(zone) else None
-
-    def _in_zone(self, zone: str | None) -> list[BrokerInfo]:
-        return [broker for broker in self._live if zone and broker.rack == zone]
-
-    async def refresh(self) -> None:
-        brokers = await self._control.brokers.all()
-        live = [broker for broker in brokers if broker.alive or broker.broker_id == self.broker_id]
-        if live != self._live:
-            self._live = live
-            self._leaders.clear()
 
     async def leave(self) -> None:
         """Stop renewing and take this broker off the list, so that clients go elsewhere at once."""
@@ -243,9 +188,4 @@ async def _register_when_free(
 
 def _group_weight(group_id: str, broker_id: BrokerId) -> bytes:
     name = group_id.encode() + broker_id.to_bytes(4)
-    return hashlib.blake2b(name, digest_size=8).digest()
-
-
-def _weight(partition: TopicPartition, broker_id: BrokerId) -> bytes:
-    name = partition.topic_id.bytes + partition.partition.to_bytes(4) + broker_id.to_bytes(4)
     return hashlib.blake2b(name, digest_size=8).digest()

@@ -9,7 +9,7 @@ from typing import Any
 
 from stratalog.clock import Clock
 from stratalog.kafka.errors import DuplicateHandlerError
-from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.components import Components, DataComponents
 from stratalog.kafka.server.dispatch import Dispatcher
 from stratalog.kafka.server.handler import Handler
 from stratalog.kafka.server.metrics import RequestMetrics
@@ -54,3 +54,16 @@ def dispatcher(
     """The `Acceptor` that a node gives to `Server.start`."""
     handlers = {key: handler(components) for key, handler in handler_classes().items()}
     return Dispatcher(handlers, clock=clock, metrics=metrics, workplace=workplace)
+
+
+def data_dispatcher(
+    components: DataComponents, *, clock: Clock, metrics: RequestMetrics, workplace: Workplace
+) -> Dispatcher:
+    """The `Acceptor` of the requests that every worker serves."""
+    handlers = {key: handler_classes()[key](components) for key in data_keys()}
+    return Dispatcher(handlers, clock=clock, metrics=metrics, workplace=workplace)
+
+
+def data_keys() -> list[ApiKey]:
+    """The APIs that every worker serves."""
+    return [key for key, handler in handler_classes().items() if handler.in_every_worker]

@@ -11,25 +11,28 @@ from importlib.metadata import version
 from platform import python_version
 
 from stratalog.admin.admin import BrokerAdmin
-from stratalog.block.writer import Advanced
 from stratalog.clock import SYSTEM_CLOCK, Clock
 from stratalog.cluster.membership import Membership
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import BrokerId
+from stratalog.kafka.fetches.sessions import FetchSessions
 from stratalog.kafka.registry import served
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.metrics import RequestMetrics
 from stratalog.kafka.server.read_failures import ReadFailures
 from stratalog.kafka.server.server import Address
 from stratalog.metrics import Metrics
+from stratalog.node.background import start_janitor, start_pipeline
 from stratalog.node.ground import Ground
 from stratalog.node.groups import Groups, start_groups
 from stratalog.node.listener import bind_listener, serve_clients
 from stratalog.node.membership import join_cluster, start_hints
+from stratalog.node.news import News
 from stratalog.node.parts import Parts
 from stratalog.node.reading import start_reading
 from stratalog.node.storage import open_storage
-from stratalog.node.workers import start_janitor, start_pipeline
+from stratalog.node.workers.share import share_of
+from stratalog.node.workers.start import check_shareable, start_workers
 from stratalog.node.writing import start_writing
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.cluster import OpenCluster
@@ -75,6 +78,7 @@ class Broker:
         """
         ground = Ground(settings=settings, clock=clock)
         parts = Parts()
+        check_shareable(settings)
         async with parts.undone_on_failure():
             cluster = await open_storage(parts, ground, control=control, objects=store)
             shared = ClusterSettings(cluster.control, settings)
@@ -127,32 +131,29 @@ async def _start_serving(
 ) -> Broker:
     control = cluster.control
     catalog = TopicCatalog(control=control, clock=ground.clock)
-    reading = await start_reading(parts, ground, cluster)
-    watermarks = reading.watermarks
-    listener = await bind_listener(parts, ground, reading.reader)
+    worker = replace(ground, settings=share_of(ground.settings))
+    reading = await start_reading(parts, worker, cluster)
+    news = News(reading.watermarks)
+    listener = await bind_listener(parts, worker, reading.reader)
     membership = await join_cluster(parts, ground, control, listener.advertised, listener.bound)
-    hints = await start_hints(
-        parts, ground, control, membership, listener.bound, on_hint=watermarks.hinted
+    news.reach_brokers(
+        await start_hints(parts, ground, control, membership, listener.bound, on_hint=news.hinted)
     )
-
-    def committed(advanced: Advanced) -> None:
-        watermarks.advanced(advanced)
-        hints.send(advanced)
-
     appender = await start_writing(
         parts,
-        ground,
+        worker,
         cluster,
         catalog=catalog,
         fresh_blocks=reading.fresh_blocks,
         broker_id=lambda: membership.broker_id,
-        on_commit=committed,
+        on_commit=news.committed,
     )
     groups = await start_groups(parts, ground, control, membership, catalog)
     components = Components(
         settings=ground.settings,
         metrics=RequestMetrics(ground.metrics, served()),
         failures=ReadFailures(ground.clock),
+        fetch_sessions=FetchSessions(worker.settings, clock=ground.clock, metrics=ground.metrics),
         admin=_admin(ground, control, catalog, membership, groups, shared),
         membership=membership,
         control=control,
@@ -164,7 +165,15 @@ async def _start_serving(
         classic_groups=groups.classic,
         consumer_groups=groups.consumer,
     )
-    await serve_clients(ground, listener, components)
+    acceptor = await serve_clients(worker, listener, components)
+    await start_workers(
+        parts,
+        worker,
+        server=listener.server,
+        dispatcher=acceptor,
+        membership=membership,
+        news=news,
+    )
     return Broker(ground=ground, parts=parts, address=listener.advertised, membership=membership)
 
 

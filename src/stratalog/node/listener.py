@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from stratalog.kafka.registry import dispatcher
 from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.dispatch import Dispatcher
 from stratalog.kafka.server.server import Address, Server, parse_address
 from stratalog.node.ground import Ground
 from stratalog.node.parts import Part, Parts
@@ -25,26 +26,43 @@ class Listener:
 
 async def bind_listener(parts: Parts, ground: Ground, reader: TopicReader) -> Listener:
     """Bind the listening socket. Clients that connect wait until `serve_clients` is called."""
-    settings = ground.settings.broker
-    server = Server(
-        settings=settings,
+    server = _server(ground)
+    bound = server.bind()
+    await _start(parts, ground, server, reader)
+    advertised = _advertised(ground.settings.broker, bound)
+    return Listener(server=server, bound=bound, advertised=advertised)
+
+
+async def take_listener(
+    parts: Parts, ground: Ground, reader: TopicReader, listening: socket.socket
+) -> Server:
+    """Share the listening socket that another process of this broker has bound."""
+    server = _server(ground)
+    server.take(listening)
+    await _start(parts, ground, server, reader)
+    return server
+
+
+def _server(ground: Ground) -> Server:
+    return Server(
+        settings=ground.settings.broker,
         max_inflight_bytes=ground.settings.block.max_inflight_bytes,
         clock=ground.clock,
         metrics=ground.metrics,
     )
 
+
+async def _start(parts: Parts, ground: Ground, server: Server, reader: TopicReader) -> None:
     async def drain() -> None:
         # Fetches that wait for new records are answered first. Otherwise each of them would keep
         # its connection open for as long as it may wait.
         reader.stop()
-        await server.stop(settings.shutdown_timeout_ms)
+        await server.stop(ground.settings.broker.shutdown_timeout_ms)
 
-    bound = server.bind()
     await parts.start(Part(name="the Kafka listener", stops_in=Phase.DRAIN, stop=drain))
-    return Listener(server=server, bound=bound, advertised=_advertised(settings, bound))
 
 
-async def serve_clients(ground: Ground, listener: Listener, components: Components) -> None:
+async def serve_clients(ground: Ground, listener: Listener, components: Components) -> Dispatcher:
     acceptor = dispatcher(
         components,
         clock=ground.clock,
@@ -52,6 +70,7 @@ async def serve_clients(ground: Ground, listener: Listener, components: Componen
         workplace=listener.server.workplace,
     )
     await listener.server.start(acceptor)
+    return acceptor
 
 
 def _advertised(settings: BrokerSettings, bound: Address) -> Address:

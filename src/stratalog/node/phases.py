@@ -6,8 +6,8 @@ from enum import IntEnum, auto
 class Phase(IntEnum):
     """One step of stopping. A phase begins when all parts of the earlier phases have stopped."""
 
-    END_WORKERS = auto()
-    """Workers in the background end. No client waits for them, and they use most other parts."""
+    END_BACKGROUND = auto()
+    """Parts in the background end. No client waits for them, and they use most other parts."""
     WITHDRAW = auto()
     """The broker hands its groups over and leaves the cluster's list, so that clients turn to other
     brokers while this one still answers."""

@@ -1,7 +1,9 @@
 """The reading side of a node: topics as clients fetch them, over all tiers."""
 
+import asyncio
 from dataclasses import dataclass
 
+from stratalog.batch.log_place import load_log_walk
 from stratalog.block.batch_index import BatchIndex
 from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.reader import BlockReader
@@ -28,6 +30,7 @@ class Reading:
 
 async def start_reading(parts: Parts, ground: Ground, cluster: OpenCluster) -> Reading:
     settings, clock, control = ground.settings, ground.clock, cluster.control
+    await asyncio.to_thread(load_log_walk)
     watermarks = Watermarks(control=control, clock=clock, poll_ms=settings.fetch.poll_ms)
     await parts.start(
         Part(name="the watch on watermarks", stops_in=Phase.RELEASE, stop=watermarks.close)

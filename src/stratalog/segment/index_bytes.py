@@ -11,8 +11,8 @@ from stratalog.segment.errors import IndexDamagedError
 from stratalog.segment.index_object import read_index
 from stratalog.segment.model import IndexKind
 from stratalog.segment.offset_index import OffsetIndex
-from stratalog.segment.open_segment import OpenSegment
-from stratalog.segment.open_segment_cache import Edition, OpenSegmentCache, edition_of
+from stratalog.segment.open_segment import Edition, OpenSegment, edition_of
+from stratalog.segment.open_segment_cache import OpenSegmentCache
 from stratalog.segment.producer_snapshot import decode_snapshot
 from stratalog.segment.read_metrics import ReadMetrics
 from stratalog.segment.single_flight import SingleFlight

@@ -17,6 +17,10 @@ class JsonObject:
         self._fields: dict[str, object] = dict(value)
         self._path = path
 
+    def names(self) -> list[str]:
+        """The fields that were not taken yet."""
+        return list(self._fields)
+
     def take(self, field: str) -> object:
         if field not in self._fields:
             raise ValueError(f"{self._name(field)} is missing")

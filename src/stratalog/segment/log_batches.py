@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 from stratalog.batch.frames import crc_mismatch
 from stratalog.batch.header import CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from stratalog.batch.log_place import LogBounds, LogPlace, load_log_walk
 from stratalog.control.segments.model import Segment
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset
@@ -104,17 +105,20 @@ class _Selection:
         self._position = position
         self._query = query
         self._dense = is_dense(query.segment)
-        self._exact = expected is not None
-        """True if the next batch's offset is known, and not only its least."""
-        self._expected = query.segment.base_offset if expected is None else expected
-        self._start: int | None = None
-        self._at = 0
+        self._place = LogPlace(
+            expected=query.segment.base_offset if expected is None else expected,
+            is_exact=expected is not None,
+        )
         self._needed_bytes = 0
 
     def run(self) -> Stop:
-        data, query = self._data, self._query
-        while self._at < len(data):
-            at = self._at
+        """Walk over all that is right, and look at the rest batch by batch."""
+        data, query, place = self._data, self._query, self._place
+        # A log that is longer than its row says is odd from there on.
+        in_log = data[: max(0, query.segment.size_bytes - self._position)]
+        load_log_walk()(in_log, place, self._bounds(), None)
+        while place.at < len(data):
+            at = place.at
             if len(data) - at < HEADER_BYTES:
                 return self._short(HEADER_BYTES)
             base, length, _, magic, crc, _, delta = _FIELDS.unpack_from(data, at)
@@ -126,41 +130,54 @@ class _Selection:
                 if at + size > len(data):
                     return self._short(size)
                 self._check_answered(base, size, crc)
-                if self._start is None:
-                    self._start = at
-            self._at = at + size
-            self._expected = Offset(base + delta + 1)
-            self._exact = True
+                if place.start is None:
+                    place.start = at
+            place.at = at + size
+            place.expected = base + delta + 1
+            place.is_exact = True
         self._check_end()
-        return Stop.DONE if self._at == len(data) else self._short(HEADER_BYTES)
+        return Stop.DONE if place.at == len(data) else self._short(HEADER_BYTES)
+
+    def _bounds(self) -> LogBounds:
+        query = self._query
+        return LogBounds(
+            wanted=query.offset,
+            last_offset=query.segment.last_offset,
+            max_bytes=query.max_bytes,
+            at_least_one=query.at_least_one,
+            is_dense=self._dense,
+            may_begin_anywhere=self._position == 0,
+        )
 
     def result(self, stop: Stop, error: StratalogError | None = None) -> BatchAnswer:
-        answered = self._data[self._start : self._at] if self._start is not None else b""
+        place = self._place
+        answered = b"" if place.start is None else self._data[place.start : place.at]
         return BatchAnswer(
             part=memoryview(answered),
             stop=stop,
-            position=self._position + self._at,
-            next_offset=self._expected,
+            position=self._position + place.at,
+            next_offset=Offset(place.expected),
             needed_bytes=self._needed_bytes,
             error=error,
         )
 
     def _is_full(self, end: int) -> bool:
         """Tell if the answer would be too large if it ended here."""
-        if self._start is None and self._query.at_least_one:
+        place = self._place
+        if place.start is None and self._query.at_least_one:
             return False
-        start = self._at if self._start is None else self._start
+        start = place.at if place.start is None else place.start
         return end - start > self._query.max_bytes
 
     def _short(self, needed_bytes: int) -> Stop:
-        end = self._position + self._at
+        end = self._position + self._place.at
         if end < self._query.segment.size_bytes < end + needed_bytes:
             raise self._damaged("the log ends inside a batch")
         self._needed_bytes = needed_bytes
         return Stop.SHORT
 
     def _check(self, base: int, size: int, magic: int, delta: int) -> None:
-        segment = self._query.segment
+        segment, place = self._query.segment, self._place
         # Stratalog never writes old formats: in its own segments they are damage like any other.
         if magic in _OLD_MAGICS and not self._dense:
             raise OldRecordFormatError(
@@ -169,38 +186,39 @@ class _Selection:
             )
         if magic != 2:
             raise self._damaged(f"magic {magic} is not 2")
-        if size < HEADER_BYTES or self._position + self._at + size > segment.size_bytes:
+        if size < HEADER_BYTES or self._position + place.at + size > segment.size_bytes:
             raise self._damaged(f"a batch of {size} bytes in a log of {segment.size_bytes}")
         if delta < 0 or base + delta > segment.last_offset:
             raise self._damaged(
                 f"a batch of offsets {base} to {base + delta} in a segment that ends at"
                 f" {segment.last_offset}"
             )
-        if base < self._expected or (self._exact and self._dense and base != self._expected):
-            raise self._damaged(f"a batch says offset {base}, not {self._expected}")
-        if not self._exact and self._position and base > self._query.offset:
+        is_due = base == place.expected
+        if base < place.expected or (place.is_exact and self._dense and not is_due):
+            raise self._damaged(f"a batch says offset {base}, not {place.expected}")
+        if not place.is_exact and self._position and base > self._query.offset:
             # An index entry never leads beyond the wanted offset, even if there are gaps.
             raise self._damaged(f"a batch of offset {base}, beyond {self._query.offset}")
 
     def _check_answered(self, base: int, size: int, crc: int) -> None:
-        query = self._query
-        if self._start is None and self._dense and base > query.offset:
+        query, place = self._query, self._place
+        if place.start is None and self._dense and base > query.offset:
             raise self._damaged(f"no batch holds offset {query.offset}, the next one is {base}")
-        actual = crc32c(self._data[self._at + CRC_START : self._at + size])
+        actual = crc32c(self._data[place.at + CRC_START : place.at + size])
         if actual != crc:
-            reason = crc_mismatch(self._position + self._at, crc, actual).reason
+            reason = crc_mismatch(self._position + place.at, crc, actual).reason
             raise self._damaged(f"the batch of offset {base}: {reason}")
 
     def _check_end(self) -> None:
-        segment = self._query.segment
-        at_end = self._position + self._at == segment.size_bytes
-        if at_end and self._dense and self._expected != segment.end_offset:
-            last = self._expected - 1
+        segment, place = self._query.segment, self._place
+        at_end = self._position + place.at == segment.size_bytes
+        if at_end and self._dense and place.expected != segment.end_offset:
+            last = place.expected - 1
             raise self._damaged(f"the log ends with offset {last}, not {segment.last_offset}")
 
     def _damaged(self, reason: str) -> LogDamagedError:
-        found_by = "" if self._exact else ", where its offset index points"
+        found_by = "" if self._place.is_exact else ", where its offset index points"
         return LogDamagedError(f"{self._where()}{found_by}: {reason}")
 
     def _where(self) -> str:
-        return f"object {self._query.segment.key_base}.log, byte {self._position + self._at}"
+        return f"object {self._query.segment.key_base}.log, byte {self._position + self._place.at}"

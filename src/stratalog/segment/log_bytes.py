@@ -12,11 +12,10 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from stratalog.errors import DamagedError, StratalogError
-from stratalog.ids import SegmentId
 from stratalog.objects.store import Buffer, Range
 from stratalog.segment.byte_cache import ByteCache
 from stratalog.segment.chunk_index import chunks_between
-from stratalog.segment.open_segment import OpenSegment
+from stratalog.segment.open_segment import Edition, OpenSegment
 from stratalog.segment.read_metrics import ReadMetrics
 from stratalog.segment.single_flight import SingleFlight, wait_for
 from stratalog.segment.thread_offload import offload
@@ -27,7 +26,7 @@ several to be in progress at once."""
 _LEAST_REQUESTS = 4
 """The least number of requests that fit into the space for reading ahead, if it is small."""
 
-ChunkKey: TypeAlias = tuple[SegmentId, int]
+ChunkKey: TypeAlias = tuple[Edition, int]
 _Run: TypeAlias = "dict[int, Buffer | StratalogError]"
 """Chunks that were fetched with one request, or their errors."""
 _Sources: TypeAlias = "dict[int, Buffer | asyncio.Task[_Run]]"
@@ -101,7 +100,7 @@ class LogBytes:
     def forget(self, log: OpenSegment, start: int, end: int) -> None:
         """Drop damaged bytes from the cache, in case they are not damaged in the store."""
         for chunk in chunks_between(log.chunks, start, end):
-            self._cache.discard((log.segment_id, chunk))
+            self._cache.discard((log.edition, chunk))
 
     async def close(self) -> None:
         await self._flights.close()
@@ -126,7 +125,7 @@ class LogBytes:
     def _sources(self, log: OpenSegment, chunks: range, wanted: _Wanted) -> _Sources:
         sources: _Sources = {}
         for chunk in chunks:
-            key = log.segment_id, chunk
+            key = log.edition, chunk
             source = self._cache.find(key, _step(log, chunk, wanted)) or self._flights.find(key)
             if source is not None:
                 sources[chunk] = source
@@ -145,7 +144,7 @@ class LogBytes:
             if isinstance(source, asyncio.Task):
                 data = (await wait_for(source))[chunk]
                 # The chunk may have been cached as unread. This counts the reading.
-                self._cache.find((log.segment_id, chunk), _step(log, chunk, wanted))
+                self._cache.find((log.edition, chunk), _step(log, chunk, wanted))
             else:
                 data = source
             if isinstance(data, StratalogError):
@@ -154,7 +153,7 @@ class LogBytes:
             answer.parts.append(memoryview(data)[max(0, wanted.start - start) : wanted.end - start])
 
     def _start(self, log: OpenSegment, run: range, kind: str) -> "asyncio.Task[_Run]":
-        keys = [(log.segment_id, chunk) for chunk in run]
+        keys = [(log.edition, chunk) for chunk in run]
         return self._flights.start(keys, lambda: self._fetch_run(log, run, kind))
 
     async def _fetch_run(self, log: OpenSegment, run: range, kind: str) -> _Run:
@@ -166,7 +165,7 @@ class LogBytes:
         decoded = await offload(size_bytes, _decode_run, log, run, chunks)
         for chunk, data in decoded.items():
             if not isinstance(data, StratalogError):
-                self._cache.add((log.segment_id, chunk), data, len(data))
+                self._cache.add((log.edition, chunk), data, len(data))
         return decoded
 
     async def _fetch(self, log: OpenSegment, asked: Range, kind: str) -> Buffer:
@@ -175,7 +174,7 @@ class LogBytes:
         return data
 
     def _is_near(self, log: OpenSegment, chunk: int) -> bool:
-        key = log.segment_id, chunk
+        key = log.edition, chunk
         return key in self._cache or key in self._flights
 
     def _landed(self, size_bytes: int, _: object) -> None:

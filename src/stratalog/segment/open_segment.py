@@ -1,6 +1,7 @@
 """A segment that is open for reading: its manifest is parsed, and its data key unsealed."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from stratalog.control.segments.model import Segment
 from stratalog.ids import SegmentId
@@ -18,9 +19,21 @@ PLAIN_CHUNK_BYTES = 4 * 1024 * 1024
 do not matter to a reader: they are not marked in the bytes, and may be tiny or huge."""
 
 
+Edition: TypeAlias = tuple[SegmentId, int]
+"""A segment's id, and a hash of its parts that may change: a repair makes a new manifest, and an
+adopted segment may be adopted again from another store. All that is cached goes by it."""
+
+
+def edition_of(segment: Segment) -> Edition:
+    assert segment.uploaded is not None, f"segment {segment.segment_id} is not finished"
+    changing = segment.uploaded.manifest, segment.store_url, segment.key_base
+    return segment.segment_id, hash(changing)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSegment:
     segment: Segment
+    edition: Edition
     manifest: Manifest
     store: ObjectStore
     cipher: SegmentCipher | None
@@ -28,10 +41,6 @@ class OpenSegment:
     """True if the object is the log, byte by byte."""
     chunks: AnyChunks
     """The chunks that are read as a whole: the manifest's, or for a plain log our own."""
-
-    @property
-    def segment_id(self) -> SegmentId:
-        return self.segment.segment_id
 
     @property
     def log_key(self) -> str:
@@ -68,6 +77,7 @@ def open_segment(
     is_plain = header is None and not manifest.compressed
     return OpenSegment(
         segment=segment,
+        edition=edition_of(segment),
         manifest=manifest,
         store=store,
         cipher=None if header is None else keys.open(header, name),

@@ -1,12 +1,9 @@
 """A cache of segments that are open for reading."""
 
-from typing import TypeAlias
-
 from stratalog.control.segments.model import Segment
-from stratalog.ids import SegmentId
 from stratalog.segment.byte_cache import ByteCache
 from stratalog.segment.key_ring import KeyRing
-from stratalog.segment.open_segment import OpenSegment, open_segment
+from stratalog.segment.open_segment import Edition, OpenSegment, edition_of, open_segment
 from stratalog.segment.single_flight import SingleFlight
 from stratalog.segment.stores import SegmentStores
 from stratalog.segment.thread_offload import INLINE_BYTES, offload
@@ -16,16 +13,6 @@ _OPEN_BYTES = 4096
 _CHUNK_BYTES = 100
 """About the memory of a chunk's size and end in a manifest that lists them."""
 _SEALED = '"encryption"'
-
-Edition: TypeAlias = tuple[SegmentId, int]
-"""A segment's id, and a hash of its parts that may change: a repair makes a new manifest, and an
-adopted segment may be adopted again from another store."""
-
-
-def edition_of(segment: Segment) -> Edition:
-    assert segment.uploaded is not None, f"segment {segment.segment_id} is not finished"
-    changing = segment.uploaded.manifest, segment.store_url, segment.key_base
-    return segment.segment_id, hash(changing)
 
 
 class OpenSegmentCache:

@@ -106,7 +106,7 @@ class SinkCommitter:
         try:
             # Resolving may be repeated: a tombstone that is there already changes nothing.
             answers = await self._repeat(
-                lambda: self._control.log.resolve_commit(blocks),
+                lambda: self._control.log.resolve_commit(blocks, _count(blocks)),
                 OUTAGES,
             )
         except StratalogError as error:

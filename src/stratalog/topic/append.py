@@ -5,20 +5,21 @@ need shared state: sequences, epochs, and whether the partition still exists.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import TimestampType
 from stratalog.block.errors import BlockFailedError
+from stratalog.block.placed import Placed
+from stratalog.block.sealing import NO_CONNECTION
 from stratalog.clock import Clock
 from stratalog.control.log.model import CommitAnswer, CommitOutcome, WriteTier
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
 from stratalog.errors import RetriableError, StratalogError
-from stratalog.ids import NO_OFFSET, TopicId
+from stratalog.ids import NO_OFFSET
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.configs import TopicConfig, effective
 from stratalog.topic.entry_checks import (
@@ -67,11 +68,8 @@ _Refreshed: TypeAlias = dict[str, Topic | RetriableError | None]
 class Appender(Protocol):
     """A tier that takes record batches in."""
 
-    def append(self, batches: Sequence[EntryBatch]) -> "asyncio.Future[list[CommitAnswer]]":
-        """Give the batches their place in the order of appends.
-
-        The future has one answer for each batch, once all of them are durable.
-        """
+    def append(self, batches: Sequence[EntryBatch], sender: int) -> Placed:
+        """Give the batches of a sender their place in the order of appends."""
         ...
 
     def refused(self, batches: Sequence[EntryBatch]) -> None:
@@ -79,60 +77,68 @@ class Appender(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Checked:
+class _Part(NamedTuple):
     """One partition's part of a request: batches to write, or the reason to refuse them."""
 
     write: PartitionWrite
     config: TopicConfig
-    batches: Sequence[EntryBatch] = ()
-    error: StratalogError | None = None
+    batches: Checked
 
-    def with_answer(self, answer: Checked) -> "_Checked":
-        if isinstance(answer, StratalogError):
-            return _Checked(self.write, self.config, error=answer)
-        return _Checked(self.write, self.config, answer)
+    @property
+    def is_refused(self) -> bool:
+        return isinstance(self.batches, StratalogError)
 
     @property
     def write_tier(self) -> WriteTier:
         return self.write.topic.write_tier(self.write.partition)
 
 
-@dataclass(frozen=True, slots=True)
-class _Appended:
+class _Appended(NamedTuple):
     """The parts of a request that went to one tier, and the answers to come."""
 
-    places: Sequence[int]
+    parts: Sequence[int]
     """The positions of these parts in the request."""
-    answered: "asyncio.Future[list[CommitAnswer]]"
+    placed: Placed
 
 
 class PendingAppend:
     """Writes that have their place in the order of appends and may not be durable yet."""
 
+    __slots__ = ("_appended", "_parts", "_topics", "done")
+
     def __init__(
-        self, checked: Sequence[_Checked], appended: Sequence[_Appended], topics: "TopicAppender"
+        self, parts: Sequence[_Part], appended: Sequence[_Appended], topics: "TopicAppender"
     ) -> None:
-        self._checked = checked
+        self._parts = parts
         self._appended = appended
         self._topics = topics
+        self.done = _all_done([one.placed.committed for one in appended])
+        """Done when the writes are durable or refused. Never cancel it: it may be shared."""
 
-    async def answers(self) -> list[PartitionWritten]:
-        """Wait until the writes are durable or refused; answers come in the order of writes."""
-        written = [PartitionWritten(error=one.error) for one in self._checked]
-        for part in self._appended:
+    def answers(self) -> list[PartitionWritten]:
+        """Return an answer for each write, in the order of the writes, when they are done."""
+        written = [
+            PartitionWritten(one.batches) if isinstance(one.batches, StratalogError) else _UNKNOWN
+            for one in self._parts
+        ]
+        for each in self._appended:
             try:
-                answers = iter(await part.answered)
+                answers = each.placed.answers()
             except StratalogError as error:
-                for place in part.places:
-                    written[place] = PartitionWritten(error=error)
+                for place in each.parts:
+                    written[place] = PartitionWritten(error)
                 continue
-            for place in part.places:
-                one = self._checked[place]
-                own = [next(answers) for _ in one.batches]
-                self._topics.learn(one.write.topic.id, own)
-                written[place] = _written(one, own)
+            position = 0
+            for place in each.parts:
+                part = self._parts[place]
+                assert not isinstance(part.batches, StratalogError)
+                own = answers[position : position + len(part.batches)]
+                position += len(part.batches)
+                written[place] = self._topics.written(part, own)
         return written
+
+
+_UNKNOWN = PartitionWritten()
 
 
 class TopicAppender:
@@ -151,56 +157,100 @@ class TopicAppender:
         self._defaults = topic_defaults
         self._checks = EntryChecks(entry_limits)
 
-    async def append(self, writes: Sequence[PartitionWrite]) -> PendingAppend:
+    async def append(
+        self, writes: Sequence[PartitionWrite], sender: int = NO_CONNECTION
+    ) -> PendingAppend:
         """Check the writes and hand them to the tiers that their partitions write to.
 
-        Returns when they have their place in the order of appends.
+        Returns when they have their place in the order of appends. The sender is the number of the
+        client's connection.
         """
+        begun = self.begin(writes, sender)
+        return begun if isinstance(begun, PendingAppend) else await begun
+
+    def begin(
+        self, writes: Sequence[PartitionWrite], sender: int
+    ) -> PendingAppend | Coroutine[Any, Any, PendingAppend]:
+        """Append at once. Return a coroutine if that has to wait, for the control plane or for a
+        thread that checks the batches."""
+        entries = []
+        now_ms = self._clock.now_ms()
+        for write in writes:
+            if self._refusal(write) is not None:
+                return self._append_found(writes, sender)
+            try:
+                config = effective(self._defaults, write.topic.configs)
+            except TopicConfigError:
+                return self._append_found(writes, sender)
+            entries.append(Entry(write, config, now_ms))
+        checked = self._checks.check(entries)
+        if isinstance(checked, list):
+            return self._placed(map(_part, entries, checked), sender)
+        return self._append_checked(entries, checked, sender)
+
+    async def _append_checked(
+        self,
+        entries: Sequence[Entry],
+        checked: Coroutine[Any, Any, list[Checked]],
+        sender: int,
+    ) -> PendingAppend:
+        return self._placed(map(_part, entries, await checked), sender)
+
+    async def _append_found(self, writes: Sequence[PartitionWrite], sender: int) -> PendingAppend:
+        """Append writes of which at least one has to be looked up or refused."""
         refreshed: _Refreshed = {}
         found = [await self._found(write, refreshed) for write in writes]
-        checked = await self._checked(found)
-        places: dict[WriteTier, list[int]] = {}
-        for place, one in enumerate(checked):
-            if one.batches:
-                places.setdefault(one.write_tier, []).append(place)
-        return PendingAppend(
-            checked, [self._append(checked, *each) for each in places.items()], self
+        now_ms = self._clock.now_ms()
+        entries = [Entry(one.write, one.config, now_ms) for one in found if not one.is_refused]
+        checked = self._checks.check(entries)
+        answers = iter(checked if isinstance(checked, list) else await checked)
+        return self._placed(
+            (one if one.is_refused else one._replace(batches=next(answers)) for one in found),
+            sender,
         )
 
-    def _append(
-        self, checked: Sequence[_Checked], tier: WriteTier, places: Sequence[int]
-    ) -> _Appended:
-        batches = [batch for place in places for batch in checked[place].batches]
-        return _Appended(places, self._appenders[tier].append(batches))
+    def _placed(self, checked: Iterable[_Part], sender: int) -> PendingAppend:
+        """Give the sound parts of a request their place in the order of appends."""
+        parts = list(checked)
+        places: dict[WriteTier, list[int]] = {}
+        for place, one in enumerate(parts):
+            if not one.is_refused:
+                places.setdefault(one.write_tier, []).append(place)
+        appended = [
+            _Appended(own, self._appenders[tier].append(_batches(parts, own), sender))
+            for tier, own in places.items()
+        ]
+        return PendingAppend(parts, appended, self)
 
-    def learn(self, topic_id: TopicId, answers: Sequence[CommitAnswer]) -> None:
-        """Forget a cached topic that a commit contradicts."""
-        if any(answer.outcome in _CONTRADICTIONS for answer in answers):
-            self._catalog.forget(topic_id)
+    def written(self, part: _Part, answers: Sequence[CommitAnswer]) -> PartitionWritten:
+        """Translate the answers of a commit. A cached topic that they contradict is forgotten."""
+        for answer in answers:
+            if answer.outcome in _REJECTIONS:
+                if any(one.outcome in _CONTRADICTIONS for one in answers):
+                    self._catalog.forget(part.write.topic.id)
+                return PartitionWritten(_rejection(part.write, answer.outcome))
+        first = answers[0]
+        stamps = part.config.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return PartitionWritten(
+            None,
+            first.base_offset if first.base_offset >= 0 else NO_OFFSET,
+            first.append_time_ms if stamps else -1,
+            first.log_start,
+        )
 
-    async def _found(self, write: PartitionWrite, refreshed: _Refreshed) -> _Checked:
+    async def _found(self, write: PartitionWrite, refreshed: _Refreshed) -> _Part:
         """Find the partition that is written to, and the configs of its topic."""
         try:
             config = effective(self._defaults, write.topic.configs)
         except TopicConfigError as error:
-            return _Checked(write, effective({}, {}), error=error)
+            return _Part(write, effective({}, {}), error)
         try:
-            return _Checked(await self._writable(write, refreshed), config)
+            return _Part(await self._writable(write, refreshed), config, [])
         except RetriableError as error:
             self._note_refused(write, config)
-            return _Checked(write, config, error=error)
+            return _Part(write, config, error)
         except StratalogError as error:
-            return _Checked(write, config, error=error)
-
-    async def _checked(self, found: Sequence[_Checked]) -> list[_Checked]:
-        """Check the batches of all partitions that were found."""
-        now_ms = self._clock.now_ms()
-        answers = iter(
-            await self._checks.check(
-                [Entry(one.write, one.config, now_ms) for one in found if one.error is None]
-            )
-        )
-        return [one if one.error is not None else one.with_answer(next(answers)) for one in found]
+            return _Part(write, config, error)
 
     def _note_refused(self, write: PartitionWrite, config: TopicConfig) -> None:
         """Note the batches of a partition that could not be looked up.
@@ -223,7 +273,7 @@ class TopicAppender:
         found = await self._refresh(write.topic.name, refreshed)
         if found is None or found.id != write.topic.id:
             raise _no_partition(write)
-        write = replace(write, topic=found)
+        write = write._replace(topic=found)
         refusal = self._refusal(write)
         if refusal is not None:
             raise refusal
@@ -263,14 +313,25 @@ def _rejection(write: PartitionWrite, outcome: CommitOutcome) -> StratalogError:
     return kind(f"{name}-{write.partition}: {reason.format(topic=name)}")
 
 
-def _written(one: _Checked, answers: Sequence[CommitAnswer]) -> PartitionWritten:
-    for answer in answers:
-        if answer.outcome in _REJECTIONS:
-            return PartitionWritten(error=_rejection(one.write, answer.outcome))
-    first = answers[0]
-    stamps = one.config.timestamp_type is TimestampType.LOG_APPEND_TIME
-    return PartitionWritten(
-        base_offset=first.base_offset if first.base_offset >= 0 else NO_OFFSET,
-        append_time_ms=first.append_time_ms if stamps else -1,
-        log_start=first.log_start,
-    )
+def _part(entry: Entry, checked: Checked) -> _Part:
+    return _Part(entry.write, entry.config, checked)
+
+
+def _batches(parts: Sequence[_Part], places: Sequence[int]) -> list[EntryBatch]:
+    batches: list[EntryBatch] = []
+    for place in places:
+        own = parts[place].batches
+        assert not isinstance(own, StratalogError)
+        batches += own
+    return batches
+
+
+def _all_done(commits: Sequence["asyncio.Future[Any]"]) -> "asyncio.Future[Any]":
+    """One tier takes all parts of most requests. No tier takes any part of a refused one."""
+    if len(commits) == 1:
+        return commits[0]
+    if commits:
+        return asyncio.gather(*commits, return_exceptions=True)
+    nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    nothing.set_result(None)
+    return nothing

@@ -5,10 +5,10 @@ a batch may cost no more than so much memory and time, and few batches are decom
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from stratalog.batch.build import recompress
 from stratalog.batch.entry import EntryBatch
@@ -56,8 +56,7 @@ class EntryLimits:
         return min(self.max_decompressed_bytes, by_ratio)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One partition's part of a request, to be checked."""
 
     write: PartitionWrite
@@ -77,12 +76,19 @@ class EntryChecks:
         self._limits = limits
         self._turns = asyncio.Semaphore(_TURNS)
 
-    async def check(self, entries: Sequence[Entry]) -> list[Checked]:
-        """Check all partitions of a request. One that fails has no effect on the others."""
+    def check(self, entries: Sequence[Entry]) -> list[Checked] | Coroutine[Any, Any, list[Checked]]:
+        """Check all partitions of a request. One that fails has no effect on the others.
+
+        Returns a coroutine if a thread has to do it."""
         cut = [_cut(entry) for entry in entries]
         if _is_small(entries, cut):
             with suppress(DecompressedTooLargeError):
                 return self._check_all(entries, cut, _INLINE_DECOMPRESSED_BYTES)
+        return self._check_on_thread(entries, cut)
+
+    async def _check_on_thread(
+        self, entries: Sequence[Entry], cut: Sequence[Checked]
+    ) -> list[Checked]:
         async with self._turns:
             return await asyncio.to_thread(self._check_all, entries, cut, None)
 
@@ -178,10 +184,10 @@ def _is_small(entries: Sequence[Entry], cut: Sequence[Checked]) -> bool:
             header = batch.header
             if _has_other_codec(header, entry.config):
                 return False
-            if header.codec_bits == Codec.NONE:
-                records += max(header.records_count, 0)
-            else:
+            if header.codec_bits != Codec.NONE:
                 compressed_bytes += header.size_bytes
+            elif header.records_count > 0:
+                records += header.records_count
     return (
         total_bytes <= _INLINE_BYTES
         and records <= _INLINE_RECORDS

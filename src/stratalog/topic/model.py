@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
@@ -11,8 +11,7 @@ from stratalog.ids import NO_OFFSET, Offset, PartitionIndex
 from stratalog.segment.model import AbortedTransaction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionWrite:
+class PartitionWrite(NamedTuple):
     """One partition's record batches in a produce request, as they came from the socket."""
 
     topic: Topic
@@ -20,8 +19,7 @@ class PartitionWrite:
     data: memoryview
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionWritten:
+class PartitionWritten(NamedTuple):
     """The answer to one `PartitionWrite`: an error, or where its first record is now."""
 
     error: StratalogError | None = None

@@ -7,22 +7,22 @@ up once more before the read fails.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from stratalog.clock import Clock
 from stratalog.control.log.errors import OffsetOutOfRangeError
-from stratalog.control.log.model import PartitionState, Span
+from stratalog.control.log.model import FoundBatches, PartitionState, Span
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.errors import StratalogError
-from stratalog.ids import Offset
+from stratalog.ids import Offset, TopicPartition
 from stratalog.pieces import PiecesRead
 from stratalog.topic.aborted import AbortedTransactions
 from stratalog.topic.errors import RowMissingError
 from stratalog.topic.model import PartitionRead, ReadWork, UnboundedWork
 from stratalog.topic.tiers import Look, Tiers
-from stratalog.topic.watermarks import Watermarks
+from stratalog.topic.watermarks import Watch, Watermarks
 
 _MANY_PIECES = 2_000
 
@@ -66,27 +66,62 @@ class TopicReader:
         A reader of committed records sees nothing beyond the last stable offset, and gets the
         aborted transactions among the records that it sees.
         """
+        with self._watermarks.watch(span.topic_partition for span in spans) as watch:
+            answers = await self.read_watched(
+                watch,
+                lambda _: spans,
+                max_bytes=max_bytes,
+                min_bytes=min_bytes,
+                max_wait_ms=max_wait_ms,
+                committed=committed,
+                work=work,
+            )
+        return [answer for _, answer in answers]
+
+    def watch(self) -> Watch:
+        """Return a watch on no partition yet, for `read_watched`. Close it."""
+        return self._watermarks.watch(())
+
+    async def read_watched(
+        self,
+        watch: Watch,
+        wanted: Callable[[Iterable[TopicPartition]], Sequence[Span]],
+        *,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: int,
+        committed: bool = False,
+        work: ReadWork | None = None,
+    ) -> list[tuple[Span, PartitionRead]]:
+        """Do the same for some of the partitions of a watch that outlives the read.
+
+        `wanted` gets the partitions that have changed, and returns the spans of the next look. The
+        last look is answered.
+        """
         budget = min(max_bytes, self._max_bytes)
         work = work or UnboundedWork()
-        deadline = self._clock.monotonic() + max_wait_ms / 1000
-        with self._watermarks.watch(span.topic_partition for span in spans) as watch:
-            while True:
-                watch.rest()
-                looks = await self._look(spans, budget, committed=committed)
-                over = self._stopping or self._clock.monotonic() >= deadline
-                if over or self._enough(looks, min_bytes):
-                    async with work.away():
-                        room = await work.room_for(min(budget, _answer_bytes(looks)))
-                        answers = await self._answer(
-                            spans, looks, max(room, 1), committed=committed
-                        )
-                    # A segment that ends in a gap holds nothing for a reader inside the gap.
-                    if over or min_bytes <= 0 or any(one.parts or one.error for one in answers):
-                        return answers
-                # The memory of a look is not kept while there is nothing to read.
-                del looks
+        now = self._clock.monotonic()
+        deadline = now + max_wait_ms / 1000
+        waits = max_wait_ms > 0 and min_bytes > 0
+        while True:
+            spans = wanted(watch.rest())
+            looks = await self._look(spans, budget, committed=committed, trusting=waits)
+            over = self._stopping or now >= deadline
+            if over and all(map(_is_at_end, looks)):
+                return [(look.span, _partition_read(look, None)) for look in looks]
+            if over or self._enough(looks, min_bytes):
                 async with work.away():
-                    await watch.grown(deadline - self._clock.monotonic())
+                    room = await work.room_for(min(budget, _answer_bytes(looks)))
+                    answers = await self._answer(spans, looks, max(room, 1), committed=committed)
+                # A segment that ends in a gap holds nothing for a reader inside the gap.
+                if over or min_bytes <= 0 or any(one.parts or one.error for one in answers):
+                    return list(zip(spans, answers, strict=True))
+            # The memory of a look is not kept while there is nothing to read.
+            del looks
+            async with work.away():
+                woken = await watch.grown(deadline - self._clock.monotonic())
+            # The timer goes by the loop's clock, which may be a little ahead of this one.
+            now = self._clock.monotonic() if woken else deadline
 
     async def _answer(
         self, spans: Sequence[Span], looks: Sequence[Look], budget: int, *, committed: bool
@@ -101,15 +136,36 @@ class TopicReader:
                 answers[place] = answer
         return answers
 
-    async def _look(self, spans: Sequence[Span], budget: int, *, committed: bool) -> list[Look]:
+    async def _look(
+        self, spans: Sequence[Span], budget: int, *, committed: bool, trusting: bool = False
+    ) -> list[Look]:
+        """Find the pieces of spans.
+
+        A reader that waits anyway trusts the state that is known of a partition at whose end it is.
+        The control plane is asked for the others.
+        """
+        looks = [self._rest(span, committed=committed) if trusting else None for span in spans]
+        asked = [span for span, look in zip(spans, looks, strict=True) if look is None]
+        found = iter(await self._find(asked, budget) if asked else ())
+        return [
+            look
+            or Look(span=span, found=(one := next(found)), end=_end(one.state, committed=committed))
+            for span, look in zip(spans, looks, strict=True)
+        ]
+
+    def _rest(self, span: Span, *, committed: bool) -> Look | None:
+        """Return the look that finds nothing, if that much is known."""
+        state = self._watermarks.known(span.topic_partition)
+        end = _end(state, committed=committed)
+        look = Look(span=span, found=FoundBatches(state=state, pieces=()), end=end)
+        return look if _is_at_end(look) else None
+
+    async def _find(self, spans: Sequence[Span], budget: int) -> list[FoundBatches]:
         found = await self._control.log.find_batches(spans, max_bytes=budget)
         for one in found:
             if one.state is not None:
-                self._watermarks.seen(one.state.topic_partition, one.state.high_watermark)
-        return [
-            Look(span=span, found=one, end=_end(one.state, committed=committed))
-            for span, one in zip(spans, found, strict=True)
-        ]
+                self._watermarks.seen(one.state)
+        return found
 
     def _enough(self, looks: Sequence[Look], min_bytes: int) -> bool:
         """Tell whether an answer now would be worth sending: enough bytes, or an error.
@@ -215,6 +271,11 @@ def _end(state: PartitionState | None, *, committed: bool) -> Offset:
     return state.last_stable if committed else state.high_watermark
 
 
+def _is_at_end(look: Look) -> bool:
+    state = look.found.state
+    return state is not None and look.span.offset == state.high_watermark
+
+
 def _problem(look: Look) -> StratalogError | None:
     span, found, state = look.span, look.found, look.found.state
     if state is None:
@@ -234,8 +295,9 @@ def _problem(look: Look) -> StratalogError | None:
     return None
 
 
-def _partition_read(look: Look, read: PiecesRead) -> PartitionRead:
-    error = _problem(look) or read.error
+def _partition_read(look: Look, read: PiecesRead | None) -> PartitionRead:
+    """Make the answer of a read. None: there was nothing to read."""
+    error = _problem(look) or (read.error if read else None)
     state = look.found.state
     if state is None:
         return PartitionRead(error=error)
@@ -245,7 +307,7 @@ def _partition_read(look: Look, read: PiecesRead) -> PartitionRead:
         high_watermark=state.high_watermark,
         last_stable=state.last_stable,
         log_start=state.log_start,
-        parts=read.parts,
+        parts=read.parts if read else [],
     )
 
 

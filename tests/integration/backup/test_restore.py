@@ -1,5 +1,6 @@
 """Restore drills: a control plane is lost, and comes back from a backup and the store."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from stratalog.opening.claim import claim_store
 from stratalog.opening.errors import ControlPlaneBehindError, RecoveryUnfinishedError
 from stratalog.opening.recovered import check_recovered
 from stratalog.recovery.errors import UnprovenOffsetsError
+from stratalog.segment.keys import MANIFEST_SUFFIX
 
 
 async def assert_sound(lab: Lab) -> None:
@@ -223,6 +225,35 @@ async def test_a_control_plane_is_rebuilt_from_the_store_alone(
             await after.check(topic)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("segmentLeaderEpochs", {"0": None}),
+        ("segmentLeaderEpochs", {"zero": 0}),
+        ("endOffset", 1 << 70),
+        ("maxTimestampMs", 1 << 70),
+    ],
+)
+async def test_a_segment_that_nobody_can_describe_does_not_end_a_rebuild(
+    tmp_path: Path, field: str, value: object
+) -> None:
+    async with Lab.open(tmp_path) as lab:
+        topic = await lab.topic()
+        await DrillWriter(lab).write(topic, {0: [3, 1], 1: [2]})
+        await lab.run(kinds=MERGE)
+        [changed, *_] = [
+            info.key async for info in lab.store.list("") if info.key.endswith(MANIFEST_SUFFIX)
+        ]
+        manifest = json.loads(bytes((await lab.store.get(changed)).data))
+        manifest["remoteLogSegmentMetadata"][field] = value
+        await lab.store.put(changed, [json.dumps(manifest).encode()])
+        async with opened_database(f"sqlite:{tmp_path / 'restored.db'}") as database:
+            report = await rebuild_control_plane(
+                database, stores_of(lab), skip_unproven=True, progress=silent
+            )
+        assert [text for text in report.unreadable if text.startswith(changed)]
+
+
 async def test_a_rebuild_takes_the_newest_backup_for_its_ground(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'restored.db'}"
     async with Lab.open(tmp_path) as lab:
@@ -236,6 +267,9 @@ async def test_a_rebuild_takes_the_newest_backup_for_its_ground(tmp_path: Path) 
                 database, stores_of(lab), skip_unproven=False, progress=silent
             )
         assert manifest.name in report.remarks[0]
+        assert "that were deleted" in report.remarks[1]
+        assert all(partition.inferred for partition in report.partitions)
+        assert "whose producer got an error" in report.remarks[2]
         async with lab_on(url, lab) as after:
             await after.check(topic)
             [restored] = await after.control.topics.all()

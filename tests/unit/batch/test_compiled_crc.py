@@ -35,7 +35,8 @@ def frames_of(batches: list[bytes]) -> Any:
 
 def all_right(batches: list[bytes], frames: Any) -> bool:
     held = pa.py_buffer(b"".join(batches))
-    return bool(compiled_crc.all_right(held.address, frames))
+    numbers = frames.view(np.int64).reshape(len(frames), FRAME.itemsize // 8)
+    return bool(compiled_crc.all_right(held.address, numbers))
 
 
 @given(BATCHES)
@@ -62,6 +63,7 @@ import sys
 from stratalog.batch.build import build_batch
 from stratalog.batch.columns import BatchRun, RecordColumn, RecordFilter, decode_run
 from stratalog.batch.errors import CrcMismatchError
+from stratalog.batch.log_place import LogBounds, LogPlace, Stamps, load_log_walk
 from stratalog.batch.records import Record
 
 data = bytearray(build_batch([Record(0, 1, None, b"value")]) * 4)
@@ -69,6 +71,10 @@ run, keep = BatchRun(0, stamped=False), RecordFilter(first_offset=0, end_offset=
 assert decode_run(data, run, [RecordColumn.OFFSET], keep).columns.num_rows == 4
 assert "stratalog.batch.compiled_crc" not in sys.modules
 data[-1] ^= 1
+place = LogPlace(expected=0)
+bounds = LogBounds(wanted=0, last_offset=9, max_bytes=1000, at_least_one=True)
+load_log_walk()(memoryview(data), place, bounds, Stamps(leader_epoch=0, append_time_ms=None))
+assert place.at == 0
 try:
     decode_run(data, run, [RecordColumn.OFFSET], keep)
 except CrcMismatchError:

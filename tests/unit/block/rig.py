@@ -116,6 +116,8 @@ class Rig:
     cache: FreshBlocks = field(default_factory=lambda: FreshBlocks(1 << 20))
     advanced: list[Advanced] = field(default_factory=list)
     writers: list[BlockWriter] = field(default_factory=list)
+    metrics: Metrics = field(default_factory=Metrics)
+    """Of the writer that was made last."""
 
     @classmethod
     async def on(cls, control: ControlPlane, *, partitions: int = 3) -> "Rig":
@@ -135,15 +137,17 @@ class Rig:
         on_refused: OnRefused | None = None,
         **settings: int,
     ) -> BlockWriter:
+        """Without a budget for early blocks, unless the settings have one."""
+        self.metrics = Metrics()
         writer = BlockWriter(
             store=self.store,
             control=self.control,
             cache=self.cache,
             broker_id=lambda: BrokerId(7),
-            settings=BlockSettings(**settings),
+            settings=BlockSettings(**{"requests_per_second": 0, **settings}),
             clock=self.clock,
             entropy=os.urandom,
-            metrics=Metrics(),
+            metrics=self.metrics,
             on_commit=lambda advanced: self.advanced.append(advanced),
             announced=announced,
             on_refused=on_refused,
@@ -186,6 +190,13 @@ class Rig:
             header=parse_header(data),
             data=memoryview(bytearray(data)),
         )
+
+    def sealed(self, reason: str) -> float:
+        """Blocks that were sealed for this reason."""
+        found = self.metrics.registry.get_sample_value(
+            "stratalog_blocks_sealed_total", {"reason": reason}
+        )
+        return found or 0.0
 
     def part(self, partition: int = 0) -> TopicPartition:
         return TopicPartition(self.topic.id, PartitionIndex(partition))

@@ -1,9 +1,10 @@
 """A writer that is announced: tagged ids, footers that tell, and the fence."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from tests.support.faulty_control import loses_the_reply, loses_the_request
+from tests.support.faulty_control import Answers, Commit, loses_the_reply, loses_the_request
 from tests.unit.block.rig import Rig, offsets, soon
 
 from stratalog.batch.entry import EntryBatch
@@ -17,7 +18,8 @@ from stratalog.block.footer import (
     parse_trailer,
 )
 from stratalog.block.writer import BlockWriter
-from stratalog.control.errors import ControlUnavailableError
+from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
+from stratalog.control.log.model import BlockToCommit
 from stratalog.control.writers.errors import ControlPlaneWentBackError, WriterRefusedError
 from stratalog.ids import Offset, writer_tag_of
 
@@ -161,6 +163,25 @@ async def test_a_control_plane_that_went_back_fences_the_writer_before_an_offset
     halted = (await control.identity.cluster()).halted_reason
     assert halted is not None
     assert "went back" in halted
+
+
+async def test_a_doubt_stays_a_doubt_if_the_control_plane_went_back(desk: Desk) -> None:
+    control = desk.rig.control.inner
+    writer = desk.writer()
+    assert await put(writer, desk.rig.batch()) == [0]
+
+    async def forgets(commit: Commit, blocks: Sequence[BlockToCommit]) -> Answers:
+        await control._database.write(
+            lambda connection: connection.execute("UPDATE writers SET commits = 0")
+        )
+        raise CommitInDoubtError("the control plane failed over")
+
+    desk.rig.control.commit_troubles.append(forgets)
+    with pytest.raises(BlockInDoubtError, match="the control plane went back"):
+        await put(writer, desk.rig.batch())
+    assert [type(each) for each in desk.refusals] == [ControlPlaneWentBackError]
+    with pytest.raises(BrokerFencedError):
+        await put(writer, desk.rig.batch())
 
 
 async def test_a_fenced_writer_refuses_the_batches_that_it_holds(desk: Desk) -> None:

@@ -114,7 +114,7 @@ async def test_uploads_run_side_by_side_and_commit_in_the_order_of_sealing(rig: 
     second = writer.append([rig.batch(value=b"second")])
     (await rig.store.next_put()).set()
     await rig.store.until_put(1)
-    assert not second.done()
+    assert not second.committed.done()
     assert rig.control.commits == []
     slow.set()
     assert offsets(await soon(first)) == [0]
@@ -258,7 +258,9 @@ async def test_an_unexpected_failure_of_a_commit_costs_its_blocks_only(rig: Rig)
 
 async def test_a_producer_that_is_gone_does_not_keep_others_from_their_answers(rig: Rig) -> None:
     writer = rig.writer(window_ms=1)
-    gone, there = writer.append([rig.batch()]), writer.append([rig.batch()])
+    gone = asyncio.ensure_future(writer.append([rig.batch()]))
+    there = writer.append([rig.batch()])
+    await asyncio.sleep(0)
     gone.cancel()
     await rig.clock.pass_nap()
     assert offsets(await soon(there)) == [1]
@@ -424,8 +426,8 @@ async def test_closing_commits_and_answers_what_was_taken(rig: Rig) -> None:
     writer = rig.writer()
     answered = writer.append([rig.batch()])
     await writer.close()
-    assert answered.done()
-    assert offsets(answered.result()) == [0]
+    assert answered.committed.done()
+    assert offsets(answered.answers()) == [0]
     assert await rig.high_watermark() == 1
 
 
@@ -439,7 +441,7 @@ async def test_closing_waits_for_uploads_under_way(rig: Rig) -> None:
     assert not closing.done()
     gate.set()
     await soon(closing)
-    assert offsets(answered.result()) == [0]
+    assert offsets(answered.answers()) == [0]
 
 
 async def test_nothing_is_taken_after_closing(rig: Rig) -> None:

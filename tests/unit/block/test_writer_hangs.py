@@ -9,8 +9,10 @@ from tests.support.faulty_control import Answers, Commit, refuses
 from tests.unit.block.rig import Rig, offsets, soon
 
 from stratalog.block import writer as writer_module
+from stratalog.block.cut_off import cut_off
 from stratalog.block.errors import BlockFailedError, BlockInDoubtError
 from stratalog.control.log.model import BlockToCommit
+from stratalog.control.writers.model import CommitCount
 from stratalog.objects.errors import StoreUnavailableError
 
 
@@ -70,7 +72,9 @@ async def test_a_commit_that_never_answers_is_settled_when_its_time_is_over(rig:
 async def test_a_control_plane_that_never_answers_leaves_a_doubt(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unanswered(blocks: Sequence[BlockToCommit]) -> Answers | None:
+    async def unanswered(
+        blocks: Sequence[BlockToCommit], _count: CommitCount | None
+    ) -> Answers | None:
         return await hangs(rig.control.inner.log.commit_blocks, blocks)
 
     monkeypatch.setattr(rig.control, "log_resolve_commit", unanswered)
@@ -90,7 +94,7 @@ async def test_a_call_that_cannot_be_stopped_does_not_delay_the_answer() -> None
             raise ValueError("too late") from None
 
     with pytest.raises(StoreUnavailableError, match="cut"):
-        await soon(writer_module._cut_off(stubborn(), 0.01, StoreUnavailableError("cut")))
+        await soon(cut_off(stubborn(), 0.01, StoreUnavailableError("cut")))
     freed.set()
 
 

@@ -47,6 +47,7 @@ async def test_a_broker_withdraws_then_answers_its_clients_then_closes_its_write
     broker = await Broker.start(settings)
     assert stopping_order(broker) == [
         "the janitor",
+        "the search for abandoned groups",
         "the group coordinator",
         "the membership",
         "the Kafka listener",

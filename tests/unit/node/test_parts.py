@@ -72,7 +72,7 @@ async def test_parts_start_in_order_and_stop_by_phase_and_the_latest_first() -> 
         ("membership", Phase.WITHDRAW),
         ("writer", Phase.CLOSE_WRITERS),
         ("groups", Phase.WITHDRAW),
-        ("janitor", Phase.END_WORKERS),
+        ("janitor", Phase.END_BACKGROUND),
         ("hints", Phase.RELEASE),
     ]:
         await parts.start(diary.part(name, phase))
@@ -205,7 +205,7 @@ async def test_no_phase_waits_for_an_independent_part_but_the_stop_does() -> Non
         released.set()
 
     await parts.start(diary.part("store", Phase.RELEASE, stop=release))
-    await parts.start(diary.part("pipeline", Phase.END_WORKERS, stop=wait, is_independent=True))
+    await parts.start(diary.part("pipeline", Phase.END_BACKGROUND, stop=wait, is_independent=True))
     await parts.start(diary.part("groups", Phase.WITHDRAW, stop=lambda: asyncio.sleep(0)))
     await parts.stop()
     assert sorted(diary.stopped) == ["groups", "pipeline", "pipeline's process", "store"]
@@ -215,7 +215,7 @@ async def test_no_phase_waits_for_an_independent_part_but_the_stop_does() -> Non
 async def test_the_failure_of_an_independent_part_is_raised_too() -> None:
     diary, parts = Diary(), Parts()
     await parts.start(diary.part("store", Phase.RELEASE))
-    await parts.start(diary.part("pipeline", Phase.END_WORKERS, stop=fail, is_independent=True))
+    await parts.start(diary.part("pipeline", Phase.END_BACKGROUND, stop=fail, is_independent=True))
     with pytest.raises(StratalogError, match="it is stuck"):
         await parts.stop()
     assert sorted(diary.stopped) == ["pipeline", "store"]

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from tests.support.appends import durable
+
 from stratalog.batch.build import build_batch
 from stratalog.batch.records import Record, iter_records
 from stratalog.clock import SystemClock
@@ -12,12 +14,12 @@ from stratalog.control.open import open_control_plane
 from stratalog.control.plane import ControlPlane
 from stratalog.ids import Offset, PartitionIndex
 from stratalog.kafka.server.server import Address
+from stratalog.node.background import start_janitor
 from stratalog.node.ground import Ground
 from stratalog.node.membership import join_cluster
 from stratalog.node.parts import Parts
 from stratalog.node.reading import Reading, start_reading
 from stratalog.node.storage import open_storage
-from stratalog.node.workers import start_janitor
 from stratalog.node.writing import start_writing
 from stratalog.objects.open import open_store
 from stratalog.opening.cluster_settings import ClusterSettings
@@ -71,7 +73,7 @@ async def test_a_broker_without_sockets_serves_the_records_that_it_took(tmp_path
     topic = await broker.catalog.create("events", partition_count=1, configs={})
     batch = build_batch([Record(0, NOW_MS, None, b"hello")])
     write = PartitionWrite(topic=topic, partition=PARTITION, data=memoryview(bytearray(batch)))
-    (written,) = await (await broker.appender.append([write])).answers()
+    (written,) = await durable(await broker.appender.append([write]))
     assert written.error is None
     span = Span(topic_id=topic.id, partition=PARTITION, offset=Offset(0), max_bytes=1 << 20)
     reader = broker.reading.reader

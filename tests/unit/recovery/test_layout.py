@@ -226,6 +226,26 @@ def test_a_hole_before_proven_offsets_is_filled_if_one_filling_fits() -> None:
     assert made.inferred == [(5, 8), (12, 13)]
 
 
+def test_a_hole_is_filled_once_with_a_batch_that_was_sent_twice() -> None:
+    """Both copies in the hole would take the place of the block behind them, which would get
+    offsets that it never had."""
+    twice = BatchSequence(1, 0, 5)
+    made = plan(
+        stretches=[known(0, 5)],
+        parts=[
+            part("a", 1, 2, first=twice),
+            part("a", 2, 2, first=twice),
+            part("a", 3, 2),
+            part("b", 1, 4),
+        ],
+        answers=[run("b", 1, 9)],
+        high_watermark=5,
+    )
+    assert ranges(made.rows) == [(0, 5), (5, 7), (7, 9), (9, 13)]
+    assert made.inferred == [(5, 9)]
+    assert made.unproven == []
+
+
 def test_a_hole_that_two_fillings_fit_stays_open() -> None:
     made = plan(
         stretches=[known(0, 5)],

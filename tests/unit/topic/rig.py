@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from tests.support.appends import durable
 from tests.support.ledgers import ControlWrapper
 from tests.unit.block.rig import soon
 from tests.unit.topic.segments import SegmentsInMemory
@@ -162,7 +163,7 @@ class TopicRig:
         return written
 
     async def append_all(self, writes: dict[int, bytes]) -> list[PartitionWritten]:
-        return await soon((await self.place(writes)).answers())
+        return await soon(durable(await self.place(writes)))
 
     async def place(self, writes: dict[int, bytes]) -> PendingAppend:
         """Append, and do not wait until it is durable."""

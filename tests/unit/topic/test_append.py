@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from tests.support.appends import durable
 from tests.unit.batch.edits import edit, with_body
 from tests.unit.block.rig import soon
 from tests.unit.topic.rig import NOW_MS, TopicRig, batch, records
@@ -19,6 +20,7 @@ from stratalog.batch.errors import (
 from stratalog.batch.header import Codec, parse_header
 from stratalog.batch.records import Record
 from stratalog.block.errors import BlockFailedError, BrokerStoppingError
+from stratalog.block.placed import Placed
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.log.model import CommitAnswer, CommitOutcome, WriteTier
 from stratalog.control.topics.errors import UnknownTopicError
@@ -264,7 +266,7 @@ async def test_appends_keep_the_order_of_their_calls(rig: TopicRig) -> None:
     first = await rig.place({0: batch(*[b"x" * 1000] * 100)})
     await rig.configure(compression_type="producer")
     second = await rig.place({0: batch(b"y")})
-    answers = [*await soon(first.answers()), *await soon(second.answers())]
+    answers = [*await soon(durable(first)), *await soon(durable(second))]
     assert [answer.base_offset for answer in answers] == [0, 100]
 
 
@@ -277,17 +279,19 @@ class MemoryTier:
     def refused(self, batches: Sequence[EntryBatch]) -> None:
         """It checks no sequences."""
 
-    def append(self, batches: Sequence[EntryBatch]) -> "asyncio.Future[list[CommitAnswer]]":
-        answered: asyncio.Future[list[CommitAnswer]] = asyncio.get_running_loop().create_future()
+    def append(self, batches: Sequence[EntryBatch], sender: int) -> Placed:
+        committed: asyncio.Future[Sequence[CommitAnswer]] = (
+            asyncio.get_running_loop().create_future()
+        )
         first = len(self.batches)
         self.batches += batches
-        answered.set_result(
+        committed.set_result(
             [
                 CommitAnswer(CommitOutcome.ACCEPTED, Offset(first + place), log_start=Offset(0))
                 for place in range(len(batches))
             ]
         )
-        return answered
+        return Placed(committed, range(len(batches)))
 
 
 async def test_each_partition_of_a_request_goes_to_the_tier_that_it_writes_to(

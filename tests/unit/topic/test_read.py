@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.unit.block.rig import soon
+from tests.unit.block.rig import PATIENCE_S, soon
 from tests.unit.topic.rig import TopicRig, batch, in_another_object, records
 
 from stratalog.control.log.errors import OffsetOutOfRangeError
@@ -10,6 +10,7 @@ from stratalog.control.log.model import FoundBatches
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.ids import Offset
 from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.testing import ManualClock
 from stratalog.topic.errors import RowMissingError
 
 FOR_EVER_MS = 600_000
@@ -163,6 +164,47 @@ async def test_nothing_slips_in_between_a_look_and_the_sleep_after_it(rig: Topic
     assert rig.control.looks == 2
 
 
+async def test_a_reader_that_comes_back_to_the_end_waits_without_a_look(rig: TopicRig) -> None:
+    await rig.append(0, batch(b"a"))
+    await rig.append(1, batch(b"b"))
+    at_ends = (rig.span(0, 1), rig.span(1, 1))
+    for committed in (False, False, True):
+        answers = await rig.read(*at_ends, max_wait_ms=1, committed=committed)
+        assert [(one.error, one.high_watermark) for one in answers] == [(None, 1)] * 2
+    assert rig.control.looks == 1
+    reading = asyncio.ensure_future(rig.read(*at_ends, max_wait_ms=FOR_EVER_MS))
+    await rig.append(0, batch(b"c"))
+    grown, other = await reading
+    assert (records(grown), records(other)) == ([(1, b"c")], [])
+    assert rig.control.looks == 2
+
+
+async def test_only_partitions_away_from_their_known_ends_are_looked_at(rig: TopicRig) -> None:
+    await rig.append(0, batch(b"a"))
+    await rig.append(1, batch(b"b"))
+    await rig.read(rig.span(0, 1), rig.span(1, 1), max_wait_ms=1)
+    asked: list[int] = []
+
+    async def note(found: list[FoundBatches]) -> list[FoundBatches]:
+        asked.extend(one.state.partition for one in found if one.state)
+        return found
+
+    rig.control.after_look.append(note)
+    resting, behind = await rig.read(
+        rig.span(0, 1), rig.span(1, 0), max_wait_ms=FOR_EVER_MS, min_bytes=1
+    )
+    assert (records(resting), records(behind)) == ([], [(0, b"b")])
+    assert asked == [1]
+
+
+async def test_a_reader_that_does_not_wait_always_looks(rig: TopicRig) -> None:
+    """Its producer may know of a write before this broker does."""
+    for _ in range(3):
+        await rig.read(rig.span(0, 0), max_wait_ms=0)
+        await rig.read(rig.span(0, 0), max_wait_ms=FOR_EVER_MS, min_bytes=0)
+    assert rig.control.looks == 6
+
+
 async def test_a_reader_waits_for_as_many_bytes_as_it_wants(rig: TopicRig) -> None:
     size = len(batch(b"a"))
     looks: asyncio.Queue[int] = asyncio.Queue()
@@ -189,6 +231,16 @@ async def test_a_reader_is_answered_with_what_there_is_when_its_time_is_over(
 ) -> None:
     await rig.append(0, batch(b"a"))
     [answer] = await rig.read(rig.span(0, 0), min_bytes=1 << 20, max_wait_ms=10)
+    assert records(answer) == [(0, b"a")]
+
+
+async def test_a_reader_whose_timer_has_ended_does_not_wait_for_the_clock_of_its_deadline(
+    rig: TopicRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.append(0, batch(b"a"))
+    monkeypatch.setattr(rig.reader, "_clock", ManualClock())
+    async with asyncio.timeout(PATIENCE_S):
+        [answer] = await rig.read(rig.span(0, 0), min_bytes=1 << 20, max_wait_ms=10)
     assert records(answer) == [(0, b"a")]
 
 

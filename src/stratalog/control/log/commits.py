@@ -28,7 +28,7 @@ from stratalog.control.objects.ledger import insert_tombstones
 from stratalog.control.objects.model import OBJECT_ID, OBJECTS, ObjectKind, ObjectState
 from stratalog.control.sql.database import Connection, Rows, as_uuid
 from stratalog.control.sql.table import rows_from
-from stratalog.control.writers.counting import count_commit
+from stratalog.control.writers.counting import check_count, count_commit
 from stratalog.control.writers.model import CommitCount
 from stratalog.ids import ObjectId, TopicPartition
 
@@ -89,16 +89,19 @@ class CommitOperations(Ledger):
         return answers
 
     async def resolve_commit(
-        self, blocks: Sequence[BlockToCommit]
+        self, blocks: Sequence[BlockToCommit], count: CommitCount | None = None
     ) -> list[list[CommitAnswer]] | None:
         """Settle the doubt about a `commit_blocks` whose outcome is unknown.
 
         Returns its answers if it took effect. Otherwise it bars the objects, so that the commit
         cannot take effect any more, and returns None. Raises `AnswersForgottenError` if it took
-        effect longer ago than answers are kept.
+        effect longer ago than answers are kept, and `WriterRefusedError` if the control plane went
+        back: it may have forgotten the commit.
         """
 
         async def work(connection: Connection) -> list[list[CommitAnswer]] | None:
+            if count is not None:
+                await check_count(connection, count)
             # Waits for a commit that is still under way on the server.
             await insert_tombstones(connection, {b.object_id: b.key for b in blocks})
             return await _lock_stored(connection, blocks)

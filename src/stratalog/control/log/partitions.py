@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from stratalog.control.keys import partition_key, partition_rows
 from stratalog.control.ledger import Ledger
-from stratalog.control.log.model import PARTITION_STATE, PartitionState
-from stratalog.control.sql.database import Connection
+from stratalog.control.log.model import PARTITION_STATE, STABLE_END, PartitionState
+from stratalog.control.sql.database import Connection, Rows, shape
 from stratalog.ids import Offset, TopicId, TopicPartition
 
 _STATES_OF_TOPIC = f"""
@@ -27,11 +27,29 @@ _HIGH_WATERMARKS = """
     JOIN heads ON heads.topic_id = r.topic_id AND heads.partition = r.partition
     JOIN topics ON topics.topic_id = heads.topic_id AND topics.deleted_ms IS NULL
 """
+_MOVED = f"""
+    SELECT r.topic_id, r.partition FROM {{rows}}
+    LEFT JOIN topics ON topics.topic_id = r.topic_id AND topics.deleted_ms IS NULL
+    LEFT JOIN heads ON heads.topic_id = topics.topic_id AND heads.partition = r.partition
+    LEFT JOIN partitions ON partitions.topic_id = heads.topic_id
+        AND partitions.partition = heads.partition
+    WHERE partitions.topic_id IS NULL OR heads.high_watermark <> r.high_watermark
+        OR {STABLE_END} <> r.last_stable OR partitions.log_start <> r.log_start
+        OR heads.leader_epoch <> r.leader_epoch
+"""
 _LOCK_HEADS = """
     SELECT heads.topic_id, heads.partition FROM {rows}
     JOIN heads ON heads.topic_id = r.topic_id AND heads.partition = r.partition
     ORDER BY heads.topic_id, heads.partition {for_update_of heads}
 """
+_BOUNDARIES = shape(
+    topic_id="uuid",
+    partition="integer",
+    high_watermark="bigint",
+    last_stable="bigint",
+    log_start="bigint",
+    leader_epoch="integer",
+)
 
 
 class PartitionOperations(Ledger):
@@ -55,6 +73,28 @@ class PartitionOperations(Ledger):
             lambda connection: connection.fetch(_HIGH_WATERMARKS, rows=partition_rows(wanted))
         )
         return {partition_key(row): Offset(row[2]) for row in rows}
+
+    async def moved(self, known: Sequence[PartitionState]) -> list[TopicPartition]:
+        """Return the partitions that are gone, or whose readers would see other boundaries now.
+
+        The database compares, so that partitions at rest cost no row of the answer.
+        """
+        source = Rows(
+            _BOUNDARIES,
+            [
+                (
+                    one.topic_id,
+                    one.partition,
+                    one.high_watermark,
+                    one.last_stable,
+                    one.log_start,
+                    one.leader_epoch,
+                )
+                for one in known
+            ],
+        )
+        rows = await self._database.read(lambda connection: connection.fetch(_MOVED, rows=source))
+        return [partition_key(row) for row in rows]
 
 
 async def read_states(

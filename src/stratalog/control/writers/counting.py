@@ -21,11 +21,25 @@ _COUNT = """
     WHERE tag = $1 AND commits BETWEEN $2 AND $3 AND ended_ms IS NULL
         AND NOT EXISTS (SELECT 1 FROM cluster WHERE halted_ms IS NOT NULL)
 """
+_KNOWN = """
+    SELECT 1 FROM writers WHERE tag = $1 AND commits >= $2
+        AND NOT EXISTS (SELECT 1 FROM cluster WHERE halted_ms IS NOT NULL)
+"""
 
 
 async def count_commit(connection: Connection, count: CommitCount) -> None:
     """Count one more commit. Raises unless the control plane knows of all commits before it."""
     if not await connection.execute(_COUNT, count.tag, count.least, count.most):
+        raise await _refusal(connection, count)
+
+
+async def check_count(connection: Connection, count: CommitCount) -> None:
+    """Raise unless the control plane knows of all commits of the writer. Counts nothing.
+
+    A control plane that went back has no rows of objects that it has forgotten, and says of their
+    commits that they never happened. They stand in the log again if the newest one comes back.
+    """
+    if not await connection.fetch(_KNOWN, count.tag, count.least):
         raise await _refusal(connection, count)
 
 

@@ -1,11 +1,15 @@
-"""AlterConfigs and IncrementalAlterConfigs, of topics."""
+"""AlterConfigs and IncrementalAlterConfigs, of topics and groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from stratalog.admin.config_changes import AskedChange
 from stratalog.admin.configs import ConfigReplacement, ConfigResource, ConfigUpdate
-from stratalog.admin.rights import ALTER_CLUSTER_CONFIGS, ALTER_TOPIC_CONFIGS
+from stratalog.admin.rights import (
+    ALTER_CLUSTER_CONFIGS,
+    ALTER_GROUP_CONFIGS,
+    ALTER_TOPIC_CONFIGS,
+)
 from stratalog.kafka.handlers.shared.outcomes import outcome_values
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.handler import Body, Handler, Request
@@ -32,7 +36,7 @@ class AlterConfigsBody(NamedTuple):
 class AlterConfigsHandler(Handler[AlterConfigsBody]):
     key = ApiKey.ALTER_CONFIGS
     versions = Versions(0, 2, 2)
-    rights = (ALTER_CLUSTER_CONFIGS, ALTER_TOPIC_CONFIGS)
+    rights = (ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS)
     body = AlterConfigsBody
 
     def __init__(self, components: Components) -> None:
@@ -76,7 +80,7 @@ class IncrementalAlterConfigsBody(NamedTuple):
 class IncrementalAlterConfigsHandler(Handler[IncrementalAlterConfigsBody]):
     key = ApiKey.INCREMENTAL_ALTER_CONFIGS
     versions = Versions(0, 1, 1)
-    rights = (ALTER_CLUSTER_CONFIGS, ALTER_TOPIC_CONFIGS)
+    rights = (ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS)
     body = IncrementalAlterConfigsBody
 
     def __init__(self, components: Components) -> None:

@@ -15,6 +15,14 @@ ADVERTISED_PRODUCE_FIRST = 0
 higher minimum for a broker that cannot compress (KAFKA-18659)."""
 
 
+FEATURES = {"group.version": 1}
+"""Kafka's features that have levels, with the level that is served. Level 1 of `group.version` is
+the consumer protocol (KIP-848). Clients may ask for a feature before they use it, and
+`kafka-features` shows them."""
+FIRST_VERSION_WITH_LEVEL_0 = 4
+"""Older clients fail on a feature whose lowest level is 0, so Kafka hides it from them, too."""
+
+
 class ApiVersionsBody(NamedTuple):
     client_software_name: str = ""
     client_software_version: str = ""
@@ -25,6 +33,7 @@ class ApiVersionsHandler(Handler[ApiVersionsBody]):
     versions = Versions(0, 4, 3)
     rights = ()
     body = ApiVersionsBody
+    in_every_worker = True
     in_turn = False
 
     def read(
@@ -62,4 +71,19 @@ def _response(version: int, code: ErrorCode) -> Body:
         {"api_key": key, "min_version": first, "max_version": last}
         for key, first, last in advertised()
     ]
-    return write_response(ApiKey.API_VERSIONS, version, {"error_code": code, "api_keys": keys})
+    supported = [
+        {"name": name, "min_version": 0, "max_version": level} for name, level in FEATURES.items()
+    ]
+    finalized = [
+        {"name": name, "min_version_level": level, "max_version_level": level}
+        for name, level in FEATURES.items()
+    ]
+    values = {
+        "error_code": code,
+        "api_keys": keys,
+        "supported_features": supported if version >= FIRST_VERSION_WITH_LEVEL_0 else [],
+        # Levels come with the version of the broker and never change, so neither does their epoch.
+        "finalized_features_epoch": 0,
+        "finalized_features": finalized,
+    }
+    return write_response(ApiKey.API_VERSIONS, version, values)

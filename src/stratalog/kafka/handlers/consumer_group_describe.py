@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
+from stratalog.admin.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, Resource
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.groups.consumer.model import NO_PARTITIONS, GroupState, Member, Partitions
 from stratalog.ids import TopicId
+from stratalog.kafka.handlers.shared.authorized_operations import authorized_operations
 from stratalog.kafka.handlers.shared.partition_lists import by_topic
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import group_code_of, message_of
@@ -23,6 +24,7 @@ _CONSUMER_MEMBER = 1
 
 class ConsumerGroupDescribeBody(NamedTuple):
     group_ids: Sequence[str]
+    include_authorized_operations: bool
 
 
 class ConsumerGroupDescribeHandler(Handler[ConsumerGroupDescribeBody]):
@@ -34,24 +36,34 @@ class ConsumerGroupDescribeHandler(Handler[ConsumerGroupDescribeBody]):
     def __init__(self, components: Components) -> None:
         super().__init__(components)
         self._groups = components.admin.groups
+        self._authorizer = components.admin.authorizer
         self._catalog = components.catalog
 
     def is_heavy(self, body: ConsumerGroupDescribeBody) -> bool:
         return len(body.group_ids) > FEW_LARGE_ANSWERS
 
     async def handle(self, request: Request, body: ConsumerGroupDescribeBody) -> Body:
-        groups = [await self._described(request, each) for each in body.group_ids]
+        groups = [await self._described(request, body, each) for each in body.group_ids]
         return _response(request, groups)
 
     def refuse(self, request: Request, body: ConsumerGroupDescribeBody, error: Exception) -> Body:
         return _response(request, [_failed(each, error) for each in body.group_ids])
 
-    async def _described(self, request: Request, group_id: str) -> Values:
+    async def _described(
+        self, request: Request, body: ConsumerGroupDescribeBody, group_id: str
+    ) -> Values:
         try:
             state = await self._groups.describe_consumer(request.principal, group_id)
             topics = await self._catalog.with_ids(sorted(_topic_ids(state)))
         except StratalogError as error:
             return _failed(group_id, error)
+        operations = authorized_operations(
+            self._authorizer,
+            request.principal,
+            Resource.GROUP,
+            group_id,
+            asked=body.include_authorized_operations,
+        )
         return {
             "error_code": ErrorCode.none,
             "error_message": None,
@@ -60,6 +72,7 @@ class ConsumerGroupDescribeHandler(Handler[ConsumerGroupDescribeBody]):
             "group_epoch": state.group_epoch,
             "assignment_epoch": state.assignment_epoch,
             "assignor_name": state.assignor,
+            "authorized_operations": operations,
             "members": [_member(state, each, topics) for each in state.members.values()],
         }
 

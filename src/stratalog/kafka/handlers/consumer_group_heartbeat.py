@@ -53,13 +53,12 @@ class ConsumerGroupHeartbeatHandler(Handler[ConsumerGroupHeartbeatBody]):
     def __init__(self, components: Components) -> None:
         super().__init__(components)
         self._groups = components.consumer_groups
-        interval_ms = components.settings.groups.consumer_heartbeat_interval_ms
-        self._interval = timedelta(milliseconds=interval_ms)
 
     async def handle(self, request: Request, body: ConsumerGroupHeartbeatBody) -> Body:
         check_group_id(body.group_id)
         answer = await self._groups.heartbeat(_heartbeat(request, body))
-        return _response(request, self._values(answer))
+        interval_ms = self._groups.heartbeat_ms(body.group_id)
+        return _response(request, _values(answer, interval_ms))
 
     def refuse(self, request: Request, body: ConsumerGroupHeartbeatBody, error: Exception) -> Body:  # noqa: ARG002
         return _response(
@@ -72,22 +71,23 @@ class ConsumerGroupHeartbeatHandler(Handler[ConsumerGroupHeartbeatBody]):
             },
         )
 
-    def _values(self, answer: HeartbeatAnswer) -> Values:
-        assignment = None
-        if answer.assignment is not None:
-            assignment = {
-                "topic_partitions": [
-                    {"topic_id": topic_id, "partitions": indexes}
-                    for topic_id, indexes in by_topic(answer.assignment).items()
-                ]
-            }
-        return {
-            "error_code": ErrorCode.none,
-            "member_id": answer.member_id,
-            "member_epoch": answer.epoch,
-            "heartbeat_interval": self._interval,
-            "assignment": assignment,
+
+def _values(answer: HeartbeatAnswer, interval_ms: int) -> Values:
+    assignment = None
+    if answer.assignment is not None:
+        assignment = {
+            "topic_partitions": [
+                {"topic_id": topic_id, "partitions": indexes}
+                for topic_id, indexes in by_topic(answer.assignment).items()
+            ]
         }
+    return {
+        "error_code": ErrorCode.none,
+        "member_id": answer.member_id,
+        "member_epoch": answer.epoch,
+        "heartbeat_interval": timedelta(milliseconds=interval_ms),
+        "assignment": assignment,
+    }
 
 
 def _heartbeat(request: Request, body: ConsumerGroupHeartbeatBody) -> Heartbeat:

@@ -13,7 +13,7 @@ from stratalog.kafka.wire.schema_writer import write_response
 
 
 class CreatePartitionsAssignment(NamedTuple):
-    """Assignments are refused, whatever they say."""
+    broker_ids: Sequence[int]
 
 
 class CreatePartitionsTopic(NamedTuple):
@@ -47,7 +47,7 @@ class CreatePartitionsHandler(Handler[CreatePartitionsBody]):
                 PartitionGrowth(
                     topic=asked.name,
                     partition_count=asked.count_,
-                    assigns_replicas=asked.assignments is not None,
+                    assigned=_assigned(asked),
                 )
                 for asked in body.topics
             ],
@@ -55,3 +55,9 @@ class CreatePartitionsHandler(Handler[CreatePartitionsBody]):
         )
         results = [{"name": name, **outcome_values(outcome)} for name, outcome in outcomes.items()]
         return write_response(ApiKey.CREATE_PARTITIONS, request.version, {"results": results})
+
+
+def _assigned(asked: CreatePartitionsTopic) -> Sequence[Sequence[int]] | None:
+    if asked.assignments is None:
+        return None
+    return [one.broker_ids for one in asked.assignments]

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from stratalog.admin.replica_assignments import AssignedPartition
 from stratalog.admin.rights import CREATE_ON_CLUSTER, CREATE_TOPIC
 from stratalog.admin.topics import REPLICATION_FACTOR, CreatedTopic, NewTopic
 from stratalog.errors import StratalogError
@@ -17,7 +18,8 @@ from stratalog.kafka.wire.schema_writer import Values, write_response
 
 
 class CreatableReplicaAssignment(NamedTuple):
-    """Assignments are refused, whatever they say."""
+    partition_index: int
+    broker_ids: Sequence[int]
 
 
 class CreatableTopicConfig(NamedTuple):
@@ -69,7 +71,7 @@ def _new_topic(asked: CreatableTopic) -> NewTopic:
         name=asked.name,
         partition_count=asked.num_partitions,
         replication_factor=asked.replication_factor,
-        assigns_replicas=bool(asked.assignments),
+        assigned=[AssignedPartition(*one) for one in asked.assignments],
         configs={config.name: config.value for config in asked.configs},
     )
 

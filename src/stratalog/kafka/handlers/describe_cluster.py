@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import DESCRIBE_CLUSTER
+from stratalog.admin.authorizer import CLUSTER
+from stratalog.admin.rights import DESCRIBE_CLUSTER, Resource
 from stratalog.ids import kafka_base64
+from stratalog.kafka.handlers.shared.authorized_operations import authorized_operations
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.handler import Body, Handler, Request
 from stratalog.kafka.wire.api import ApiKey, Versions
@@ -13,6 +15,7 @@ from stratalog.kafka.wire.schema_writer import write_response
 
 
 class DescribeClusterBody(NamedTuple):
+    include_cluster_authorized_operations: bool
     include_fenced_brokers: bool = False
     """Brokers that are registered and dead. Kafka calls them fenced."""
 
@@ -27,6 +30,7 @@ class DescribeClusterHandler(Handler[DescribeClusterBody]):
         super().__init__(components)
         self._membership = components.membership
         self._brokers = components.admin.brokers
+        self._authorizer = components.admin.authorizer
 
     async def handle(self, request: Request, body: DescribeClusterBody) -> Body:
         shown = live = self._membership.live()
@@ -44,11 +48,19 @@ class DescribeClusterHandler(Handler[DescribeClusterBody]):
             }
             for broker in shown
         ]
+        operations = authorized_operations(
+            self._authorizer,
+            request.principal,
+            Resource.CLUSTER,
+            CLUSTER,
+            asked=body.include_cluster_authorized_operations,
+        )
         values = {
             "error_code": ErrorCode.none,
             "error_message": None,
             "cluster_id": kafka_base64(self._membership.cluster_id),
             "controller_id": min(broker.broker_id for broker in live),
             "brokers": brokers,
+            "cluster_authorized_operations": operations,
         }
         return write_response(ApiKey.DESCRIBE_CLUSTER, request.version, values)

@@ -1,4 +1,4 @@
-"""DescribeConfigs, of topics and brokers."""
+"""DescribeConfigs, of topics, brokers and groups."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,7 +6,11 @@ from typing import NamedTuple
 from stratalog.admin.config_description import DescribedConfig
 from stratalog.admin.configs import ConfigResource
 from stratalog.admin.entries import outcome_of
-from stratalog.admin.rights import DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_TOPIC_CONFIGS
+from stratalog.admin.rights import (
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_GROUP_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
+)
 from stratalog.errors import StratalogError
 from stratalog.kafka.handlers.shared.config_values import config_values
 from stratalog.kafka.handlers.shared.outcomes import outcome_values
@@ -38,7 +42,7 @@ _MOST_RESOURCES = 2000
 class DescribeConfigsHandler(Handler[DescribeConfigsBody]):
     key = ApiKey.DESCRIBE_CONFIGS
     versions = Versions(1, 4, 4)
-    rights = (DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_TOPIC_CONFIGS)
+    rights = (DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS)
     body = DescribeConfigsBody
     max_entries = _MOST_RESOURCES
 

@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import DESCRIBE_TOPIC
+from stratalog.admin.rights import DESCRIBE_TOPIC, Resource
 from stratalog.control.topics.model import Topic
 from stratalog.errors import CallError
 from stratalog.ids import PartitionIndex, TopicPartition
+from stratalog.kafka.handlers.shared.authorized_operations import authorized_operations
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.handler import Body, Handler, Request
 from stratalog.kafka.wire.api import ApiKey, Versions
@@ -48,6 +49,7 @@ class DescribeTopicPartitionsHandler(Handler[DescribeTopicPartitionsBody]):
         super().__init__(components)
         self._catalog = components.catalog
         self._membership = components.membership
+        self._authorizer = components.admin.authorizer
 
     def is_heavy(self, body: DescribeTopicPartitionsBody) -> bool:  # noqa: ARG002
         return True
@@ -65,7 +67,7 @@ class DescribeTopicPartitionsHandler(Handler[DescribeTopicPartitionsBody]):
                 continue
             first = start.partition if name == start.topic else 0
             end = min(topic.partition_count, first + room)
-            results.append(self._described(topic, range(first, end)))
+            results.append(self._described(request, topic, range(first, end)))
             room -= max(end - first, 0)
             if end < topic.partition_count:
                 return _response(request, results, _Position(name, end))
@@ -83,12 +85,16 @@ class DescribeTopicPartitionsHandler(Handler[DescribeTopicPartitionsBody]):
             wanted = [(topic.name, topic) for topic in await self._catalog.all()]
         return [(name, topic) for name, topic in wanted if name >= start.topic]
 
-    def _described(self, topic: Topic, indexes: range) -> Values:
+    def _described(self, request: Request, topic: Topic, indexes: range) -> Values:
         return {
             "error_code": ErrorCode.none,
             "name": topic.name,
             "topic_id": topic.id,
             "partitions": [self._partition(topic, index) for index in indexes],
+            # As Kafka does, for every client: this request has no flag to ask by.
+            "topic_authorized_operations": authorized_operations(
+                self._authorizer, request.principal, Resource.TOPIC, topic.name
+            ),
         }
 
     def _partition(self, topic: Topic, index: int) -> Values:

@@ -1,12 +1,12 @@
-"""Fetch: reads the writes of any broker. No fetch sessions are kept, so clients send full requests.
+"""Fetch: reads the writes of any broker, in a fetch session or without one.
 
 A consumer that names its rack is sent on to the broker of its zone at which the readers of the
 partition meet. A consumer that stays is served.
 """
 
-import itertools
-from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple, TypedDict
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -17,57 +17,39 @@ from stratalog.control.log.model import Span
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
-from stratalog.ids import NO_OFFSET, Offset, PartitionIndex, TopicId, TopicPartition
+from stratalog.ids import NO_OFFSET, TopicId, TopicPartition
+from stratalog.kafka.fetches.errors import FetchSessionError
+from stratalog.kafka.fetches.request import FetchBody, TopicKey, asked_for
+from stratalog.kafka.fetches.session import FetchSession, Place
 from stratalog.kafka.handlers.shared.leader_epochs import KnownEpoch, wrong_epochs
-from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.components import DataComponents
 from stratalog.kafka.server.error_codes import code_of, fetch_code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
+from stratalog.kafka.server.work import LIGHT_ENTRIES
 from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.fetch_response import (
     FIRST_VERSION_WITH_RACK,
     FIRST_VERSION_WITH_SESSIONS,
     FIRST_VERSION_WITH_TOPIC_IDS,
+    NO_SESSION,
     PartitionFetched,
     TopicFetched,
     fetch_response,
 )
-from stratalog.topic.model import PartitionRead
+from stratalog.topic.model import PartitionRead, ReadWork
 
 _READ_COMMITTED = 1
 _FIRST_VERSION_WITH_EPOCHS = 9
 _GONE = ErrorCode.unknown_topic_or_partition
-_NO_SESSION_EPOCHS = (-1, 0)
-"""-1 asks for no session, 0 for a new one. Both are answered without a session."""
 
 _HEAVY_WAIT_MS = 5000
 """A fetch of many partitions holds memory while it waits. Clients wait for half a second."""
 
-_TopicKey: TypeAlias = str | TopicId | None
-"""A topic as the request names it. None is an id of zeros."""
 
-
-class FetchPartition(NamedTuple):
-    partition: int
-    fetch_offset: int
-    partition_max_bytes: int
-    current_leader_epoch: int = -1
-
-
-class FetchTopic(NamedTuple):
-    partitions: Sequence[FetchPartition]
-    topic: str = ""
-    topic_id: UUID | None = None
-
-
-class FetchBody(NamedTuple):
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation_level: int
-    topics: Sequence[FetchTopic]
-    session_id: int = 0
-    session_epoch: int = -1
-    rack_id: str = ""
+class _Answer(NamedTuple):
+    place: Place
+    fetched: PartitionFetched
+    is_at_end: bool = False
 
 
 class FetchHandler(Handler[FetchBody]):
@@ -75,10 +57,11 @@ class FetchHandler(Handler[FetchBody]):
     versions = Versions(4, 18, 12)
     rights = (READ_TOPIC,)
     body = FetchBody
+    in_every_worker = True
     waits = True
     keeps_lane = True
 
-    def __init__(self, components: Components) -> None:
+    def __init__(self, components: DataComponents) -> None:
         super().__init__(components)
         self._catalog = components.catalog
         self._reader = components.reader
@@ -86,38 +69,68 @@ class FetchHandler(Handler[FetchBody]):
         self._membership = components.membership
         self._metrics = components.metrics
         self._failures = components.failures
+        self._sessions = components.fetch_sessions
 
     async def handle(self, request: Request, body: FetchBody) -> Body:
-        if _continues_session(request, body):
-            not_found = ErrorCode.fetch_session_id_not_found
-            return fetch_response(request.version, [], error_code=not_found)
-        body = _without_repeats(request, body)
-        topics = await self._topics(request, body)
-        spans = [
-            Span(
-                topic_id=topic.id,
-                partition=PartitionIndex(partition.partition),
-                offset=Offset(partition.fetch_offset),
-                max_bytes=max(partition.partition_max_bytes, 0),
-            )
-            for topic, partition in _wanted(request, body, topics)
-        ]
-        not_read = await self._with_wrong_epochs(request, body, topics)
-        not_read |= await self._sent_on(request, body, spans, not_read)
-        unknown = any(_key(request, asked) not in topics for asked in body.topics)
-        at_once = unknown or bool(not_read)
-        reads = await self._reader.read(
-            [span for span in spans if span.topic_partition not in not_read],
-            max_bytes=max(body.max_bytes, 0),
-            min_bytes=0 if at_once else body.min_bytes,
-            max_wait_ms=0 if at_once else _wait_ms(request, body),
-            committed=body.isolation_level == _READ_COMMITTED,
-            work=request.work,
+        session = self._sessions.session_of(
+            request.session, request.version, body, self._reader.watch
         )
-        return self._response(request, body, topics, reads, not_read)
+        if session is None:
+            return await self._without_session(request, body)
+        with self._sessions.using(session):
+            return await self._in_session(request, body, session)
+
+    async def _without_session(self, request: Request, body: FetchBody) -> Body:
+        places = [Place(*one) for one in asked_for(request.version, body).items()]
+        if not places:
+            # The last fetch of a session. Kafka does not wait either.
+            return _response(request, body, ())
+        topics = await self._topics(request, places)
+        for place in places:
+            place.partition = place.located(topics.get(place.key.topic))
+        turned = await self._turned_away(request, body, places)
+        spans = _spans(places, turned)
+        answers = await self._reader.read(spans, **_terms(request, body, places, turned))
+        reads = {span.topic_partition: read for span, read in zip(spans, answers, strict=True)}
+        return _response(request, body, self._answers(request, places, turned, reads))
+
+    async def _in_session(self, request: Request, body: FetchBody, session: FetchSession) -> Body:
+        session.seen_as(self._view(body))
+        checked = session.awake(session.watch.rest())
+        if len(checked) > LIGHT_ENTRIES and not request.work.is_heavy:
+            await request.work.enter_lane()
+        topics = await self._topics(request, checked)
+        for place in checked:
+            session.locate(place, topics.get(place.key.topic))
+        turned = await self._turned_away(request, body, checked)
+        answered = await self._reader.read_watched(
+            session.watch,
+            lambda stirred: _spans(session.awake(stirred), turned),
+            **_terms(request, body, checked, turned),
+        )
+        reads = {span.topic_partition: read for span, read in answered}
+        answers = self._answers(request, session.awake(()), turned, reads)
+        return _response(request, body, _told(session, answers, checked), session.id)
+
+    async def _topics(self, request: Request, places: Sequence[Place]) -> Mapping[TopicKey, Topic]:
+        if not places:
+            return {}
+        keys = dict.fromkeys(place.key.topic for place in places)
+        if request.version < FIRST_VERSION_WITH_TOPIC_IDS:
+            named = await self._catalog.named([key for key in keys if isinstance(key, str)])
+            return dict[TopicKey, Topic](named.items())
+        ids = [TopicId(key) for key in keys if isinstance(key, UUID)]
+        return dict[TopicKey, Topic]((await self._catalog.with_ids(ids)).items())
+
+    async def _turned_away(
+        self, request: Request, body: FetchBody, places: Sequence[Place]
+    ) -> dict[TopicPartition, PartitionFetched]:
+        """Return the answers for partitions that are not read for this client."""
+        wrong = await self._with_wrong_epochs(request, places)
+        return wrong | await self._sent_on(request, body, _spans(places, wrong))
 
     async def _with_wrong_epochs(
-        self, request: Request, body: FetchBody, topics: Mapping[_TopicKey, Topic]
+        self, request: Request, places: Sequence[Place]
     ) -> dict[TopicPartition, PartitionFetched]:
         """Return the answers for partitions of which the client knows another leader epoch."""
         if request.version < _FIRST_VERSION_WITH_EPOCHS:
@@ -125,10 +138,9 @@ class FetchHandler(Handler[FetchBody]):
         wrong = await wrong_epochs(
             self._control,
             [
-                KnownEpoch(
-                    topic, PartitionIndex(partition.partition), partition.current_leader_epoch
-                )
-                for topic, partition in _wanted(request, body, topics)
+                KnownEpoch(place.topic, place.partition.partition, place.asked.current_leader_epoch)
+                for place in places
+                if place.topic is not None and place.partition is not None
             ],
         )
         for key, code in wrong.items():
@@ -137,11 +149,7 @@ class FetchHandler(Handler[FetchBody]):
         return {key: _failed(key.partition, code) for key, code in wrong.items()}
 
     async def _sent_on(
-        self,
-        request: Request,
-        body: FetchBody,
-        spans: Sequence[Span],
-        answered: Container[TopicPartition],
+        self, request: Request, body: FetchBody, spans: Sequence[Span]
     ) -> dict[TopicPartition, PartitionFetched]:
         """Return the answers for partitions that should be read at another broker.
 
@@ -153,8 +161,7 @@ class FetchHandler(Handler[FetchBody]):
         nearer = {
             span.topic_partition: broker.broker_id
             for span in spans
-            if span.topic_partition not in answered
-            and (broker := self._membership.nearer_broker(span.topic_partition, body.rack_id))
+            if (broker := self._membership.nearer_broker(span.topic_partition, body.rack_id))
         }
         states = await self._control.log.partitions(list(nearer)) if nearer else {}
         return {
@@ -171,58 +178,59 @@ class FetchHandler(Handler[FetchBody]):
             and state.log_start <= span.offset <= state.high_watermark
         }
 
+    def _view(self, body: FetchBody) -> object:
+        """Everything but the partitions themselves that decides how a consumer reads them."""
+        live = tuple(self._membership.live()) if body.rack_id else ()
+        return body.isolation_level, body.rack_id, live
+
     def refuse(self, request: Request, body: FetchBody, error: Exception) -> Body:
         code = code_of(error)
         topics = [
-            _fetched(request, asked, [_failed(one.partition, code) for one in asked.partitions])
+            TopicFetched(
+                asked.topic,
+                asked.topic_id,
+                [_failed(one.partition, code) for one in asked.partitions],
+            )
             for asked in body.topics
+            if not isinstance(error, FetchSessionError)
         ]
         top_level = code if request.version >= FIRST_VERSION_WITH_SESSIONS else 0
         return fetch_response(request.version, topics, error_code=top_level)
 
-    async def _topics(self, request: Request, body: FetchBody) -> Mapping[_TopicKey, Topic]:
-        if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            ids = [TopicId(asked.topic_id) for asked in body.topics if asked.topic_id is not None]
-            identified = await self._catalog.with_ids(ids)
-            return dict[_TopicKey, Topic](identified.items())
-        named = await self._catalog.named([asked.topic for asked in body.topics])
-        return dict[_TopicKey, Topic](named.items())
-
-    def _response(
+    def _answers(
         self,
         request: Request,
-        body: FetchBody,
-        topics: Mapping[_TopicKey, Topic],
-        reads: Sequence[PartitionRead],
-        not_read: Mapping[TopicPartition, PartitionFetched],
-    ) -> Body:
-        in_order = iter(reads)
+        places: Sequence[Place],
+        turned: Mapping[TopicPartition, PartitionFetched],
+        reads: Mapping[TopicPartition, PartitionRead],
+    ) -> list[_Answer]:
         answers = []
-        for asked in body.topics:
-            topic = topics.get(_key(request, asked))
-            partitions = [
-                self._unknown(request, one.partition)
-                if topic is None
-                else not_read.get(TopicPartition(topic.id, PartitionIndex(one.partition)))
-                or self._read(topic, one.partition, next(in_order))
-                for one in asked.partitions
-            ]
-            if topic is not None and any(one.error_code == _GONE for one in partitions):
-                self._catalog.forget(topic.id)
-            answers.append(_fetched(request, asked, partitions))
-        committed = body.isolation_level == _READ_COMMITTED
-        return fetch_response(request.version, answers, read_committed=committed)
+        for place in places:
+            if place.partition is None:
+                answers.append(_Answer(place, self._unknown(request, place)))
+            elif (fetched := turned.get(place.partition)) is not None:
+                answers.append(_Answer(place, fetched))
+            elif (read := reads.get(place.partition)) is not None:
+                answers.append(self._read(place, read))
+        return answers
 
-    def _unknown(self, request: Request, index: int) -> PartitionFetched:
+    def _unknown(self, request: Request, place: Place) -> PartitionFetched:
         error: StratalogError = UnknownTopicError("no topic has this name")
         if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
             error = UnknownTopicIdError("no topic has this id")
-        return self._partition(index, PartitionRead(error=error))
+        return self._partition(place.key.partition, PartitionRead(error=error))
 
-    def _read(self, topic: Topic, index: int, read: PartitionRead) -> PartitionFetched:
+    def _read(self, place: Place, read: PartitionRead) -> _Answer:
+        assert place.topic is not None
         if read.error is not None:
-            self._failures.note(topic.name, index, read.error)
-        return self._partition(index, read)
+            self._failures.note(place.topic.name, place.key.partition, read.error)
+        fetched = self._partition(place.key.partition, read)
+        if fetched.error_code == _GONE:
+            self._catalog.forget(place.topic.id)
+        is_at_end = (
+            not (read.error or read.parts) and read.high_watermark == place.asked.fetch_offset
+        )
+        return _Answer(place, fetched, is_at_end)
 
     def _partition(self, index: int, read: PartitionRead) -> PartitionFetched:
         code = ErrorCode.none if read.error is None else fetch_code_of(read.error)
@@ -239,59 +247,76 @@ class FetchHandler(Handler[FetchBody]):
         )
 
 
-def _wait_ms(request: Request, body: FetchBody) -> int:
+class _Terms(TypedDict):
+    max_bytes: int
+    min_bytes: int
+    max_wait_ms: int
+    committed: bool
+    work: ReadWork
+
+
+def _terms(
+    request: Request,
+    body: FetchBody,
+    places: Sequence[Place],
+    turned: Mapping[TopicPartition, PartitionFetched],
+) -> _Terms:
+    """The terms of the read. A fetch with a partition that cannot be read is answered at once."""
+    at_once = bool(turned) or any(place.partition is None for place in places)
     most = _HEAVY_WAIT_MS if request.work.is_heavy else body.max_wait_ms
-    return max(0, min(body.max_wait_ms, most))
+    return {
+        "max_bytes": max(body.max_bytes, 0),
+        "min_bytes": 0 if at_once else body.min_bytes,
+        "max_wait_ms": 0 if at_once else max(0, min(body.max_wait_ms, most)),
+        "committed": body.isolation_level == _READ_COMMITTED,
+        "work": request.work,
+    }
 
 
-def _without_repeats(request: Request, body: FetchBody) -> FetchBody:
-    """Answer a partition once however often it is named, with its last entry, as Kafka does.
+def _spans(places: Iterable[Place], turned: Container[TopicPartition]) -> list[Span]:
+    return [
+        place.span()
+        for place in places
+        if place.partition is not None and place.partition not in turned
+    ]
 
-    No client repeats a partition. Each repeat would cost a look, and hold bytes of the answer.
+
+def _told(
+    session: FetchSession, answers: Sequence[_Answer], checked: Iterable[Place]
+) -> list[_Answer]:
+    """Return the answers with news, and put the partitions to rest of which no more can come.
+
+    A partition that was stirred during the wait stays awake, so that its topic and its epoch are
+    checked before it rests.
     """
-    asked = [
-        (_key(request, topic), one.partition) for topic in body.topics for one in topic.partitions
-    ]
-    last = {key: place for place, key in enumerate(asked)}
-    if len(last) == len(asked):
-        return body
-    kept, places = set(last.values()), itertools.count()
-    topics = [
-        topic._replace(partitions=[one for one in topic.partitions if next(places) in kept])
-        for topic in body.topics
-    ]
-    return body._replace(topics=[topic for topic in topics if topic.partitions])
+    may_rest = set(checked)
+    told = []
+    for answer in answers:
+        if answer.place.tell(answer.fetched):
+            told.append(answer)
+        if answer.is_at_end and answer.place in may_rest:
+            session.rest(answer.place)
+        if answer.fetched.parts:
+            session.move_back(answer.place)
+    return told
 
 
-def _continues_session(request: Request, body: FetchBody) -> bool:
-    if request.version < FIRST_VERSION_WITH_SESSIONS:
-        return False
-    return body.session_id != 0 or body.session_epoch not in _NO_SESSION_EPOCHS
+def _response(
+    request: Request, body: FetchBody, answers: Sequence[_Answer], session_id: int = NO_SESSION
+) -> Body:
+    by_topic = groupby(answers, key=lambda answer: answer.place.key.topic)
+    return fetch_response(
+        request.version,
+        [_fetched(topic, [one.fetched for one in some]) for topic, some in by_topic],
+        session_id=session_id,
+        read_committed=body.isolation_level == _READ_COMMITTED,
+    )
 
 
-def _wanted(
-    request: Request, body: FetchBody, topics: Mapping[_TopicKey, Topic]
-) -> Iterator[tuple[Topic, FetchPartition]]:
-    """The requested partitions of topics that exist."""
-    for asked in body.topics:
-        topic = topics.get(_key(request, asked))
-        if topic is not None:
-            for partition in asked.partitions:
-                yield topic, partition
-
-
-def _key(request: Request, asked: FetchTopic) -> _TopicKey:
-    if request.version < FIRST_VERSION_WITH_TOPIC_IDS:
-        return asked.topic
-    return TopicId(asked.topic_id) if asked.topic_id else None
-
-
-def _fetched(
-    request: Request, asked: FetchTopic, partitions: Sequence[PartitionFetched]
-) -> TopicFetched:
-    if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        return TopicFetched(None, asked.topic_id, partitions)
-    return TopicFetched(asked.topic, None, partitions)
+def _fetched(topic: TopicKey, partitions: Sequence[PartitionFetched]) -> TopicFetched:
+    if isinstance(topic, str):
+        return TopicFetched(topic, None, partitions)
+    return TopicFetched(None, topic, partitions)
 
 
 def _failed(index: int, code: ErrorCode) -> PartitionFetched:

@@ -1,6 +1,9 @@
 """FindCoordinator: names the broker that coordinates a group. A group without one gets one here.
 
-Transactional producers get an error that makes them give up. Without it they would wait in silence.
+Transactional producers get an error that makes them give up, with the reason. Java's client shows
+the message of any error that it does not expect here. librdkafka shows that of a failed
+authorization alone, and asks again for ever after others. It is the one client of today that asks
+in version 2.
 """
 
 from collections.abc import Sequence
@@ -22,6 +25,7 @@ _GROUP = 0
 _TRANSACTION = 1
 _FIRST_VERSION_WITH_TYPES = 1
 _FIRST_VERSION_WITH_MANY = 4
+_VERSION_OF_LIBRDKAFKA = 2
 
 
 class FindCoordinatorBody(NamedTuple):
@@ -42,15 +46,14 @@ class FindCoordinatorHandler(Handler[FindCoordinatorBody]):
 
     async def handle(self, request: Request, body: FindCoordinatorBody) -> Body:
         kind = body.key_type if request.version >= _FIRST_VERSION_WITH_TYPES else _GROUP
+        if kind == _TRANSACTION:
+            return _response(request, [_untransacted(request, key) for key in _keys(request, body)])
         return _response(request, [await self._found(kind, key) for key in _keys(request, body)])
 
     def error_code(self, error: Exception) -> ErrorCode:
         return group_code_of(error)
 
     async def _found(self, kind: int, key: str) -> Values:
-        if kind == _TRANSACTION:
-            code = ErrorCode.transactional_id_authorization_failed
-            return _not_found(key, code, "this broker does not support transactions yet")
         try:
             if kind != _GROUP:
                 raise CallError(f"coordinators of type {kind} do not exist")
@@ -74,6 +77,13 @@ def _keys(request: Request, body: FindCoordinatorBody) -> list[str]:
     if request.version >= _FIRST_VERSION_WITH_MANY:
         return list(body.coordinator_keys)
     return [body.key]
+
+
+def _untransacted(request: Request, key: str) -> Values:
+    code = ErrorCode.unsupported_version
+    if request.version == _VERSION_OF_LIBRDKAFKA:
+        code = ErrorCode.transactional_id_authorization_failed
+    return _not_found(key, code, "this broker does not support transactions yet")
 
 
 def _not_found(key: str, code: ErrorCode, message: str) -> Values:

@@ -17,9 +17,8 @@ from stratalog.kafka.wire.schema_writer import write_response
 _FIRST_VERSION_WITH_TYPES = 1
 _BROKER_LOGGER = 8
 _CLIENT_METRICS = 16
-_GROUP = 32
-_LISTABLE = {*ResourceType, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP}
-"""The types that Kafka accepts. Loggers, metrics and groups have no configs here, so the list has
+_LISTABLE = {*ResourceType, _BROKER_LOGGER, _CLIENT_METRICS}
+"""The types that Kafka accepts. Loggers and metrics have no configs here, so the list has
 none of them."""
 
 

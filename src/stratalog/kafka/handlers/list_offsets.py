@@ -12,7 +12,7 @@ from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.ids import PartitionIndex, TopicPartition
 from stratalog.kafka.handlers.shared.leader_epochs import KnownEpoch, wrong_epochs
-from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.components import DataComponents
 from stratalog.kafka.server.error_codes import code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
 from stratalog.kafka.wire.api import ApiKey, Versions
@@ -68,8 +68,9 @@ class ListOffsetsHandler(Handler[ListOffsetsBody]):
     versions = Versions(1, 11, 6)
     rights = (DESCRIBE_TOPIC,)
     body = ListOffsetsBody
+    in_every_worker = True
 
-    def __init__(self, components: Components) -> None:
+    def __init__(self, components: DataComponents) -> None:
         super().__init__(components)
         self._catalog = components.catalog
         self._offsets = components.offsets

@@ -10,12 +10,14 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from stratalog.admin.rights import CREATE_TOPIC, DESCRIBE_TOPIC
+from stratalog.admin.authorizer import CLUSTER
+from stratalog.admin.rights import CREATE_TOPIC, DESCRIBE_TOPIC, Resource
 from stratalog.admin.topic_names import check_topic_name
 from stratalog.control.brokers.model import BrokerInfo
 from stratalog.control.topics.model import Topic
 from stratalog.errors import RetriableError, StratalogError
 from stratalog.ids import LeaderEpoch, PartitionIndex, TopicId, TopicPartition, kafka_base64
+from stratalog.kafka.handlers.shared.authorized_operations import authorized_operations
 from stratalog.kafka.handlers.shared.client_zones import zone_of_client
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.error_codes import code_of
@@ -47,6 +49,8 @@ class MetadataTopic(NamedTuple):
 class MetadataBody(NamedTuple):
     topics: Sequence[MetadataTopic] | None
     allow_auto_topic_creation: bool = True
+    include_cluster_authorized_operations: bool = False
+    include_topic_authorized_operations: bool = False
 
 
 class MetadataHandler(Handler[MetadataBody]):
@@ -60,6 +64,7 @@ class MetadataHandler(Handler[MetadataBody]):
         self._catalog = components.catalog
         self._membership = components.membership
         self._topics = components.admin.topics
+        self._authorizer = components.admin.authorizer
         self._creates = components.settings.broker.auto_create_topics
         self._parts = _PartCache()
 
@@ -73,10 +78,10 @@ class MetadataHandler(Handler[MetadataBody]):
             for place, topic in enumerate(await self._catalog.all()):
                 if place % _PARTS_PER_STEP == _PARTS_PER_STEP - 1:
                     await asyncio.sleep(0)
-                parts.append(self._known(request, topic))
+                parts.append(self._known(request, body, topic))
         else:
             parts = await self._asked(request, body, body.topics)
-        return self._response(version, parts)
+        return self._response(request, body, parts)
 
     def refuse(self, request: Request, body: MetadataBody, error: Exception) -> Body:
         code = code_of(error)
@@ -86,16 +91,23 @@ class MetadataHandler(Handler[MetadataBody]):
             )
             for asked in body.topics or []
         ]
-        return self._response(request.version, parts)
+        return self._response(request, body, parts)
 
-    def _response(self, version: int, parts: Sequence[bytes]) -> Body:
+    def _response(self, request: Request, body: MetadataBody, parts: Sequence[bytes]) -> Body:
         live = self._membership.live()
         return metadata_response(
-            version,
+            request.version,
             brokers=[_described(broker) for broker in live],
             cluster_id=kafka_base64(self._membership.cluster_id),
             controller_id=min(broker.broker_id for broker in live),
             topics=parts,
+            operations=authorized_operations(
+                self._authorizer,
+                request.principal,
+                Resource.CLUSTER,
+                CLUSTER,
+                asked=body.include_cluster_authorized_operations,
+            ),
         )
 
     async def _asked(
@@ -117,7 +129,7 @@ class MetadataHandler(Handler[MetadataBody]):
             if key is not None:
                 topic = identified.get(key)
             if topic is not None:
-                parts.append(self._known(request, topic))
+                parts.append(self._known(request, body, topic))
             elif key is not None:
                 unknown = TopicDescribed(ErrorCode.unknown_topic_id, None, key, [])
                 parts.append(topic_part(request.version, unknown))
@@ -138,20 +150,29 @@ class MetadataHandler(Handler[MetadataBody]):
             check_topic_name(name)
             if self._creates and _allows_creation(request, body):
                 created = await self._topics.create_on_first_use(request.principal, name)
-                return self._known(request, created)
+                return self._known(request, body, created)
             code = ErrorCode.unknown_topic_or_partition
         except StratalogError as error:
             code = code_of(error)
         return topic_part(request.version, TopicDescribed(code, name, None, []))
 
-    def _known(self, request: Request, topic: Topic) -> bytes:
+    def _known(self, request: Request, body: MetadataBody, topic: Topic) -> bytes:
         zone = self._membership.known_zone(zone_of_client(request.client_id))
         epochs = tuple(sorted(topic.leader_epochs.items()))
-        key = _PartKey(request.version, topic.id, topic.partition_count, zone, epochs)
+        operations = authorized_operations(
+            self._authorizer,
+            request.principal,
+            Resource.TOPIC,
+            topic.name,
+            asked=body.include_topic_authorized_operations,
+        )
+        key = _PartKey(request.version, topic.id, topic.partition_count, zone, epochs, operations)
         part = self._parts.get(key, self._membership.live())
         if part is None:
             leaders = self._leaders(topic, zone)
-            described = TopicDescribed(0, topic.name, topic.id, leaders, topic.leader_epochs)
+            described = TopicDescribed(
+                0, topic.name, topic.id, leaders, topic.leader_epochs, operations
+            )
             part = self._parts.put(key, topic_part(request.version, described))
         return part
 
@@ -169,6 +190,7 @@ class _PartKey(NamedTuple):
     partition_count: int
     zone: str | None
     epochs: tuple[tuple[PartitionIndex, LeaderEpoch], ...]
+    operations: int
 
 
 class _PartCache:

@@ -114,6 +114,7 @@ class OffsetCommitHandler(Handler[OffsetCommitBody]):
             instance_id=body.group_instance_id if named else None,
             epoch=body.generation_id_or_member_epoch,
             knows_member_epochs=request.version >= _FIRST_VERSION_WITH_MEMBER_EPOCHS,
+            client_host=request.session.client_host,
         )
         try:
             left_out = await self._groups.commit_offsets(

@@ -14,7 +14,7 @@ from stratalog.control.log.model import EpochEnd, EpochQuery
 from stratalog.control.topics.model import Topic
 from stratalog.ids import PartitionIndex, TopicPartition
 from stratalog.kafka.handlers.shared.leader_epochs import epoch_code
-from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.components import DataComponents
 from stratalog.kafka.server.handler import Body, Handler, Request
 from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.schema_writer import Values, write_response
@@ -40,8 +40,9 @@ class OffsetForLeaderEpochHandler(Handler[OffsetForLeaderEpochBody]):
     versions = Versions(2, 4, 4)
     rights = (DESCRIBE_TOPIC,)
     body = OffsetForLeaderEpochBody
+    in_every_worker = True
 
-    def __init__(self, components: Components) -> None:
+    def __init__(self, components: DataComponents) -> None:
         super().__init__(components)
         self._catalog = components.catalog
         self._control = components.control

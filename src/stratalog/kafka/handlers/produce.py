@@ -1,9 +1,10 @@
 """Produce: records enter the order of appends when accepted, and are answered when durable."""
 
+import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -15,9 +16,9 @@ from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
 from stratalog.errors import RetriableError, StratalogError
 from stratalog.ids import NO_OFFSET, PartitionIndex, TopicId
-from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.components import DataComponents
 from stratalog.kafka.server.error_codes import code_of, message_of
-from stratalog.kafka.server.handler import Answer, Body, Request, TwoStageHandler
+from stratalog.kafka.server.handler import Body, Pending, Request, TwoStageHandler
 from stratalog.kafka.wire.api import ApiKey, Versions
 from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError
 from stratalog.kafka.wire.primitives import ZERO_UUID
@@ -29,13 +30,16 @@ from stratalog.topic.model import PartitionWrite, PartitionWritten
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
+class _Part(NamedTuple):
     """One partition of a request: its position among the writes, or the reason to refuse it."""
 
-    index: int
+    index_: int
     position: int
-    error: Exception | None = None
+    error: Exception | None
+
+
+_Parts: TypeAlias = Sequence[Sequence[_Part]]
+"""The partitions of a request, topic by topic."""
 
 
 class PartitionRecords(NamedTuple):
@@ -62,29 +66,69 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
     versions = Versions(3, 13, 9)
     rights = (WRITE_TOPIC,)
     body = ProduceBody
+    in_every_worker = True
 
-    def __init__(self, components: Components) -> None:
+    def __init__(self, components: DataComponents) -> None:
         super().__init__(components)
         self._catalog = components.catalog
         self._appender = components.appender
         self._metrics = components.metrics
 
-    async def accept(self, request: Request, body: ProduceBody) -> Answer:
-        writes: list[PartitionWrite] = []
-        pending: list[list[_Pending]] = []
-        written: PendingAppend | None = None
-        failure: Exception | None = None
+    def accept(self, request: Request, body: ProduceBody) -> Pending | Coroutine[Any, Any, Pending]:
         try:
             _check(body)
-            for topic, found in zip(
-                body.topic_data, await self._topics(body.topic_data), strict=True
-            ):
-                pending.append(_collect(topic, found, writes))
-            if writes:
-                written = await self._appender.append(writes)
+        except StratalogError as error:
+            return self._refused(request, body, error)
+        found = [self._cached(topic) for topic in body.topic_data]
+        if None in found:
+            return self._accept_looked_up(request, body)
+        return self._append(request, body, found)
+
+    async def _accept_looked_up(self, request: Request, body: ProduceBody) -> Pending:
+        try:
+            found = await self._topics(body.topic_data)
         except Exception as error:
-            failure = error
-        return lambda: self._answer(request, body, pending, written, failure)
+            return self._refused(request, body, error)
+        pending = self._append(request, body, found)
+        return pending if isinstance(pending, Pending) else await pending
+
+    def _append(
+        self, request: Request, body: ProduceBody, found: Sequence[Topic | None]
+    ) -> Pending | Coroutine[Any, Any, Pending]:
+        writes: list[PartitionWrite] = []
+        parts = [
+            _collect(topic, known, writes)
+            for topic, known in zip(body.topic_data, found, strict=True)
+        ]
+        try:
+            begun = self._appender.begin(writes, request.session.number)
+        except Exception as error:
+            return self._refused(request, body, error)
+        if isinstance(begun, PendingAppend):
+            return self._pending(request, body, parts, begun)
+        return self._append_later(request, body, parts, begun)
+
+    async def _append_later(
+        self,
+        request: Request,
+        body: ProduceBody,
+        parts: _Parts,
+        begun: Coroutine[Any, Any, PendingAppend],
+    ) -> Pending:
+        try:
+            return self._pending(request, body, parts, await begun)
+        except Exception as error:
+            return self._refused(request, body, error)
+
+    def _pending(
+        self, request: Request, body: ProduceBody, parts: _Parts, written: PendingAppend
+    ) -> Pending:
+        return Pending(written.done, partial(self._answer, request, body, parts, written))
+
+    def _refused(self, request: Request, body: ProduceBody, error: Exception) -> Pending:
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        refused.set_result(None)
+        return Pending(refused, partial(self._answer_failed, request, body, error))
 
     async def _topics(self, topics: Sequence[TopicRecords]) -> list[Topic | None]:
         """Find the topics in the catalog. A topic that is missing there does not exist.
@@ -93,9 +137,6 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
         would let the next request of the same producer enter the order before this one. A commit
         refuses batches of topics that are gone.
         """
-        found = [self._cached(topic) for topic in topics]
-        if None not in found:
-            return found
         try:
             return await self._looked_up(topics)
         except RetriableError:
@@ -126,47 +167,36 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
             return self._catalog.last_known_id(TopicId(topic.topic_id))
         return self._catalog.last_known(topic.name or "")
 
-    async def _answer(
-        self,
-        request: Request,
-        produce: ProduceBody,
-        pending: Sequence[Sequence[_Pending]],
-        written: PendingAppend | None,
-        failure: Exception | None,
+    def _answer(
+        self, request: Request, body: ProduceBody, parts: _Parts, written: PendingAppend
     ) -> Body | None:
-        answers: list[PartitionWritten] = []
         try:
-            if written is not None:
-                answers = await written.answers()
+            answers = written.answers()
         except Exception as error:
-            failure = error
-        await request.work.resume_turn()
-        if failure is not None and code_of(failure) is ErrorCode.unknown_server_error:
-            log.error("A Produce of client %r failed", request.client_id, exc_info=failure)
-        if failure is not None:
-            topics = self._all_failed(produce, failure)
-        else:
-            topics = [
-                self._produced(topic, parts, answers)
-                for topic, parts in zip(produce.topic_data, pending, strict=True)
-            ]
-        _log_refused(request, topics, acks=produce.acks)
-        if produce.acks == 0:
-            return None
-        return [produce_response(request.version, topics)]
+            return self._answer_failed(request, body, error)
+        topics = [
+            self._produced(topic, own, answers)
+            for topic, own in zip(body.topic_data, parts, strict=True)
+        ]
+        return _response(request, body, topics)
+
+    def _answer_failed(self, request: Request, body: ProduceBody, error: Exception) -> Body | None:
+        if code_of(error) is ErrorCode.unknown_server_error:
+            log.error("A Produce of client %r failed", request.client_id, exc_info=error)
+        return _response(request, body, self._all_failed(body, error))
 
     def _produced(
         self,
         topic: TopicRecords,
-        pending: Sequence[_Pending],
+        parts: Sequence[_Part],
         answers: Sequence[PartitionWritten],
     ) -> TopicProduced:
         partitions = []
-        for one in pending:
+        for one in parts:
             answer = PartitionWritten() if one.error else answers[one.position]
             error = one.error or answer.error
             partitions.append(
-                self._failed(one.index, error) if error else _succeeded(one.index, answer)
+                self._failed(one.index_, error) if error else _succeeded(one.index_, answer)
             )
         return TopicProduced(topic.name, topic.topic_id, partitions)
 
@@ -196,12 +226,12 @@ def _check(produce: ProduceBody) -> None:
 
 def _collect(
     records: TopicRecords, topic: Topic | None, writes: list[PartitionWrite]
-) -> list[_Pending]:
+) -> list[_Part]:
     """Add the partitions of the topic that can be written to the writes."""
-    pending = []
+    parts = []
     for partition in records.partition_data:
         error = _problem(records, topic, partition)
-        pending.append(_Pending(partition.index_, len(writes), error))
+        parts.append(_Part(partition.index_, len(writes), error))
         if error is None:
             assert topic is not None
             assert partition.records is not None
@@ -212,7 +242,7 @@ def _collect(
                     data=partition.records,
                 )
             )
-    return pending
+    return parts
 
 
 def _problem(
@@ -226,6 +256,11 @@ def _problem(
     if not partition.records:
         return InvalidRecordsError(f"no records for partition {topic.name}-{partition.index_}")
     return None
+
+
+def _response(request: Request, body: ProduceBody, topics: Sequence[TopicProduced]) -> Body | None:
+    _log_refused(request, topics, acks=body.acks)
+    return None if body.acks == 0 else [produce_response(request.version, topics)]
 
 
 def _log_refused(request: Request, topics: Sequence[TopicProduced], *, acks: int) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from stratalog.kafka.server.session import Session
 from stratalog.kafka.wire.primitives import Buffer
@@ -18,13 +18,15 @@ def _nothing_held() -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(NamedTuple):
     """A request that is being worked on."""
 
-    response: asyncio.Future[Response]
+    done: "asyncio.Future[Any]"
+    """Done when the response can be made. Requests that wait for the same may share it."""
+    respond: Callable[[], Response]
+    """Makes the response. Called once, when `done` is."""
     outlives_client: bool
-    """A request that writes is finished even if the client has gone."""
+    """True for a request that writes: it is finished even if the client has gone."""
     release: Release = _nothing_held
 
 
@@ -40,13 +42,21 @@ class InTurn:
     release: Release = _nothing_held
 
 
-Accepted: TypeAlias = Running | InTurn
+@dataclass(frozen=True, slots=True)
+class Entering:
+    """A request that waits, for memory or for the control plane, before it is worked on."""
+
+    entered: Coroutine[Any, Any, Running | InTurn]
+    """The next request of the connection is accepted when this has returned."""
+
+
+Accepted: TypeAlias = Running | InTurn | Entering
 
 
 class Acceptor(Protocol):
-    async def accept(self, frame: bytearray, session: Session) -> Accepted:
-        """Accept a request. The next request of the connection is accepted after this returns, so
-        that work which must keep the order of the requests is done here.
+    def accept(self, frame: bytearray, session: Session) -> Accepted:
+        """Accept a request. The next request of the connection is accepted afterwards, so that work
+        which must keep the order of the requests is done here.
 
         Raises a `CallError` if the frame is not a request that is served. Then the connection is
         closed, after the earlier requests have been answered.

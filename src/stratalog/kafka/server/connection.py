@@ -9,14 +9,17 @@ arrived whole is accepted even if the client has gone: producers with acks=0 lea
 import asyncio
 import logging
 import socket
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, cast
+from functools import partial
+from typing import NamedTuple, cast
 
 from stratalog.clock import Clock
 from stratalog.errors import CallError
-from stratalog.kafka.server.acceptor import Accepted, Acceptor, Response, Running
+from stratalog.kafka.server.acceptor import Acceptor, Entering, InTurn, Running
+from stratalog.kafka.server.answer_queue import AnswerQueue
 from stratalog.kafka.server.budget import ByteBudget, Grant, Share
 from stratalog.kafka.server.session import Session
 from stratalog.kafka.server.unsent import Unsent
@@ -94,13 +97,9 @@ class Connection(asyncio.BufferedProtocol):
         self._grant: Grant | None = None
         self._holds: set[_Hold] = set()
         self._unanswered = 0
-        self._arrivals: asyncio.Queue[_Arrival | None] = asyncio.Queue()
-        self._accepted: asyncio.Queue[tuple[Accepted, Grant] | None] = asyncio.Queue()
-        self._answering: asyncio.Future[Response] | None = None
-        self._answering_outlives = False
-        self._writable = asyncio.Event()
-        self._writable.set()
-        self._lost = asyncio.Event()
+        self._arrivals: deque[_Arrival] = deque()
+        self._entering: asyncio.Task[Running | InTurn] | None = None
+        self._is_lost = False
         self._moved_s = clock.monotonic()
         self._answered_s = self._moved_s
         self._began_s = self._moved_s
@@ -119,10 +118,10 @@ class Connection(asyncio.BufferedProtocol):
             number=self._number, listener=self._listener, client_host=f"/{host}"
         )
         sock = transport.get_extra_info("socket")
-        if sock is not None:
+        if sock is not None and sock.family != socket.AF_UNIX:
             _keep_alive(sock)
-        self._work = asyncio.gather(self._accept_all(), self._answer_all(), self._lost.wait())
-        self._work.add_done_callback(self._finished)
+        self._answers = AnswerQueue(self._transport, peer=self.peer, on_taken=self._taken)
+        self._closed = asyncio.get_running_loop().create_future()
         self._on_opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
@@ -148,22 +147,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._unsent.begin(self._clock.monotonic(), self._transport.get_write_buffer_size())
-        self._writable.clear()
+        self._answers.pause()
 
     def resume_writing(self) -> None:
-        self._answered_s = self._clock.monotonic()
-        self._writable.set()
+        self._answers.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._lost.set()
-        self._writable.set()
-        self.close()
-        # A connection is in cycles of references, which are collected late.
+        self._is_lost = True
+        # Its transport may keep the connection for a while.
         self._frames.forget()
         if self._grant is not None:
             self._grant.release()
-        if self._answering is not None and not self._answering_outlives:
-            self._answering.cancel()
+            self._grant = None
+        self._answers.client_left()
+        self.close()
 
     # Called by the server.
 
@@ -171,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         """Take no more requests, answer the received ones, then close."""
         if _Hold.CLOSING not in self._holds:
             self._hold(_Hold.CLOSING)
-            self._arrivals.put_nowait(None)
+        self._end_if_done()
 
     def abort(self) -> None:
         """Close now. Accepted requests that outlive their client go on."""
@@ -180,12 +177,14 @@ class Connection(asyncio.BufferedProtocol):
     def kill(self) -> None:
         """Close now and wait for nothing."""
         self.abort()
-        self._work.cancel()
+        if self._entering is not None:
+            self._entering.cancel()
+        self._end()
 
     @property
-    def closed(self) -> "asyncio.Future[Any]":
+    def closed(self) -> "asyncio.Future[None]":
         """Done when the socket is closed and no request is being worked on."""
-        return self._work
+        return self._closed
 
     def is_late(self, *, stall_s: float, least_bytes_per_s: float) -> bool:
         """Tell whether a half received request has stalled or is slower than the least rate.
@@ -201,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def is_slow(self, *, stall_s: float, least_bytes_per_s: float) -> bool:
         """Tell whether the client takes its response more slowly than the least rate."""
-        if self._writable.is_set():
+        if not self._answers.is_paused:
             return False
         self._unsent.note(self._clock.monotonic(), self._transport.get_write_buffer_size())
         return self._unsent.is_late(stall_s, least_bytes_per_s)
@@ -211,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
 
         A client that takes no response counts as idle, although its requests are unanswered.
         """
-        works = self._unanswered > 0 and self._writable.is_set()
+        works = self._unanswered > 0 and not self._answers.is_paused
         if works or _Hold.BUDGET in self._holds:
             return False
         return self._clock.monotonic() - max(self._moved_s, self._answered_s) > idle_s
@@ -257,7 +256,8 @@ class Connection(asyncio.BufferedProtocol):
         self._unanswered += 1
         if self._unanswered >= self._max_unanswered:
             self._hold(_Hold.UNANSWERED)
-        self._arrivals.put_nowait(arrival)
+        self._arrivals.append(arrival)
+        self._accept_arrivals()
 
     def _hold(self, reason: _Hold) -> None:
         if not self._holds:
@@ -271,99 +271,69 @@ class Connection(asyncio.BufferedProtocol):
 
     # Working.
 
-    # One request is one call, so that no variable keeps its memory while the next is waited for.
+    def _accept_arrivals(self) -> None:
+        """Accept requests in their order, up to one that has to wait."""
+        while self._arrivals and self._entering is None:
+            self._accept(*self._arrivals.popleft())
 
-    async def _accept_all(self) -> None:
+    def _accept(self, frame: bytearray, grant: Grant) -> None:
         try:
-            while await self._accept_next():
-                pass
-        except CallError as error:
-            log.info("Closing the connection of %s: %s", self.peer, error)
-        except Exception:
-            log.exception("Closing the connection of %s: a request was not accepted", self.peer)
-        finally:
-            self.close()
-            self._forget_arrivals()
-            self._accepted.put_nowait(None)
-
-    async def _accept_next(self) -> bool:
-        arrival = await self._arrivals.get()
-        if arrival is None:
-            return False
-        try:
-            accepted = await self._acceptor.accept(arrival.frame, self._session)
-        except BaseException:
-            arrival.grant.release()
-            raise
-        if isinstance(accepted, Running):
-            _release_when_done(accepted.response, arrival.grant)
-        self._accepted.put_nowait((accepted, arrival.grant))
-        return True
-
-    def _forget_arrivals(self) -> None:
-        """Release the memory of the requests behind one that was not accepted."""
-        while not self._arrivals.empty():
-            arrival = self._arrivals.get_nowait()
-            if arrival is not None:
-                arrival.grant.release()
-
-    async def _answer_all(self) -> None:
-        while await self._answer_next():
-            self._answered()
-        self._transport.close()
-
-    async def _answer_next(self) -> bool:
-        item = await self._accepted.get()
-        if item is None:
-            return False
-        accepted, grant = item
-        try:
-            response = await self._response(accepted)
-            if response is not None and not self._lost.is_set():
-                self._transport.writelines(response)
-            await self._writable.wait()
-        finally:
-            grant.release()
-            accepted.release()
-        return True
-
-    async def _response(self, accepted: Accepted) -> Response:
-        """Wait for the response. None if the client has gone."""
-        if isinstance(accepted, Running):
-            future, outlives = accepted.response, accepted.outlives_client
+            accepted = self._acceptor.accept(frame, self._session)
+        except Exception as error:
+            self._refuse(grant, error)
+            return
+        if isinstance(accepted, Entering):
+            self._entering = asyncio.get_running_loop().create_task(accepted.entered)
+            self._entering.add_done_callback(partial(self._entered, grant))
         else:
-            future, outlives = asyncio.ensure_future(accepted.begin()), False
-        self._answering, self._answering_outlives = future, outlives
-        if self._lost.is_set() and not outlives:
-            future.cancel()
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if not (future.cancelled() and self._lost.is_set()):
-                raise
-        except CallError as error:
-            log.info("Closing the connection of %s: %s", self.peer, error)
-            self._lost.set()
-            self._transport.close()
-        except Exception:
-            log.exception("Closing the connection of %s: a request has no answer", self.peer)
-            self.abort()
-        finally:
-            self._answering = None
-        return None
+            self._answers.add(accepted, grant)
 
-    def _answered(self) -> None:
-        self._unanswered -= 1
+    def _entered(self, grant: Grant, entering: "asyncio.Task[Running | InTurn]") -> None:
+        self._entering = None
+        if entering.cancelled():
+            grant.release()
+        elif (error := entering.exception()) is not None:
+            self._refuse(grant, error)
+        else:
+            self._answers.add(entering.result(), grant)
+        self._accept_arrivals()
+        self._end_if_done()
+
+    def _refuse(self, grant: Grant, error: BaseException) -> None:
+        """Close when the earlier requests are answered. The ones behind are not accepted."""
+        grant.release()
+        while self._arrivals:
+            self._arrivals.popleft().grant.release()
+        if isinstance(error, CallError):
+            log.info("Closing the connection of %s: %s", self.peer, error)
+        else:
+            reason = "Closing the connection of %s: a request was not accepted"
+            log.error(reason, self.peer, exc_info=error)
+        self.close()
+
+    def _taken(self, count: int) -> None:
+        """Note that the client has taken so many answers."""
+        self._unanswered -= count
         self._answered_s = self._clock.monotonic()
         if _Hold.UNANSWERED in self._holds and self._unanswered < self._max_unanswered:
             self._let_go(_Hold.UNANSWERED)
+        self._end_if_done()
 
-    def _finished(self, work: "asyncio.Future[Any]") -> None:
-        error = None if work.cancelled() else work.exception()
-        if error is not None and not isinstance(error, asyncio.CancelledError):
-            log.error("The connection of %s failed", self.peer, exc_info=error)
-            self.abort()
-        self._on_closed(self)
+    def _end_if_done(self) -> None:
+        """Close a connection that takes no more requests and has answered all of them."""
+        works = bool(self._arrivals) or self._entering is not None or not self._answers.is_empty
+        if works or _Hold.CLOSING not in self._holds:
+            return
+        self._transport.close()
+        if self._is_lost:
+            self._end()
+
+    def _end(self) -> None:
+        self._answers.end()
+        if not self._closed.done():
+            self._session.end()
+            self._closed.set_result(None)
+            self._on_closed(self)
 
 
 def _keep_alive(sock: socket.socket) -> None:
@@ -371,7 +341,3 @@ def _keep_alive(sock: socket.socket) -> None:
     for name, value in _KEEPALIVE:
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _release_when_done(response: asyncio.Future[Response], grant: Grant) -> None:
-    response.add_done_callback(lambda _: grant.release())

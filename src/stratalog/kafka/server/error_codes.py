@@ -46,7 +46,9 @@ from stratalog.groups.consumer.errors import (
 )
 from stratalog.groups.errors import (
     FencedInstanceError,
+    GroupConfigError,
     GroupFullError,
+    GroupMemoryError,
     GroupNotEmptyError,
     GroupNotFoundError,
     IllegalGenerationError,
@@ -54,10 +56,16 @@ from stratalog.groups.errors import (
     InvalidGroupIdError,
     MemberIdRequiredError,
     MetadataTooLargeError,
+    NewGroupsError,
     RebalanceInProgressError,
     SessionTimeoutError,
     SubscribedError,
     UnknownMemberError,
+)
+from stratalog.kafka.fetches.errors import (
+    FetchSessionEpochError,
+    FetchSessionNotFoundError,
+    FetchSessionTopicIdError,
 )
 from stratalog.kafka.wire.errors import InvalidRecordsError, RequiredAcksError
 from stratalog.objects.errors import BadStoreError, StoreAccessError
@@ -90,6 +98,10 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     NoReassignmentError: ErrorCode.no_reassignment_in_progress,
     ElectionNotNeededError: ErrorCode.election_not_needed,
     OffsetOutOfRangeError: ErrorCode.offset_out_of_range,
+    # Fetch sessions.
+    FetchSessionNotFoundError: ErrorCode.fetch_session_id_not_found,
+    FetchSessionEpochError: ErrorCode.invalid_fetch_session_epoch,
+    FetchSessionTopicIdError: ErrorCode.fetch_session_topic_id_error,
     # Rights.
     TopicAccessDeniedError: ErrorCode.topic_authorization_failed,
     GroupAccessDeniedError: ErrorCode.group_authorization_failed,
@@ -111,12 +123,14 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     FencedProducerError: ErrorCode.invalid_producer_epoch,
     # Every client gives up on this code at once, and it concerns transactions. The message has the
     # true reason.
-    TransactionsUnsupportedError: ErrorCode.transactional_id_authorization_failed,
+    GroupConfigError: ErrorCode.invalid_config,
+    TransactionsUnsupportedError: ErrorCode.unsupported_version,
     # No client repeats a request after this code, and the response carries the message: the topic
     # stays read-only until it is migrated.
     ReadOnlyTopicError: ErrorCode.policy_violation,
     TopicLimitError: ErrorCode.policy_violation,
     TooManyGroupsError: ErrorCode.policy_violation,
+    NewGroupsError: ErrorCode.policy_violation,
     # Groups.
     NotCoordinatorError: ErrorCode.not_coordinator,
     InvalidGroupIdError: ErrorCode.invalid_group_id,
@@ -128,6 +142,7 @@ _CODES: dict[type[StratalogError], ErrorCode] = {
     InconsistentProtocolError: ErrorCode.inconsistent_group_protocol,
     SessionTimeoutError: ErrorCode.invalid_session_timeout,
     GroupFullError: ErrorCode.group_max_size_reached,
+    GroupMemoryError: ErrorCode.group_max_size_reached,
     GroupNotEmptyError: ErrorCode.non_empty_group,
     GroupNotFoundError: ErrorCode.group_id_not_found,
     SubscribedError: ErrorCode.group_subscribed_to_topic,

@@ -1,14 +1,15 @@
 """The base class of handlers: the declaration of an API, reading and refusing its requests."""
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from stratalog.admin.principal import Principal
 from stratalog.admin.rights import Right
-from stratalog.kafka.server.components import Components
+from stratalog.kafka.server.components import DataComponents
 from stratalog.kafka.server.error_codes import code_of, message_of
 from stratalog.kafka.server.session import Session
 from stratalog.kafka.server.work import Work
@@ -20,8 +21,17 @@ from stratalog.kafka.wire.schema_writer import write_response
 
 Body: TypeAlias = Sequence[Buffer]
 """A response without its header."""
-Answer: TypeAlias = Callable[[], Awaitable[Body | None]]
-"""Called once to wait for the response. None: the client expects no response."""
+
+
+class Pending(NamedTuple):
+    """An accepted request that waits for its answer."""
+
+    done: "asyncio.Future[Any]"
+    """Done when the answer can be made. Requests that wait for the same may share it."""
+    answer: Callable[[], Body | None]
+    """Makes the answer. Called once, when `done` is. None: the client expects no response."""
+
+
 RequestBody = TypeVar("RequestBody")
 
 
@@ -58,13 +68,15 @@ class Handler(ABC, Generic[RequestBody]):
     clients pipeline, or whose requests must reach a group while an earlier one waits."""
     max_entries: ClassVar[int | None] = None
     """The most entries of one request, if that is less than `broker.max_request_entries`."""
+    in_every_worker: ClassVar[bool] = False
+    """True if every worker of a broker serves the API. Such a handler is made from the parts that
+    all workers have. Requests of other APIs are relayed to the first worker."""
     waits: ClassVar[bool] = False
     """True if requests wait for other clients, so that a heavy one leaves the lane meanwhile."""
     keeps_lane: ClassVar[bool] = False
     """True if the handler itself leaves the lane while it waits."""
 
-    def __init__(self, components: Components) -> None:
-        self._components = components
+    def __init__(self, components: DataComponents) -> None:  # noqa: ARG002
         self._readers: dict[int, Reader[RequestBody]] = {}
 
     def read(
@@ -115,9 +127,12 @@ class TwoStageHandler(Handler[RequestBody]):
     keeps_lane = True
 
     @abstractmethod
-    async def accept(self, request: Request, body: RequestBody) -> Answer:
-        """Enter the request into its order. Errors are part of the answer."""
+    def accept(self, request: Request, body: RequestBody) -> Pending | Coroutine[Any, Any, Pending]:
+        """Enter the request into its order; return a coroutine if that has to wait. Errors are part
+        of the answer."""
 
     async def handle(self, request: Request, body: RequestBody) -> Body:
-        answer = await (await self.accept(request, body))()
-        return answer or []
+        accepted = self.accept(request, body)
+        pending = accepted if isinstance(accepted, Pending) else await accepted
+        await asyncio.wait([pending.done])
+        return pending.answer() or []

@@ -4,9 +4,9 @@ import asyncio
 import itertools
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Coroutine
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from stratalog import descriptors
 from stratalog.clock import Clock
@@ -71,6 +71,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._numbers = itertools.count(1)
         self._socket: socket.socket | None = None
+        self._relays: socket.socket | None = None
         self._workers: list[asyncio.Task[None]] = []
         self._stopping = False
         metrics = metrics or Metrics()
@@ -96,38 +97,52 @@ class Server:
         """Bind the listening address and return it, with the port that was chosen."""
         host, port = parse_address(self._settings.listen)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        self._socket.setblocking(False)
-        return Address(host, self._socket.getsockname()[1])
+        self.take(socket.create_server((host, port), family=family, backlog=_BACKLOG))
+        return Address(host, self.listening.getsockname()[1])
+
+    def take(self, listening: socket.socket) -> None:
+        """Take a socket that another process of this broker has bound. Each client that comes to it
+        is accepted by one of them."""
+        listening.setblocking(False)
+        self._socket = listening
+
+    @property
+    def listening(self) -> socket.socket:
+        assert self._socket is not None, "bind first"
+        return self._socket
 
     async def start(self, acceptor: Acceptor) -> None:
         """Serve the clients that come to the bound address."""
-        assert self._socket is not None, "bind first"
-        limits = ConnectionLimits(
-            max_request_bytes=self._settings.max_request_bytes,
-            max_control_request_bytes=self._settings.max_control_request_bytes,
-            max_pipelined_requests=self._settings.max_pipelined_requests,
+        self._begin(self._accept_for_ever(self.listening, acceptor, self._admission), "listener")
+        self._begin(self._close_idle_for_ever(), "idle watch")
+
+    def start_relays(self, listening: socket.socket, acceptor: Acceptor) -> None:
+        """Serve the relays of this broker's other workers, which have admitted their clients."""
+        listening.setblocking(False)
+        self._relays = listening
+        self._begin(self._accept_for_ever(listening, acceptor, _EveryRelay()), "relays")
+
+    def _begin(self, work: Coroutine[object, object, None], name: str) -> None:
+        self._workers.append(asyncio.create_task(work, name=name))
+
+    def _connection(self, host: str, acceptor: Acceptor, admission: "_Admits") -> Connection:
+        return Connection(
+            number=next(self._numbers),
+            listener=self._settings.listen,
+            acceptor=acceptor,
+            budgets=self._budgets,
+            limits=ConnectionLimits(
+                max_request_bytes=self._settings.max_request_bytes,
+                max_control_request_bytes=self._settings.max_control_request_bytes,
+                max_pipelined_requests=self._settings.max_pipelined_requests,
+            ),
+            clock=self._clock,
+            on_opened=self._opened,
+            on_closed=lambda connection: self._closed(connection, host, admission),
         )
 
-        def connect(host: str) -> Connection:
-            return Connection(
-                number=next(self._numbers),
-                listener=self._settings.listen,
-                acceptor=acceptor,
-                budgets=self._budgets,
-                limits=limits,
-                clock=self._clock,
-                on_opened=self._opened,
-                on_closed=lambda connection: self._closed(connection, host),
-            )
-
-        self._workers = [
-            asyncio.create_task(self._accept_for_ever(self._socket, connect), name="listener"),
-            asyncio.create_task(self._close_idle_for_ever(), name="idle watch"),
-        ]
-
     async def _accept_for_ever(
-        self, listening: socket.socket, connect: Callable[[str], Connection]
+        self, listening: socket.socket, acceptor: Acceptor, admission: "_Admits"
     ) -> None:
         """Accept clients one at a time, so that the limits hold at every moment: the event loop's
         own listener accepts all that wait before the first of them can be refused."""
@@ -141,17 +156,18 @@ class Server:
                 log.warning("No client can be accepted, trying again: %s", error)
                 await self._clock.sleep(_ACCEPT_PAUSE_S)
                 continue
-            if not self._admission.admit(host := str(address[0])):
+            # A client of a Unix socket has no address.
+            if not admission.admit(host := str(address[0]) if address else ""):
                 client.close()
                 continue
-            connection = connect(host)
+            connection = self._connection(host, acceptor, admission)
             try:
                 await loop.connect_accepted_socket(partial(_itself, connection), client)
             except OSError as error:
                 log.info("The client at %s left at once: %s", host, error)
                 client.close()
                 if connection not in self._connections:
-                    self._admission.left(host)
+                    admission.left(host)
 
     def _opened(self, connection: Connection) -> None:
         """Close a client at once that was accepted just before the listener closed."""
@@ -159,9 +175,9 @@ class Server:
         if self._stopping:
             connection.close()
 
-    def _closed(self, connection: Connection, host: str) -> None:
+    def _closed(self, connection: Connection, host: str, admission: "_Admits") -> None:
         self._connections.discard(connection)
-        self._admission.left(host)
+        admission.left(host)
 
     async def stop(self, timeout_ms: int) -> None:
         """Answer the accepted requests, then close. Connections that take longer are cut off."""
@@ -169,8 +185,9 @@ class Server:
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
-        if self._socket is not None:
-            self._socket.close()
+        for listening in (self._socket, self._relays):
+            if listening is not None:
+                listening.close()
         for connection in list(self._connections):
             connection.close()
         if not await self._until_closed(timeout_ms / 1000):
@@ -203,6 +220,19 @@ class Server:
                     log.debug("Closing the connection of %s: it is idle", connection.peer)
                     self._idle.inc()
                     connection.abort()
+
+
+class _Admits(Protocol):
+    def admit(self, host: str) -> bool: ...
+
+    def left(self, host: str) -> None: ...
+
+
+class _EveryRelay:
+    def admit(self, host: str) -> bool:  # noqa: ARG002
+        return True
+
+    def left(self, host: str) -> None: ...
 
 
 def _is_slow(connection: Connection, *, is_waited_for: bool) -> bool:

@@ -1,5 +1,6 @@
 """The state of a client's connection that its requests share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stratalog.admin.principal import ANONYMOUS, Principal
@@ -19,8 +20,14 @@ class Session:
     principal: Principal = ANONYMOUS
     software: str = "unknown software"
     """The name and version of the client's library, from ApiVersions."""
+    at_end: dict[Callable[["Session"], None], None] = field(default_factory=dict)
+    """Called when the connection has ended, each once, to free its state elsewhere."""
     logged_groups: set[str] = field(default_factory=set)
     """Groups for which this client commits offsets without being a member, as the log has it."""
+
+    def end(self) -> None:
+        for free in self.at_end:
+            free(self)
 
     def __str__(self) -> str:
         return f"connection {self.number} ({self.software} at {self.client_host.lstrip('/')})"

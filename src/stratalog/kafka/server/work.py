@@ -40,7 +40,7 @@ class Workplace:
     @classmethod
     def open(cls, settings: BrokerSettings, clock: Clock) -> "Workplace":
         return cls(
-            parsed=Memory(settings.request_memory_bytes // 2),
+            parsed=Memory(settings.request_memory_bytes // 4),
             answers=Memory(settings.answer_memory_bytes),
             lane=Lane(clock),
             max_entries=settings.max_request_entries,

@@ -19,6 +19,10 @@ class UnsupportedRequestError(CallError):
     """The API key or its version is not served here. Kafka closes the connection on those."""
 
 
+class RelayEndedError(CallError):
+    """The worker that should answer a request has gone, or refused the request."""
+
+
 class InvalidRecordsError(CallError):
     """A produce request carries no records for a partition."""
 

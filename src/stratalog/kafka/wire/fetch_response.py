@@ -24,6 +24,7 @@ _FIRST_VERSION_WITH_LOG_START = 5
 FIRST_VERSION_WITH_RACK = 11
 """From this version on, requests have a rack and responses the preferred replica."""
 NO_PREFERRED_REPLICA = -1
+NO_SESSION = 0
 _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
 _UP_TO_LAST_STABLE = struct.Struct(">ihqq")
 _UP_TO_LOG_START = struct.Struct(">ihqqq")
@@ -53,15 +54,14 @@ def fetch_response(
     topics: Sequence[TopicFetched],
     *,
     error_code: int = 0,
+    session_id: int = NO_SESSION,
     read_committed: bool = False,
 ) -> list[Buffer]:
-    """The response of a broker that keeps no fetch sessions: the session id is always 0.
-
-    Consumers that read committed records are sent a list of aborted transactions, empty or not,
+    """Consumers that read committed records are sent a list of aborted transactions, empty or not,
     the others none, as Kafka does.
     """
     flexible = version >= _FIRST_FLEXIBLE_VERSION
-    buffers: list[Buffer] = [_head(version, error_code)]
+    buffers: list[Buffer] = [_head(version, error_code, session_id)]
     no_aborted = array_length(0 if read_committed else -1, flexible=flexible)
     tags = NO_TAGS if flexible else b""
     pending = array_length(len(topics), flexible=flexible)
@@ -82,10 +82,10 @@ def fetch_response(
     return buffers
 
 
-def _head(version: int, error_code: int) -> bytes:
+def _head(version: int, error_code: int, session_id: int) -> bytes:
     if version < FIRST_VERSION_WITH_SESSIONS:
         return INT32.pack(0)
-    return _THROTTLE_ERROR_SESSION.pack(0, error_code, 0)
+    return _THROTTLE_ERROR_SESSION.pack(0, error_code, session_id)
 
 
 def _topic_head(version: int, topic: TopicFetched) -> bytes:

@@ -12,7 +12,7 @@ from stratalog.kafka.wire.primitives import INT16, INT32, NO_TAGS, array_length,
 _FIRST_FLEXIBLE_VERSION = 9
 _JOINED_PARTS = 1000
 
-_NO_OPERATIONS = INT32.pack(-(2**31))
+NO_OPERATIONS = -(2**31)
 """The number for "not known". Clients ask for the operations that they are authorized for."""
 
 
@@ -33,6 +33,8 @@ class TopicDescribed(NamedTuple):
     """The node id of each partition's leader, by partition index."""
     epochs: Mapping[PartitionIndex, LeaderEpoch] = MappingProxyType({})
     """The leader epochs that are not 0."""
+    operations: int = NO_OPERATIONS
+    """The bits of the operations that the client is authorized for."""
 
 
 def metadata_response(
@@ -42,6 +44,7 @@ def metadata_response(
     cluster_id: str,
     controller_id: int,
     topics: Sequence[bytes],
+    operations: int = NO_OPERATIONS,
 ) -> list[bytes]:
     """`topics` are results of `topic_part` for the same version."""
     flexible = version >= _FIRST_FLEXIBLE_VERSION
@@ -53,7 +56,7 @@ def metadata_response(
     if version >= 1:
         head += INT32.pack(controller_id)
     head += array_length(len(topics), flexible=flexible)
-    return [head, *_joined(topics), _tail(version)]
+    return [head, *_joined(topics), _tail(version, operations)]
 
 
 def _joined(topics: Sequence[bytes]) -> Iterator[bytes]:
@@ -62,8 +65,8 @@ def _joined(topics: Sequence[bytes]) -> Iterator[bytes]:
         yield b"".join(topics[start : start + _JOINED_PARTS])
 
 
-def _tail(version: int) -> bytes:
-    tail = _NO_OPERATIONS if 8 <= version <= 10 else b""
+def _tail(version: int, operations: int) -> bytes:
+    tail = INT32.pack(operations) if 8 <= version <= 10 else b""
     if version >= 13:
         tail += INT16.pack(0)
     return tail + NO_TAGS if version >= _FIRST_FLEXIBLE_VERSION else tail
@@ -87,7 +90,7 @@ def topic_part(version: int, topic: TopicDescribed) -> bytes:
     if version >= 1:
         head += b"\x00"
     head += array_length(len(topic.leaders), flexible=flexible)
-    tail = _NO_OPERATIONS if version >= 8 else b""
+    tail = INT32.pack(topic.operations) if version >= 8 else b""
     if flexible:
         tail += NO_TAGS
     return b"".join([head, *_partitions(version, topic), tail])

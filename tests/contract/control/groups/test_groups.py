@@ -424,3 +424,17 @@ async def test_no_more_groups_are_made_than_allowed(plane: ControlPlane, first: 
         await make("c")
     assert not await plane.groups.exists("c")
     assert (await make("a")).group_id == "a"
+
+
+async def test_groups_with_members_are_named_to_their_coordinator_and_when_it_is_dead(
+    plane: ControlPlane, first: BrokerInfo, second: BrokerInfo, database: Database
+) -> None:
+    for group_id, state_name in (("stable", "Stable"), ("empty", "Empty"), ("unsaved", "")):
+        record = await opened(plane, first, group_id)
+        if state_name:
+            await plane.groups.save(replace(record, state_name=state_name, state=b"{}"))
+    assert await plane.groups.with_members(first.broker_id) == [("stable", first.broker_id)]
+    assert await plane.groups.with_members(second.broker_id) == []
+    await kill(database, first)
+    for broker in (first, second):
+        assert await plane.groups.with_members(broker.broker_id) == [("stable", None)]

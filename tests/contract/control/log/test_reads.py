@@ -1,5 +1,7 @@
 """Finding rows: by offset, by time, the newest."""
 
+from dataclasses import replace
+
 import pytest
 from tests.contract.control.building import batch, block, change, commit, part, span
 
@@ -11,7 +13,14 @@ from stratalog.control.log.reads import FIRST_LOOK_ROWS, MAX_SPAN_ROWS
 from stratalog.control.plane import ControlPlane
 from stratalog.control.sql.database import Connection, Database, Row, Rows, T, Work
 from stratalog.control.topics.model import Topic
-from stratalog.ids import Offset, PartitionIndex, TopicPartition, new_topic_id, system_entropy
+from stratalog.ids import (
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    TopicPartition,
+    new_topic_id,
+    system_entropy,
+)
 
 
 def bases(rows: object) -> list[int]:
@@ -43,6 +52,25 @@ async def test_outside_the_partition_there_are_no_rows_but_the_boundaries(
     for each in found:
         assert each.state is not None
         assert (each.state.log_start, each.state.high_watermark) == (5, 20)
+
+
+async def test_partitions_have_moved_if_their_readers_would_see_other_boundaries(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    gone = await plane.topics.create("gone", partition_count=1, configs={})
+    keys = [part(topic), part(topic, 1), part(topic, 2), part(gone)]
+    await commit(plane, *(batch(key, 10) for key in keys))
+    known = list((await plane.log.partitions(keys)).values())
+    assert await plane.log.moved(known) == []
+    assert await plane.log.moved([]) == []
+    await commit(plane, batch(keys[0], 1))
+    await plane.log.delete_records({keys[1]: Offset(5)})
+    await plane.topics.delete(gone.id)
+    assert sorted(await plane.log.moved(known)) == sorted([keys[0], keys[1], keys[3]])
+    behind = [replace(one, leader_epoch=LeaderEpoch(one.leader_epoch + 1)) for one in known]
+    assert keys[2] in await plane.log.moved(behind)
+    went_back = [replace(one, high_watermark=Offset(77)) for one in known]
+    assert keys[2] in await plane.log.moved(went_back)
 
 
 async def test_unknown_and_deleted_partitions_have_no_state(

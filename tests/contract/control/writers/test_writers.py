@@ -99,6 +99,41 @@ async def test_a_control_plane_that_forgot_commits_takes_no_further_one(
     assert await high_watermark(plane, topic) == 2
 
 
+@pytest.mark.parametrize("statement", ["UPDATE writers SET commits = 1", "DELETE FROM writers"])
+async def test_a_control_plane_that_forgot_commits_settles_no_doubt(
+    plane: ControlPlane, topic: Topic, database: Database, statement: str
+) -> None:
+    await announced(plane)
+    doubtful = block(batch(part(topic)))
+    assert await commit(plane, topic, count(0)) == 0
+    assert await commit(plane, topic, count(1)) == 1
+    await sql(database, statement)
+    with pytest.raises(ControlPlaneWentBackError, match="writer abcdef0123, which has made 2"):
+        await plane.log.resolve_commit([doubtful], count(2))
+    # No tombstone stays behind.
+    assert await plane.objects.sizes([doubtful.object_id]) == {}
+
+
+async def test_a_halted_cluster_settles_no_doubt(plane: ControlPlane, topic: Topic) -> None:
+    await announced(plane)
+    doubtful = block(batch(part(topic)))
+    await plane.log.commit_blocks([doubtful], count(0))
+    await plane.identity.halt("the control plane went back.")
+    with pytest.raises(ControlPlaneHaltedError):
+        await plane.log.resolve_commit([doubtful], count(0))
+
+
+async def test_a_doubt_is_settled_by_the_writer_that_has_it(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    await announced(plane)
+    happened, lost = block(batch(part(topic))), block(batch(part(topic)))
+    answers = await plane.log.commit_blocks([happened], count(0))
+    assert await plane.log.resolve_commit([happened], count(0)) == answers
+    assert await plane.log.resolve_commit([lost], count(1)) is None
+    assert await commits(plane) == 1
+
+
 async def test_a_doubt_that_was_not_settled_widens_the_count(
     plane: ControlPlane, topic: Topic
 ) -> None:

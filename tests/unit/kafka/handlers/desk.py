@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -10,11 +10,12 @@ from uuid import UUID
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 from tests.support.ledgers import FakeControlPlane
+from tests.unit.kafka.handlers.marks import Marks
 from tests.unit.kafka.wire.samples import encoded
 
 from stratalog.admin.admin import BrokerAdmin
 from stratalog.admin.authorizer import Authorizer
-from stratalog.clock import SystemClock
+from stratalog.clock import Clock, SystemClock
 from stratalog.cluster.membership import Membership
 from stratalog.control.brokers.errors import BrokerAliveError, BrokerNotRegisteredError
 from stratalog.control.brokers.model import BrokerInfo
@@ -30,6 +31,7 @@ from stratalog.control.log.model import (
     TimeQuery,
     WriteTier,
 )
+from stratalog.control.plane import ControlPlane
 from stratalog.control.settings.model import ClusterSettingsNow
 from stratalog.control.topics.errors import TopicExistsError, UnknownTopicError
 from stratalog.control.topics.model import Topic
@@ -37,8 +39,9 @@ from stratalog.groups.classic.groups import ClassicGroups
 from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
+from stratalog.kafka.fetches.sessions import FetchSessions
 from stratalog.kafka.registry import dispatcher, served
-from stratalog.kafka.server.acceptor import Accepted, Response, Running
+from stratalog.kafka.server.acceptor import Accepted, Entering, InTurn, Response, Running
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.metrics import RequestMetrics
 from stratalog.kafka.server.read_failures import ReadFailures
@@ -49,6 +52,7 @@ from stratalog.kafka.wire.schema_writer import entity_of
 from stratalog.metrics import Metrics
 from stratalog.segment.model import AbortedTransaction
 from stratalog.settings import Settings
+from stratalog.testing import ManualClock
 from stratalog.topic.append import PendingAppend, TopicAppender
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.model import (
@@ -60,6 +64,7 @@ from stratalog.topic.model import (
 )
 from stratalog.topic.offsets import TopicOffsets
 from stratalog.topic.read import TopicReader
+from stratalog.topic.watermarks import Watch
 
 CLUSTER_ID = UUID(int=0xC1)
 SESSION = Session(number=1, listener="127.0.0.1:9092", client_host="/127.0.0.1")
@@ -84,6 +89,7 @@ class TopicsInMemory(FakeControlPlane):
         self.by_id: dict[TopicId, Topic] = {}
         self.allocations = 0
         self.registered = list(BROKERS)
+        self.group_configs: dict[str, dict[str, str]] = {}
         self.failure: Exception | None = None
 
     async def brokers_all(self) -> list[BrokerInfo]:
@@ -96,6 +102,9 @@ class TopicsInMemory(FakeControlPlane):
         if found[0].alive:
             raise BrokerAliveError(f"broker {broker_id} is alive: stop it first")
         self.registered.remove(found[0])
+
+    async def groups_configs(self) -> dict[str, dict[str, str]]:
+        return self.group_configs
 
     async def settings_now(self) -> ClusterSettingsNow:
         return ClusterSettingsNow(now_ms=0, settings={})
@@ -224,11 +233,13 @@ class Appends(TopicAppender):
 
     def __init__(self) -> None:
         self.writes: list[PartitionWrite] = []
+        self.senders: list[int] = []
         self.answer = PartitionWritten(base_offset=Offset(42), log_start=Offset(7))
         self.failure: Exception | None = None
         self.held: asyncio.Event | None = None
 
-    async def append(self, writes: Sequence[PartitionWrite]) -> PendingAppend:
+    def begin(self, writes: Sequence[PartitionWrite], sender: int) -> PendingAppend:
+        self.senders.append(sender)
         self.writes += writes
         return _Pending(self, len(writes))
 
@@ -237,17 +248,17 @@ class _Pending(PendingAppend):
     def __init__(self, appends: Appends, count: int) -> None:
         self._appends = appends
         self._count = count
+        held = appends.held.wait() if appends.held is not None else asyncio.sleep(0)
+        self.done = asyncio.ensure_future(held)
 
-    async def answers(self) -> list[PartitionWritten]:
-        if self._appends.held is not None:
-            await self._appends.held.wait()
+    def answers(self) -> list[PartitionWritten]:
         if self._appends.failure is not None:
             raise self._appends.failure
         return [self._appends.answer] * self._count
 
 
 @dataclass
-class _Partition:
+class Held:
     start: int = 2
     stable: int = 8
     end: int = 10
@@ -255,10 +266,12 @@ class _Partition:
 
 
 class Reads(TopicReader):
-    """Every partition from 0 to 9 exists and holds the same."""
+    """Every partition exists and holds the same, but for those in `own`."""
 
     def __init__(self) -> None:
-        self.partition = _Partition()
+        self.marks = Marks()
+        self.own: dict[int, Held] = {}
+        self.partition = Held()
         self.asked: list[tuple[Sequence[Span], int, int, int]] = []
         self.committed: list[bool] = []
         self.error: Any = None
@@ -278,8 +291,32 @@ class Reads(TopicReader):
         self.committed.append(committed)
         return [self._read(span) for span in spans]
 
+    def watch(self) -> Watch:
+        return self.marks.watch(())
+
+    async def read_watched(
+        self,
+        watch: Watch,
+        wanted: Callable[[Iterable[TopicPartition]], Sequence[Span]],
+        *,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: int,
+        committed: bool = False,
+        work: ReadWork | None = None,
+    ) -> list[tuple[Span, PartitionRead]]:
+        spans = wanted(watch.rest())
+        answers = await self.read(
+            spans,
+            max_bytes=max_bytes,
+            min_bytes=min_bytes,
+            max_wait_ms=max_wait_ms,
+            committed=committed,
+        )
+        return list(zip(spans, answers, strict=True))
+
     def _read(self, span: Span) -> PartitionRead:
-        held = self.partition
+        held = self.own.get(span.partition, self.partition)
         error = self.error
         if not held.start <= span.offset <= held.end:
             error = OffsetOutOfRangeError("out of range")
@@ -288,7 +325,7 @@ class Reads(TopicReader):
             high_watermark=Offset(held.end),
             last_stable=Offset(held.stable),
             log_start=Offset(held.start),
-            parts=() if error else (held.data,),
+            parts=(held.data,) if held.data and not error and span.offset < held.end else (),
             aborted=self.aborted,
         )
 
@@ -297,7 +334,7 @@ class Offsets(TopicOffsets):
     """Of the same partitions."""
 
     def __init__(self) -> None:
-        self.partition = _Partition()
+        self.partition = Held()
         self.at: TimedOffset | None = TimedOffset(offset=Offset(4), timestamp=1000, leader_epoch=0)
         self.time_failure: Exception | None = None
 
@@ -348,22 +385,19 @@ class Desk:
         self.offsets = Offsets()
         control = self.control
         clock = SystemClock()
-        self.membership = Membership(
-            control=control,
-            clock=clock,
-            cluster_id=CLUSTER_ID,
-            incarnation=UUID(int=3),
-            lease_ms=1000,
-            registration=BROKERS[0],
-        )
-        self.membership._live = list(BROKERS)
+        self.clock = ManualClock()
+        self.session = replace(SESSION, at_end={})
+        self.membership = _membership(control, clock)
         groups = GroupCoordinator(control=control, membership=self.membership, clock=clock)
         catalog = TopicCatalog(control=control, clock=clock)
         consumer_groups = ConsumerGroups(groups, catalog, self.settings.groups, clock=clock)
         requests = RequestMetrics(Metrics(), served())
-        components = Components(
+        self.metrics = Metrics()
+        self.fetch_sessions = FetchSessions(self.settings, clock=self.clock, metrics=self.metrics)
+        self.components = Components(
             metrics=requests,
             failures=ReadFailures(clock),
+            fetch_sessions=self.fetch_sessions,
             admin=BrokerAdmin(
                 control=control,
                 catalog=catalog,
@@ -386,28 +420,46 @@ class Desk:
         )
         self.workplace = Workplace.open(self.settings.broker, clock)
         self.dispatcher = dispatcher(
-            components,
+            self.components,
             clock=clock,
             metrics=requests,
             workplace=self.workplace,
         )
 
-    async def accept(self, key: ApiKey, version: int, /, **values: Any) -> Accepted:
-        return await self.dispatcher.accept(framed(key, version, values), SESSION)
+    async def accept(self, key: ApiKey, version: int, /, **values: Any) -> Running | InTurn:
+        return await begun(self.dispatcher.accept(framed(key, version, values), self.session))
 
     async def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
         """The response as kio reads it."""
         return await self.ask_as("c", key, version, **values)
 
     async def ask_as(self, client_id: str, key: ApiKey, version: int, /, **values: Any) -> Any:
+        return await self.ask_on(self.session, client_id, key, version, **values)
+
+    async def ask_on(
+        self, session: Session, client_id: str, key: ApiKey, version: int, /, **values: Any
+    ) -> Any:
         frame = framed(key, version, values, client_id)
-        accepted = await self.dispatcher.accept(frame, SESSION)
+        accepted = await begun(self.dispatcher.accept(frame, session))
         try:
             response = await answered(accepted)
         finally:
             accepted.release()
         assert response is not None
         return parsed(key, version, b"".join(response))
+
+
+def _membership(control: ControlPlane, clock: Clock) -> Membership:
+    membership = Membership(
+        control=control,
+        clock=clock,
+        cluster_id=CLUSTER_ID,
+        incarnation=UUID(int=3),
+        lease_ms=1000,
+        registration=BROKERS[0],
+    )
+    membership._live = list(BROKERS)
+    return membership
 
 
 def framed(key: ApiKey, version: int, values: Mapping[str, Any], client_id: str = "c") -> bytearray:
@@ -419,8 +471,16 @@ def framed(key: ApiKey, version: int, values: Mapping[str, Any], client_id: str 
     return bytearray(head + tags + body)
 
 
+async def begun(accepted: Accepted) -> Running | InTurn:
+    return await accepted.entered if isinstance(accepted, Entering) else accepted
+
+
 async def answered(accepted: Accepted) -> Response:
-    return await (accepted.response if isinstance(accepted, Running) else accepted.begin())
+    one = await begun(accepted)
+    if isinstance(one, InTurn):
+        return await one.begin()
+    await asyncio.wait([one.done])
+    return one.respond()
 
 
 def parsed(key: ApiKey, version: int, response: bytes) -> Any:

@@ -28,6 +28,7 @@ from stratalog.control.topics.model import Topic
 from stratalog.groups.classic.groups import ClassicGroups
 from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.coordinator import GroupCoordinator
+from stratalog.kafka.fetches.sessions import FetchSessions
 from stratalog.kafka.registry import dispatcher, served
 from stratalog.kafka.server.components import Components
 from stratalog.kafka.server.metrics import RequestMetrics
@@ -71,6 +72,7 @@ class GroupDesk:
         components = Components(
             metrics=requests,
             failures=ReadFailures(clock),
+            fetch_sessions=FetchSessions(SETTINGS, clock=clock, metrics=Metrics()),
             admin=BrokerAdmin(
                 control=control,
                 catalog=catalog,
@@ -98,8 +100,7 @@ class GroupDesk:
         )
 
     async def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
-        accepted = await self.dispatcher.accept(framed(key, version, values), SESSION)
-        response = await answered(accepted)
+        response = await answered(self.dispatcher.accept(framed(key, version, values), SESSION))
         assert response is not None
         return parsed(key, version, b"".join(response))
 

@@ -1,5 +1,6 @@
 """Fetch and ListOffsets requests, for the tests of their handlers."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -12,17 +13,22 @@ ORDERS = UUID(int=1)
 
 
 def fetch(
-    *topics: dict[str, Any], session_id: int = 0, session_epoch: int = -1, isolation: int = 0
+    *topics: dict[str, Any],
+    session_id: int = 0,
+    session_epoch: int = -1,
+    forgotten: Sequence[dict[str, Any]] = (),
+    isolation: int = 0,
+    max_wait_ms: int = 500,
 ) -> dict[str, Any]:
     return {
-        "max_wait": timedelta(milliseconds=500),
+        "max_wait": timedelta(milliseconds=max_wait_ms),
         "min_bytes": 5,
         "max_bytes": 1000,
         "isolation_level": isolation,
         "session_id": session_id,
         "session_epoch": session_epoch,
         "topics": topics,
-        "forgotten_topics_data": (),
+        "forgotten_topics_data": forgotten,
     }
 
 

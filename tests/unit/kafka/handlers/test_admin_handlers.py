@@ -88,7 +88,10 @@ async def test_any_sensible_replication_factor_is_taken_and_one_reported(
         (new_topic("new", replication_factor=-2), ErrorCode.invalid_replication_factor),
         (
             new_topic(
-                "new", num_partitions=-1, assignments=[{"partition_index": 0, "broker_ids": (1,)}]
+                "new",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[{"partition_index": 0, "broker_ids": (99,)}],
             ),
             ErrorCode.invalid_replica_assignment,
         ),
@@ -221,7 +224,10 @@ async def test_a_topic_grows(desk: Desk, version: int) -> None:
         ({"count": -1}, ErrorCode.invalid_partitions),
         ({"count": 10_001}, ErrorCode.invalid_partitions),
         ({"name": "nope"}, ErrorCode.unknown_topic_or_partition),
-        ({"assignments": [{"broker_ids": (1,)}]}, ErrorCode.invalid_replica_assignment),
+        (
+            {"assignments": [{"broker_ids": (99,)}, {"broker_ids": (99,)}]},
+            ErrorCode.invalid_replica_assignment,
+        ),
     ],
 )
 async def test_what_stands_against_growing_is_told(
@@ -323,7 +329,7 @@ async def test_transactional_producers_are_refused_for_good(desk: Desk, version:
     response = await desk.ask(
         ApiKey.INIT_PRODUCER_ID, version, transactional_id="t", transaction_timeout=TIMEOUT
     )
-    assert response.error_code is ErrorCode.transactional_id_authorization_failed
+    assert response.error_code is ErrorCode.unsupported_version
     assert (response.producer_id, response.producer_epoch) == (-1, -1)
 
 
@@ -332,7 +338,36 @@ async def test_transaction_coordinators_are_refused_for_good(desk: Desk, version
     asked: dict[str, Any] = {"key": "t"} if version < 4 else {"coordinator_keys": ("t",)}
     response = await desk.ask(ApiKey.FIND_COORDINATOR, version, key_type=1, **asked)
     answer = response.coordinators[0] if version >= 4 else response
-    assert answer.error_code is ErrorCode.transactional_id_authorization_failed
+    of_librdkafka = ErrorCode.transactional_id_authorization_failed
+    assert answer.error_code is (of_librdkafka if version == 2 else ErrorCode.unsupported_version)
+    assert answer.error_message == "this broker does not support transactions yet"
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("asked", [False, True])
+async def test_operations_on_the_cluster_are_listed_for_a_client_that_asks(
+    desk: Desk, version: int, asked: bool
+) -> None:
+    response = await desk.ask(
+        ApiKey.DESCRIBE_CLUSTER,
+        version,
+        include_cluster_authorized_operations=asked,
+        include_fenced_brokers=False,
+    )
+    # The number that Kafka 4.1 answers without an authorizer.
+    assert response.cluster_authorized_operations == (8096 if asked else -(2**31))
+
+
+async def test_the_level_of_the_consumer_protocol_is_a_feature(desk: Desk) -> None:
+    asked = {"client_software_name": "c", "client_software_version": "1"}
+    new, old = [await desk.ask(ApiKey.API_VERSIONS, version, **asked) for version in (4, 3)]
+    [supported] = new.supported_features
+    assert (supported.name, supported.min_version, supported.max_version) == ("group.version", 0, 1)
+    assert old.supported_features == ()
+    for response in (new, old):
+        [final] = response.finalized_features
+        assert (final.name, final.max_version_level) == ("group.version", 1)
+        assert response.finalized_features_epoch == 0
 
 
 @pytest.mark.parametrize("version", range(3))

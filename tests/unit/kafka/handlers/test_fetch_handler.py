@@ -61,26 +61,6 @@ async def test_an_unknown_topic_is_told_at_once_beside_the_known_ones(
     assert (min_bytes, max_wait_ms) == (0, 0)
 
 
-@pytest.mark.parametrize("version", range(7, 19))
-async def test_the_first_request_of_a_session_is_answered_without_one(
-    desk: Desk, version: int
-) -> None:
-    asked = fetch(wanted("orders", ORDERS, 5), session_id=0, session_epoch=0)
-    response = await desk.ask(ApiKey.FETCH, version, **asked)
-    assert response.session_id == 0
-    assert response.error_code is ErrorCode.none
-    assert len(response.responses) == 1
-
-
-@pytest.mark.parametrize(("session_id", "epoch"), [(0, 1), (7, 1), (7, 0), (7, -1)])
-async def test_a_session_that_goes_on_is_not_found(desk: Desk, session_id: int, epoch: int) -> None:
-    asked = fetch(wanted("orders", ORDERS, 5), session_id=session_id, session_epoch=epoch)
-    response = await desk.ask(ApiKey.FETCH, 12, **asked)
-    assert response.error_code is ErrorCode.fetch_session_id_not_found
-    assert response.responses == ()
-    assert desk.reads.asked == []
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_readers_of_committed_records_get_a_list_of_aborted_transactions(
     desk: Desk, version: int
@@ -116,9 +96,10 @@ async def test_a_leader_epoch_that_is_not_the_partitions_own_is_told_at_once(
     other["partitions"][0]["partition"] = 1
     asked = fetch(wanted("orders", ORDERS, 5, epoch=epoch), other)
     response = await desk.ask(ApiKey.FETCH, version, **asked)
-    checked, _ = response.responses
-    assert checked.partitions[0].error_code is code
-    assert bytes(checked.partitions[0].records) == (b"" if code else b"some records")
+    [topic] = response.responses
+    checked, _ = topic.partitions
+    assert checked.error_code is code
+    assert bytes(checked.records) == (b"" if code else b"some records")
     assert desk.reads.asked[0][3] == (0 if code else 500)
 
 

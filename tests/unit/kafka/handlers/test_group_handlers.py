@@ -18,6 +18,9 @@ from tests.unit.kafka.handlers.group_desk import (
 
 from stratalog.kafka.wire.api import ApiKey
 
+ALL_OPERATIONS_ON_A_GROUP = 3400
+"""The number that Kafka 4.1 answers without an authorizer."""
+
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[GroupDesk]:
@@ -48,7 +51,7 @@ async def test_no_coordinator_is_found_while_the_control_plane_is_away(desk: Gro
     ("kind", "key", "code"),
     [
         (0, "nul\0", ErrorCode.invalid_group_id),
-        (1, "t", ErrorCode.transactional_id_authorization_failed),
+        (1, "t", ErrorCode.unsupported_version),
         (2, "share", ErrorCode.invalid_request),
     ],
 )
@@ -209,12 +212,53 @@ async def test_groups_are_described(desk: GroupDesk, version: int) -> None:
     response = await desk.ask(ApiKey.DESCRIBE_GROUPS, version, **asked)
     shown, dead = response.groups
     assert (shown.error_code, shown.group_state) == (ErrorCode.none, "Stable")
+    if version >= 3:
+        assert shown.authorized_operations == ALL_OPERATIONS_ON_A_GROUP
     assert (shown.protocol_type, shown.protocol_data) == ("consumer", "range")
     [member] = shown.members
     assert (member.member_id, member.client_id) == (joined.member_id, "c")
     assert (member.member_metadata, member.member_assignment) == (SUBSCRIPTION, b"mine")
     assert (dead.group_state, dead.members) == ("Dead", ())
     assert dead.error_code is (ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none)
+
+
+@pytest.mark.parametrize("key", [ApiKey.DESCRIBE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE])
+@pytest.mark.parametrize("asked", [False, True])
+async def test_operations_on_a_group_are_listed_for_a_client_that_asks(
+    desk: GroupDesk, key: ApiKey, asked: bool
+) -> None:
+    if key is ApiKey.DESCRIBE_GROUPS:
+        await desk.stable()
+        response = await desk.ask(key, 5, groups=(GROUP,), include_authorized_operations=asked)
+    else:
+        await desk.ask(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            1,
+            group_id=GROUP,
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout=timedelta(seconds=9),
+            subscribed_topic_names=("events",),
+            topic_partitions=(),
+        )
+        response = await desk.ask(key, 1, group_ids=(GROUP,), include_authorized_operations=asked)
+    [group] = response.groups
+    assert group.error_code is ErrorCode.none
+    assert group.authorized_operations == (ALL_OPERATIONS_ON_A_GROUP if asked else -(2**31))
+
+
+async def test_a_group_stays_without_its_last_offset_until_it_is_deleted(desk: GroupDesk) -> None:
+    await desk.commit(group_id="simple")
+    topics = [{"name": "events", "partitions": [{"partition_index": 0}]}]
+    deleted = await desk.ask(ApiKey.OFFSET_DELETE, 0, group_id="simple", topics=topics)
+    assert deleted.topics[0].partitions[0].error_code is ErrorCode.none
+    listed = await desk.ask(ApiKey.LIST_GROUPS, 5)
+    assert [one.group_id for one in listed.groups] == ["simple"]
+    codes = [
+        (await desk.ask(ApiKey.DELETE_GROUPS, 2, groups_names=("simple",))).results[0].error_code
+        for _ in range(2)
+    ]
+    assert codes == [ErrorCode.none, ErrorCode.group_id_not_found]
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.DELETE_GROUPS))
@@ -228,3 +272,34 @@ async def test_groups_are_deleted(desk: GroupDesk, version: int) -> None:
         "simple": ErrorCode.none,
         "unknown": ErrorCode.group_id_not_found,
     }
+
+
+# Configs.
+
+
+async def test_a_member_is_asked_for_the_heartbeats_of_its_groups_configs(desk: GroupDesk) -> None:
+    config = {"name": "consumer.heartbeat.interval.ms", "config_operation": 0, "value": "9000"}
+    changed = {"resource_type": 32, "resource_name": GROUP, "configs": (config,)}
+    altered = await desk.ask(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=(changed,), validate_only=False
+    )
+    assert altered.responses[0].error_code is ErrorCode.none
+    asked = {"resource_type": 32, "resource_name": GROUP, "configuration_keys": None}
+    response = await desk.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=(asked,))
+    shown = {one.name: (one.value, one.config_source) for one in response.results[0].configs}
+    assert shown == {
+        "consumer.session.timeout.ms": ("45000", 5),
+        "consumer.heartbeat.interval.ms": ("9000", 8),
+    }
+    for group_id, interval_s in ((GROUP, 9), ("others", 5)):
+        beat = await desk.ask(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            1,
+            group_id=group_id,
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout=timedelta(seconds=9),
+            subscribed_topic_names=("events",),
+            topic_partitions=(),
+        )
+        assert beat.heartbeat_interval == timedelta(seconds=interval_s)

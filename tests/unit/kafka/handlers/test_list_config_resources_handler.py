@@ -8,7 +8,7 @@ from tests.unit.kafka.handlers.desk import Desk
 
 from stratalog.kafka.wire.api import ApiKey
 
-_TOPIC, _BROKER, _UNKNOWN = 2, 4, 3
+_TOPIC, _BROKER, _GROUP, _UNKNOWN = 2, 4, 32, 3
 
 
 @pytest.fixture
@@ -18,6 +18,7 @@ async def desk() -> Desk:
 
 async def listed(desk: Desk, *types: int) -> list[tuple[int, str]]:
     await desk.control.topics.create("orders", partition_count=3, configs={})
+    desk.control.group_configs = {"readers": {"consumer.session.timeout.ms": "50000"}}
     response = await desk.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=types)
     assert response.error_code is ErrorCode.none
     return [(each.resource_type, each.resource_name) for each in response.config_resources]
@@ -26,10 +27,11 @@ async def listed(desk: Desk, *types: int) -> list[tuple[int, str]]:
 @pytest.mark.parametrize(
     ("types", "expected"),
     [
-        ((), [(_BROKER, "3"), (_BROKER, "5"), (_TOPIC, "orders")]),
+        ((), [(_BROKER, "3"), (_BROKER, "5"), (_TOPIC, "orders"), (_GROUP, "readers")]),
         ((_TOPIC,), [(_TOPIC, "orders")]),
         ((_BROKER,), [(_BROKER, "3"), (_BROKER, "5")]),
-        ((8, 16, 32), []),
+        ((_GROUP,), [(_GROUP, "readers")]),
+        ((8, 16), []),
     ],
 )
 async def test_resources_are_listed_by_type(

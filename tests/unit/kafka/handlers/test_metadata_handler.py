@@ -4,8 +4,10 @@ from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
+from tests.unit.admin.office import Doorkeeper
 from tests.unit.kafka.handlers.desk import BROKERS, CLUSTER_ID, Desk
 
+from stratalog.admin.rights import Operation
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.ids import LeaderEpoch, PartitionIndex, TopicId, TopicPartition, kafka_base64
 from stratalog.kafka.wire.api import ApiKey
@@ -13,6 +15,7 @@ from stratalog.settings import BrokerSettings, Settings
 
 VERSIONS = range(14)
 ORDERS = TopicId(UUID(int=1))
+NOT_ASKED = -(2**31)
 
 
 @pytest.fixture
@@ -57,6 +60,39 @@ async def test_a_topic_is_described_with_the_brokers_that_lead_it(desk: Desk, ve
         assert response.cluster_id == kafka_base64(CLUSTER_ID)
     if version >= 10:
         assert topic.topic_id == ORDERS
+
+
+@pytest.mark.parametrize("version", range(8, 14))
+@pytest.mark.parametrize("topic_asked", [False, True])
+@pytest.mark.parametrize("cluster_asked", [False, True])
+async def test_operations_are_listed_for_a_client_that_asks(
+    desk: Desk, version: int, topic_asked: bool, cluster_asked: bool
+) -> None:
+    await metadata(desk, version, [{"name": "orders"}])  # The answer to others is in the cache.
+    response = await desk.ask(
+        ApiKey.METADATA,
+        version,
+        topics=[{"topic_id": None, "name": "orders"}],
+        include_cluster_authorized_operations=cluster_asked,
+        include_topic_authorized_operations=topic_asked,
+    )
+    # The numbers that Kafka 4.1 answers without an authorizer.
+    assert response.topics[0].topic_authorized_operations == (3576 if topic_asked else NOT_ASKED)
+    if version <= 10:
+        assert response.cluster_authorized_operations == (8096 if cluster_asked else NOT_ASKED)
+
+
+async def test_operations_without_a_right_are_left_out() -> None:
+    refused = Doorkeeper(refused=lambda right, _name: right.operation is Operation.WRITE)
+    desk = Desk(authorizer=refused)
+    await desk.control.topics.create("orders", partition_count=1, configs={})
+    response = await desk.ask(
+        ApiKey.METADATA,
+        12,
+        topics=[{"topic_id": None, "name": "orders"}],
+        include_topic_authorized_operations=True,
+    )
+    assert response.topics[0].topic_authorized_operations == 3576 - (1 << 4)
 
 
 @pytest.mark.parametrize("version", range(1, 14))

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.unit.kafka.handlers.desk import Desk, answered
+from tests.unit.kafka.handlers.desk import SESSION, Desk, answered
 
 from stratalog.batch.errors import BatchTooLargeError, CrcMismatchError, UnsupportedCodecError
 from stratalog.block.errors import BlockFailedError
@@ -79,6 +79,11 @@ async def test_an_unknown_topic_fails_its_partitions_and_writes_nothing(
     assert desk.appends.writes == []
 
 
+async def test_records_are_appended_under_the_number_of_their_connection(desk: Desk) -> None:
+    await desk.ask(ApiKey.PRODUCE, 12, **produce(12))
+    assert desk.appends.senders == [SESSION.number]
+
+
 async def test_no_topic_has_an_id_of_zeros(desk: Desk) -> None:
     found = await codes(desk, 13, topic="nope", topic_id=UUID(int=0), partitions=(0,))
     assert found == [ErrorCode.unknown_topic_id]
@@ -149,7 +154,7 @@ async def test_acks_of_zero_that_fail_are_not_answered_but_logged(
 
 async def test_a_transactional_id_is_refused_for_good(desk: Desk) -> None:
     found = await codes(desk, 7, transactional_id="t")
-    assert found == [ErrorCode.transactional_id_authorization_failed]
+    assert found == [ErrorCode.unsupported_version]
     assert not found[0].retriable
 
 
@@ -160,7 +165,7 @@ async def test_accepting_puts_records_in_order_before_anything_is_answered(desk:
     assert [bytes(write.data) for write in desk.appends.writes] == [b"first", b"second"]
     assert isinstance(first, Running)
     assert first.outlives_client
-    assert not first.response.done()
+    assert not first.done.done()
     desk.appends.held.set()
     assert await answered(first) is not None
     assert await answered(second) is not None

@@ -1,6 +1,7 @@
 """Order, back-pressure and shutdown, with an acceptor whose answers the test lets go one by one."""
 
 import asyncio
+import gc
 import random
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +13,8 @@ from tests.unit.kafka.server.loops import on_both_loops
 
 from stratalog.clock import SystemClock
 from stratalog.errors import CallError
-from stratalog.kafka.server.acceptor import Accepted, InTurn, Response, Running
+from stratalog.kafka.server.acceptor import Accepted, Entering, InTurn, Response, Running
+from stratalog.kafka.server.connection import Connection
 from stratalog.kafka.server.server import Address, Server
 from stratalog.kafka.server.session import Session
 from stratalog.settings import BrokerSettings
@@ -39,11 +41,22 @@ class Steps:
         self.gate.set()
         self._changed = asyncio.Event()
 
-    async def accept(self, frame: bytearray, session: Session) -> Accepted:
-        key, _, correlation_id = struct.unpack_from(">hhi", frame)
+    def accept(self, frame: bytearray, session: Session) -> Accepted:
+        (key,) = struct.unpack_from(">h", frame)
         if key == REFUSED:
             raise CallError("refused")
+        if self.gate.is_set():
+            return self._accept(frame, session)
+        return Entering(self._accept_later(frame, session))
+
+    async def _accept_later(self, frame: bytearray, session: Session) -> Running:
         await self.gate.wait()
+        accepted = self._accept(frame, session)
+        assert isinstance(accepted, Running)
+        return accepted
+
+    def _accept(self, frame: bytearray, session: Session) -> Running | InTurn:
+        key, _, correlation_id = struct.unpack_from(">hhi", frame)
         self.sessions.append(session)
         self.accepted.append(correlation_id)
         self.frames[correlation_id] = bytes(frame)
@@ -57,6 +70,7 @@ class Steps:
         )
         return Running(
             answer,
+            answer.result,
             outlives_client=key == PRODUCE,
             release=lambda: self.released.append(correlation_id),
         )
@@ -408,6 +422,35 @@ async def test_a_client_that_takes_no_responses_is_not_worked_for() -> None:
         await settle()
         assert steps.began == [0]
         assert [len(await client.frame()) for _ in range(3)] == [20_000_004] * 3
+
+
+def connections_in_memory() -> list[Connection]:
+    return [one for one in gc.get_objects() if isinstance(one, Connection)]
+
+
+@on_both_loops
+async def test_a_closed_connection_is_freed_without_the_collector_of_cycles() -> None:
+    gc.collect()
+    # A failed test of this process may be kept, with its connections, by its traceback.
+    others = connections_in_memory()
+    gc.disable()
+    try:
+        async with (
+            conversing() as (steps, server, address, client),
+            connected(address) as _,
+        ):
+            await client.send(request(PRODUCE, 0, 1) + request(IN_TURN, 0, 2))
+            await client.send(request(PRODUCE, 0, 3, b"." * 1_000)[:500])
+            await steps.until_accepted(2)
+            steps.answer(1)
+            steps.answer(2)
+            assert [await client.correlation_id() for _ in range(2)] == [1, 2]
+            assert len(connections_in_memory()) == len(others) + 2
+            await client.close()
+            await until(lambda: server.connection_count == 1)
+            await until(lambda: len(connections_in_memory()) == len(others) + 1)
+    finally:
+        gc.enable()
 
 
 @on_both_loops

@@ -20,7 +20,7 @@ async def test_a_request_that_is_cancelled_before_it_began_leaves_nothing_behind
         ApiKey.HEARTBEAT, 0, group_id="group", generation_id=1, member_id="m"
     )
     assert isinstance(accepted, Running)
-    accepted.response.cancel()
+    accepted.done.cancel()
     del accepted
     gc.collect()
 

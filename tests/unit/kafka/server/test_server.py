@@ -192,7 +192,7 @@ class LargeAnswers:
     def __init__(self, answers: Memory) -> None:
         self._answers = answers
 
-    async def accept(self, frame: bytearray, session: Session) -> Accepted:
+    def accept(self, frame: bytearray, session: Session) -> Accepted:
         return InTurn(self._answer, lambda: self._answers.give(self.SIZE_BYTES))
 
     async def _answer(self) -> Response:

@@ -1,4 +1,4 @@
-"""The workers in the background of a node."""
+"""The parts of a node that work in the background."""
 
 from stratalog.janitor.service import Janitor, Rules
 from stratalog.node.ground import Ground
@@ -35,7 +35,7 @@ async def start_janitor(
     await parts.start(
         Part(
             name="the janitor",
-            stops_in=Phase.END_WORKERS,
+            stops_in=Phase.END_BACKGROUND,
             start=janitor.start,
             stop=janitor.stop,
         )
@@ -51,7 +51,7 @@ async def start_pipeline(parts: Parts, ground: Ground) -> None:
     await parts.start(
         Part(
             name="the pipeline",
-            stops_in=Phase.END_WORKERS,
+            stops_in=Phase.END_BACKGROUND,
             start=pipeline.start,
             stop=pipeline.stop,
             # It has a control plane of its own, and its process may take half a minute to end,
