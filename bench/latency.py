@@ -54,7 +54,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=150)
     parser.add_argument("--window-ms", type=int, default=250)
     options = parser.parse_args()
-    with temporary_broker([f"block.window_ms={options.window_ms}"]) as broker:
+    # Without early blocks, which do not wait for the window.
+    settings = [f"block.window_ms={options.window_ms}", "block.requests_per_second=0"]
+    with temporary_broker(settings) as broker:
         produced = percentiles(produce_ms(broker.address, options.records))
     with tempfile.TemporaryDirectory() as folder:
         uploaded = percentiles(asyncio.run(upload_ms(Path(folder), options.records)))

@@ -1,18 +1,37 @@
 """Fixtures that every suite shares: real servers, started when the first test asks for one."""
 
+import logging
 import signal
 from collections.abc import Iterator
 
 import pytest
+from tests.support.guardian import be_guarded
 from tests.support.servers import PostgresServer, S3Server, run_postgres, run_s3_server
 from tests.support.spark import SharedSpark, run_spark_cluster
 
+from stratalog.logs import RepeatFilter
 from stratalog.pipeline.hosting.session import OpenSpark, open_session
 from stratalog.pipeline.hosting.spark_conf import SparkOptions
 
 # A shell that starts us in the background has us ignore Ctrl-C, and with us all that we start. Some
 # tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+be_guarded()
+
+
+@pytest.fixture(autouse=True)
+def logs_without_set_up() -> Iterator[None]:
+    """Take back the set-up of logs that a command made in this process.
+
+    Its filter remembers the lines of earlier tests, and changes later ones for every handler.
+    """
+    yield
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        if any(isinstance(one, RepeatFilter) for one in handler.filters):
+            root.removeHandler(handler)
+            logging.getLogger("stratalog").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")
