@@ -105,11 +105,13 @@ class Disasters:
     async def _move_to(self, store: ObjectStore, text: str) -> None:
         world = self._world
         self._kill_all()
+        await self._until_arrived("store")
         home = world.audited.go_to(store)
         self._start_all(may_end=True)
         await self._pause(_ELSEWHERE_S)
         self._blame_started("wrong-store", text)
         self._kill_all()
+        await self._until_arrived("store")
         world.audited.go_to(home)
         self._start_all(may_end=False)
 
@@ -135,10 +137,7 @@ class Disasters:
             older = world.database.raw.serialize()
             self._kill_all()
             await asyncio.sleep(_QUIET_S)
-            # A late request reaches the control plane that it was sent to.
-            machines = [machine.name for machine in world.machines]
-            while world.around.network.is_under_way(machines, "database"):  # noqa: ASYNC110
-                await asyncio.sleep(_STEP_S)
+            await self._until_arrived("database")
         self._blame_commits(commits, _writers_in(older), tags)
         world.database.swap(newest)
         world.clients.turn(Restored())
@@ -209,6 +208,13 @@ class Disasters:
         for machine in self._world.machines:
             machine.may_end = may_end
             machine.start()
+
+    async def _until_arrived(self, target: str) -> None:
+        """Wait until late requests of killed machines have reached the place they were sent to."""
+        network = self._world.around.network
+        machines = [machine.name for machine in self._world.machines]
+        while network.is_under_way(machines, target):  # noqa: ASYNC110
+            await asyncio.sleep(_STEP_S)
 
     async def _comes(self, moment: Callable[[], Awaitable[bool]]) -> bool:
         for _ in range(_STEPS):
