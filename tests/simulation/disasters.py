@@ -199,13 +199,18 @@ class Disasters:
             broker.machine.start()
 
     def _kill_all(self) -> None:
+        """Switch all machines off. None may start until the right moment: a machine that began to
+        restart before would pass its checks, and then find another store in the place of its own.
+        """
         for broker in self._world.brokers:
             broker.appender = broker.announced = None
         for machine in self._world.machines:
+            machine.stays_down = True
             machine.kill()
 
     def _start_all(self, *, may_end: bool) -> None:
         for machine in self._world.machines:
+            machine.stays_down = False
             machine.may_end = may_end
             machine.start()
 

@@ -72,9 +72,11 @@ class Machine:
         """Processes that ended without being killed."""
         self.may_end = False
         """True while a process does right to end, because its store is another one."""
+        self.stays_down = False
+        """True while a disaster keeps it switched off, whatever would restart it otherwise."""
 
     def start(self) -> None:
-        if self.process.is_dead:
+        if self.process.is_dead and not self.stays_down:
             self.process = Process(self.name, self.clock)
             self.process.start(self._run(self)).add_done_callback(self._ended)
 
