@@ -21,6 +21,14 @@ class CallError(StratalogError):
     """The call itself is wrong and will stay wrong until the caller changes it."""
 
 
+class SettingsError(CallError):
+    """A setting, or the file it stands in, is wrong. The message names the place and the cure."""
+
+
+class TopicConfigError(CallError):
+    """A topic config has a name that is not known, or a value that it cannot have."""
+
+
 class MissingExtraError(CallError, ImportError):
     """A package of an optional part is not installed.
 

@@ -15,9 +15,9 @@ from types import NoneType
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from stratalog.environment import ENVIRONMENT
-from stratalog.errors import CallError
+from stratalog.errors import SettingsError, TopicConfigError
 from stratalog.settings import Bounds, Choices, Settings
-from stratalog.topic_configs import DEFINITIONS, TopicConfigError, check_configs
+from stratalog.topic_configs import DEFINITIONS, check_configs
 from stratalog.units import parse_duration_ms, parse_size_bytes
 
 FILE_NAME = "stratalog.toml"
@@ -37,10 +37,6 @@ _WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
     "off": False,
     "0": False,
 }
-
-
-class SettingsError(CallError):
-    """A setting, or the file it stands in, is wrong. The message names the place and the cure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,15 +10,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
 
-from stratalog.errors import CallError
+from stratalog.errors import TopicConfigError
 
 _INT32_LAST = 2**31 - 1
 _INT64_LAST = 2**63 - 1
 _DAY_MS = 24 * 60 * 60 * 1000
-
-
-class TopicConfigError(CallError):
-    """A topic config has a name that is not known, or a value that it cannot have."""
 
 
 class ConfigType(IntEnum):

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from stratalog.errors import SettingsError
 from stratalog.logs import BURST, REPEAT_S, RepeatFilter, configure_logs
 from stratalog.settings import LogSettings
-from stratalog.settings_source import SettingsError, load_settings
+from stratalog.settings_source import load_settings
 
 ESCAPES = "\x1b]0;owned\x07\nforged line\u202e"
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from tools.make_settings_page import PAGE, render
 
+from stratalog.errors import SettingsError
 from stratalog.settings import INT32_MOST, Settings
-from stratalog.settings_source import SettingsError, load_settings, setting_fields
+from stratalog.settings_source import load_settings, setting_fields
 
 Load = Callable[..., Settings]
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
-from stratalog.errors import CallError
-from stratalog.topic_configs import ConfigType, TopicConfigError, check_configs, definition_of
+from stratalog.errors import CallError, TopicConfigError
+from stratalog.topic_configs import ConfigType, check_configs, definition_of
 
 Changes: TypeAlias = dict[str, str | None]
 """None unsets a config."""

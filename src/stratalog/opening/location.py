@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stratalog.environment import ENVIRONMENT
+from stratalog.errors import SettingsError
 from stratalog.objects.open import absolute_url
 from stratalog.settings import Settings
-from stratalog.settings_source import SettingsError, find_settings_file, load_settings
+from stratalog.settings_source import find_settings_file, load_settings
 
 LOCATION_NAMES = ("data", "objects", "control", "config")
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from stratalog.control.pipeline.model import AgedPartition
 from stratalog.control.topics.model import Topic
+from stratalog.errors import TopicConfigError
 from stratalog.ids import TopicId
 from stratalog.settings import Settings
 from stratalog.topic.configs import effective
-from stratalog.topic_configs import TopicConfigError
 
 log = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from stratalog.errors import TopicConfigError
 from stratalog.ids import (
     NO_EPOCH,
     LeaderEpoch,
@@ -14,7 +15,7 @@ from stratalog.ids import (
 )
 from stratalog.segment.metadata_fold import FoldedPartition, FoldedTopics
 from stratalog.topic.errors import NotInMetadataError
-from stratalog.topic_configs import TopicConfigError, check_configs
+from stratalog.topic_configs import check_configs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from stratalog.clock import Clock
 from stratalog.control.log.model import CommitAnswer, CommitOutcome, WriteTier
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
-from stratalog.errors import RetriableError, StratalogError
+from stratalog.errors import RetriableError, StratalogError, TopicConfigError
 from stratalog.ids import NO_OFFSET
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.configs import TopicConfig, effective
@@ -35,7 +35,6 @@ from stratalog.topic.errors import (
     ReadOnlyTopicError,
 )
 from stratalog.topic.model import PartitionWrite, PartitionWritten
-from stratalog.topic_configs import TopicConfigError
 
 _REJECTIONS: Mapping[CommitOutcome, tuple[type[StratalogError], str]] = {
     CommitOutcome.UNKNOWN_PARTITION: (UnknownTopicError, "the topic or partition is gone"),

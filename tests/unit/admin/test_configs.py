@@ -7,8 +7,7 @@ from stratalog.admin.configs import ConfigReplacement, ConfigResource, ConfigUpd
 from stratalog.admin.entries import DONE
 from stratalog.admin.errors import DuplicateEntryError
 from stratalog.control.topics.errors import UnknownTopicError
-from stratalog.errors import CallError
-from stratalog.topic_configs import TopicConfigError
+from stratalog.errors import CallError, TopicConfigError
 
 ORDERS = ConfigResource(ResourceType.TOPIC, "orders")
 SET_RETENTION = AskedChange("retention.ms", ConfigOperation.SET, "9")

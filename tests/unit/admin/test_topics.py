@@ -21,8 +21,7 @@ from stratalog.control.topics.errors import (
     UnknownTopicError,
 )
 from stratalog.control.topics.model import MAX_PARTITIONS, Topic
-from stratalog.errors import CallError
-from stratalog.topic_configs import TopicConfigError
+from stratalog.errors import CallError, TopicConfigError
 
 
 async def names(office: Office) -> list[str]:

@@ -10,12 +10,11 @@ from typer.testing import CliRunner
 
 from stratalog.cli.options import Config, Control, Data, Objects, settings_from
 from stratalog.control.open import open_control_plane
-from stratalog.errors import StratalogError
+from stratalog.errors import SettingsError, StratalogError
 from stratalog.opening.cluster import Rights, open_cluster
 from stratalog.opening.location import LOCATION_NAMES, ClusterLocation
 from stratalog.scan import api
 from stratalog.settings import Settings
-from stratalog.settings_source import SettingsError
 from stratalog.spark.options import batch_options, stream_options
 from stratalog.spark.sink_options import batch_sink_options
 

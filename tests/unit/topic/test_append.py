@@ -24,6 +24,7 @@ from stratalog.block.placed import Placed
 from stratalog.control.errors import ControlUnavailableError
 from stratalog.control.log.model import CommitAnswer, CommitOutcome, WriteTier
 from stratalog.control.topics.errors import UnknownTopicError
+from stratalog.errors import TopicConfigError
 from stratalog.ids import Offset
 from stratalog.objects.errors import StoreUnavailableError
 from stratalog.objects.faulty import Fault
@@ -35,7 +36,6 @@ from stratalog.topic.errors import (
     ReadOnlyTopicError,
     TransactionsUnsupportedError,
 )
-from stratalog.topic_configs import TopicConfigError
 
 DAY_MS = 24 * 60 * 60 * 1000
 

@@ -2,8 +2,9 @@ import pytest
 
 from stratalog.batch.codec import LEVELS
 from stratalog.batch.header import Codec, TimestampType
+from stratalog.errors import TopicConfigError
 from stratalog.topic.configs import effective
-from stratalog.topic_configs import DEFINITIONS, TopicConfigError, check_configs
+from stratalog.topic_configs import DEFINITIONS, check_configs
 
 
 def test_without_configs_kafkas_defaults_hold() -> None:

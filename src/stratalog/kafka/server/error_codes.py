@@ -35,6 +35,7 @@ from stratalog.errors import (
     RetriableError,
     StaleError,
     StratalogError,
+    TopicConfigError,
 )
 from stratalog.groups.consumer.errors import (
     FencedMemberEpochError,
@@ -77,7 +78,6 @@ from stratalog.topic.errors import (
     RemoteReadsOffError,
     TransactionsUnsupportedError,
 )
-from stratalog.topic_configs import TopicConfigError
 
 _CODES: dict[type[StratalogError], ErrorCode] = {
     # The category decides, unless a more particular error follows below.
