@@ -19,15 +19,12 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from tests.simulation.guards import MOST_SEEDS, guard_named
+from tests.simulation.guard_table import HEADING, row_of, with_table
+from tests.simulation.guards import guard_named
 from tests.simulation.runs import command, first_noticed, first_notices, run_seeds
 from tests.simulation.world import simulate
 
 from stratalog.clock import SYSTEM_CLOCK
-
-_TABLE_BEGINS = "<!-- The table of guards -->"
-_TABLE_ENDS = "<!-- The end of the table of guards -->"
-_VIOLATION_CHARS = 100
 
 
 def main() -> int:
@@ -106,26 +103,25 @@ def show_guard(name: str, seeds: range) -> int:
 
 
 def show_guards(jobs: int, page: Path | None) -> int:
-    """Print a table of the seeds that notice the absence of each guard, or put it into a page."""
-    lines = ["| guard | meaning | seeds | first violation |", "|---|---|---|---|"]
-    unnoticed = 0
-    print(*lines, sep="\n")
+    """Print a table of the seeds that notice the absence of each guard, or put it into a page.
+
+    The page stays as it is if one of them is not noticed.
+    """
+    rows: list[str] = []
+    unnoticed: list[str] = []
+    print(*HEADING, sep="\n")
     for guard, found in first_notices(jobs):
-        unnoticed += found is None
-        seeds = f"more than {MOST_SEEDS}" if found is None else f"{found.seed + 1}"
-        violation = "" if found is None else _shortened(found.violations[0])
-        lines.append(f"| {guard.name} | {guard.meaning} | {seeds} | {violation} |")
-        print(lines[-1], flush=True)
+        if isinstance(found, str):
+            unnoticed.append(f"{guard.name}: {found}")
+        else:
+            rows.append(row_of(guard, found))
+            print(rows[-1], flush=True)
+    print(*unnoticed, sep="\n", file=sys.stderr)
+    if unnoticed:
+        return 1
     if page is not None:
-        before, rest = page.read_text().split(_TABLE_BEGINS)
-        after = rest.split(_TABLE_ENDS)[1]
-        page.write_text("\n".join([before + _TABLE_BEGINS, *lines, _TABLE_ENDS + after]))
-    return 1 if unnoticed else 0
-
-
-def _shortened(violation: str) -> str:
-    text = violation.replace("|", "/")
-    return text if len(text) <= _VIOLATION_CHARS else f"{text[:_VIOLATION_CHARS]} ..."
+        page.write_text(with_table(page.read_text(), rows))
+    return 0
 
 
 def _progress() -> Progress:

@@ -6,9 +6,9 @@ their claims.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.simulation.replacing import replaced
 
@@ -23,6 +23,8 @@ from stratalog.control.sql.database import Connection
 from stratalog.objects.store import ObjectStore
 from stratalog.objects.wrapped import WrappedStore
 from stratalog.segment.keys import parse_segment_key
+
+T = TypeVar("T")
 
 _TRIGGERS = """
 CREATE TABLE simulated_violations (violation text NOT NULL);
@@ -64,6 +66,7 @@ BEGIN
     'promise 6: two runs held a claim on partition ' || OLD.partition || ' at once');
 END;
 """
+_CHANGES = ("put", "put_stream", "copy", "delete")
 _LEASED = "EXISTS (SELECT 1 FROM leases WHERE started_ms <= ? AND expires_ms > ?)"
 
 
@@ -182,7 +185,8 @@ class Audit:
 
 
 class AuditedStore(WrappedStore):
-    """The far side of the store, where each deletion is looked at."""
+    """The far side of the store, where each deletion is looked at, and each change of a store that
+    stands in the place of the cluster's."""
 
     def __init__(self, inner: ObjectStore, holds: Callable[[str], bool], audit: Audit) -> None:
         super().__init__(inner)
@@ -194,6 +198,13 @@ class AuditedStore(WrappedStore):
         """Let another store stand here, and return the one that stood here before."""
         before, self._inner = self._inner, store
         return before
+
+    async def _around(self, operation: str, key: str, call: Callable[[], Awaitable[T]]) -> T:
+        if operation in _CHANGES and self._inner is not self._home:
+            self._audit.violations.append(
+                f"wrong-store: {operation} {key} reached a store that is not the cluster's"
+            )
+        return await call()
 
     async def delete(self, keys: Sequence[str]) -> None:
         for key in keys:

@@ -32,6 +32,12 @@ from stratalog.topic.model import PartitionWrite, PartitionWritten
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_S = 6.0
+_IN_FLIGHT = (None, None, 1, 3)
+_IN_FLIGHT_GAP_S = 0.0005
+"""Between an answer and the next request of a closed loop: so soon that its block waits for it."""
+_MOST_IN_BURST = 5
+"""A burst is answered as a whole. A client that hears nothing sends all of it again, and so many
+batches of a producer are remembered."""
 _SURE_FAILURES = (BlockFailedError, BrokerStoppingError, RetriableError)
 """After these a batch is not in the log and never will be."""
 
@@ -115,6 +121,9 @@ class Producer:
         self._count = 0
         self._sequence = 0
         self._connection = next(clients.connections)
+        self._in_flight = clients.random.choice(_IN_FLIGHT) if producer_id is not None else None
+        """Requests without an answer that this producer may have, as a closed loop. None if it
+        sends by the clock."""
         self.promise = Promise.ORDERED if producer_id is None else Promise.IDEMPOTENT
 
     async def run(self) -> None:
@@ -124,7 +133,8 @@ class Producer:
                 await self._send_once()
             else:
                 self._restart_sometimes()
-                burst = [self._batch() for _ in range(self._clients.random.randint(1, 4))]
+                most = 4 if self._in_flight is None else _MOST_IN_BURST
+                burst = [self._batch() for _ in range(self._clients.random.randint(1, most))]
                 await self._send_all(deque(burst))
 
     def _restart_sometimes(self) -> None:
@@ -190,12 +200,16 @@ class Producer:
     async def _send(self, batches: Sequence[_Batch]) -> list[PartitionWritten]:
         now_ms = self._clients.clock_ms()
         writes = [self._write(batch, now_ms) for batch in batches]
-        gap_s = self._clients.random.random() * 0.2
+        gap_s = _IN_FLIGHT_GAP_S if self._in_flight else self._clients.random.random() * 0.2
 
         async def append(broker: Broker) -> list[PartitionWritten]:
             """Requests of one connection: they come one after the other, in order."""
-            accepted = []
+            accepted: list[PendingAppend | StratalogError] = []
             for number, write in enumerate(writes):
+                if self._in_flight and number >= self._in_flight:
+                    oldest = await _answer(accepted[number - self._in_flight])
+                    if oldest.error is not None:
+                        break
                 if number:
                     await broker.machine.process.clock.sleep(gap_s)
                 accepted.append(await _accept(broker, write, self._connection))

@@ -200,6 +200,8 @@ def _settings(random: Random, **chosen: int) -> Settings:
         broker=BrokerSettings(lease_ms=chosen.get("lease_ms", 4000)),
         block=BlockSettings(
             window_ms=one_of("window_ms", 50, 150, 300),
+            # A few batches fill the smaller of the two.
+            max_bytes=one_of("max_bytes", 700, 8 << 20),
             retry_ms=2500,
             parallel_uploads=one_of("parallel_uploads", 1, 4),
             cache_bytes=one_of("cache_bytes", 0, 20_000),

@@ -8,6 +8,7 @@ from typing import Any
 from tests.simulation.replacing import replaced
 from tests.simulation.strangers import BACKUP_WINDOW_MS
 
+from stratalog.control.identity.model import StoreRole
 from stratalog.control.log import commits, reads
 from stratalog.control.log.errors import CommitMismatchError, ObjectsKnownError
 from stratalog.control.log.model import SPLIT_ROW, CommitOutcome, FoundBatches, Span
@@ -19,14 +20,20 @@ from stratalog.control.pipeline.model import SplitOutcome
 from stratalog.control.segments import chain
 from stratalog.control.sql.database import Connection
 from stratalog.control.sql.table import rows_from
+from stratalog.control.writers.counting import check_count
 from stratalog.janitor.deletion import delete_marked
 from stratalog.opening import claim
-from stratalog.opening.marker import check_owner
+from stratalog.opening.marker import check_owner, read_marker
 
 
-async def resolve_without_tombstone(self: Any, blocks: Any) -> Any:
+async def resolve_without_tombstone(self: Any, blocks: Any, count: Any = None) -> Any:
+    async def work(connection: Connection) -> Any:
+        if count is not None:
+            await check_count(connection, count)
+        return await commits._stored(connection, blocks)
+
     try:
-        return await self._database.read(lambda connection: commits._stored(connection, blocks))
+        return await self._database.read(work)
     except CommitMismatchError:
         return None
 
@@ -86,6 +93,7 @@ async def commit_in_any_order(self: Any) -> None:
             self._fail(ready, error)
         else:
             await self._commit_or_fail([ready])
+        self._seal_or_wait()
 
 
 async def in_no_row(connection: Connection, boundaries: Any) -> bool:
@@ -143,7 +151,7 @@ _judge = claims.judge
 
 
 async def horizon_without_leases(self: Any) -> int:
-    return int(self._clock.now_ms() - self._orphan_age_ms)
+    return int(self._clock.now_ms() - self.orphan_age_ms)
 
 
 async def find_in_two_snapshots(
@@ -164,8 +172,9 @@ async def find_in_two_snapshots(
 
 
 async def claim_anywhere(control: Any, store: Any) -> Any:
-    await claim.claim_anew(control, store)
-    return await claim.claim_store(control, store)
+    if await read_marker(store) is None:
+        await claim._create(control, store, StoreRole.BLOCKS)
+    return await claim._write_next(control, store, StoreRole.BLOCKS)
 
 
 async def nothing(*_: Any) -> None:

@@ -4,7 +4,6 @@ import gc
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from typing import NamedTuple
@@ -12,6 +11,11 @@ from typing import NamedTuple
 from tests.simulation.database import empty_control_plane
 from tests.simulation.guards import GUARDS, MOST_SEEDS, Guard, guard_named
 from tests.simulation.world import simulate
+
+_CRASH = "crash:"
+_STUCK = "stuck:"
+_MISFITS = ("TypeError(", "AttributeError(", "NameError(", "UnboundLocalError(", "ImportError(")
+"""Errors of a function that is called, or calls others, in a way they do not know."""
 
 
 class Verdict(NamedTuple):
@@ -24,6 +28,17 @@ class Verdict(NamedTuple):
     virtual_s: float
 
 
+class Notice(NamedTuple):
+    """A seed that noticed the absence of a guard, with the violations that show it."""
+
+    seed: int
+    violations: list[str]
+
+
+class StaleRemovalError(Exception):
+    """The code has changed, and the removal of a guard does not fit it any more."""
+
+
 def verdict(seed: int, guard: str | None = None) -> Verdict:
     """Simulate a seed, without one of the guards if its name is given."""
     # Migrations are no part of a protocol, and need all of their SQL.
@@ -32,21 +47,43 @@ def verdict(seed: int, guard: str | None = None) -> Verdict:
         with guard_named(guard).removed() if guard is not None else nullcontext():
             outcome = simulate(seed)
     except Exception as error:
-        return Verdict(seed, "", [f"crash: {error!r}"], {}, 0.0)
+        return Verdict(seed, "", [f"{_CRASH} {error!r}"], {}, 0.0)
     return Verdict(seed, outcome.digest, outcome.violations, outcome.counts, outcome.virtual_s)
 
 
-def first_noticed(guard: str, seeds: Iterable[int]) -> Verdict | None:
+def first_noticed(guard: str, seeds: Iterable[int]) -> Notice | None:
     """The first seed that has a violation without this guard."""
-    found = (one for seed in seeds if (one := verdict(seed, guard)).violations)
-    return next(found, None)
+    for seed in seeds:
+        if noticed := noticing(verdict(seed, guard).violations):
+            return Notice(seed, noticed)
+    return None
 
 
-def first_notices(jobs: int) -> Iterator[tuple[Guard, Verdict | None]]:
-    """Remove each guard in turn, and yield it with the first seed that notices."""
+def noticing(violations: Iterable[str]) -> list[str]:
+    """Return the violations that the absence of a guard explains.
+
+    Raises `StaleRemovalError` if the removal itself failed. A run that never ended says nothing
+    of the reason.
+    """
+    found = [*violations]
+    for violation in found:
+        if violation.startswith(_CRASH) or any(error in violation for error in _MISFITS):
+            raise StaleRemovalError(f"the removal does not fit the code: {violation}")
+    return [violation for violation in found if not violation.startswith(_STUCK)]
+
+
+def first_notices(jobs: int) -> Iterator[tuple[Guard, Notice | str]]:
+    """Remove each guard in turn, and yield it with its notice, or with the reason for none."""
     with _pool(jobs) as pool:
-        notice = partial(first_noticed, seeds=range(MOST_SEEDS))
-        yield from zip(GUARDS, pool.map(notice, [guard.name for guard in GUARDS]), strict=True)
+        yield from zip(GUARDS, pool.map(_notice, [guard.name for guard in GUARDS]), strict=True)
+
+
+def _notice(guard: str) -> Notice | str:
+    try:
+        found = first_noticed(guard, range(MOST_SEEDS))
+    except StaleRemovalError as error:
+        return str(error)
+    return found or f"none of {MOST_SEEDS} seeds notices that it is missing"
 
 
 def run_seeds(seeds: Iterable[int], jobs: int) -> Iterator[Verdict]:

@@ -8,6 +8,7 @@ import pytest
 from tests.simulation.disasters import DISASTERS
 from tests.simulation.faults import FAULTS
 from tests.simulation.runs import command
+from tests.simulation.seals import SEALS
 from tests.simulation.world import simulate
 
 _SEEDS = 100
@@ -28,8 +29,8 @@ def test_the_same_seed_gives_the_same_digest_in_another_process(seed: int) -> No
     assert digests == {simulate(seed).digest}
 
 
-def test_every_kind_of_fault_happens() -> None:
-    missing = {*FAULTS, *DISASTERS}
+def test_every_kind_of_fault_and_of_seal_happens() -> None:
+    missing = {*FAULTS, *DISASTERS, *SEALS}
     for seed in range(_SEEDS):
         counts = simulate(seed).counts
         missing -= {kind for kind in missing if counts.get(kind)}

@@ -23,6 +23,7 @@ from tests.simulation.loads import Load, load_of
 from tests.simulation.mistakes import logged_mistakes
 from tests.simulation.nodes import Broker, Machine, Pipeline
 from tests.simulation.replacing import replaced
+from tests.simulation.seals import counted_seals
 from tests.simulation.strangers import BACKUP_WINDOW_MS, Backup, Stranger, draw_backups
 from tests.simulation.surroundings import Surroundings
 from tests.simulation.trace import Trace
@@ -189,6 +190,7 @@ class World:
         with (
             self.audit.of_holders(),
             self.faults.chains_in_doubt(),
+            counted_seals(self.faults.counts),
             replaced(identity, "_KEPT_CLAIMS", _KEPT_CLAIMS),
             replaced(segment_sweeper, "_EVERY", self.load.segment_sweep_every),
         ):
