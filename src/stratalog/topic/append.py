@@ -87,10 +87,6 @@ class _Part(NamedTuple):
     def is_refused(self) -> bool:
         return isinstance(self.batches, StratalogError)
 
-    @property
-    def write_tier(self) -> WriteTier:
-        return self.write.topic.write_tier(self.write.partition)
-
 
 class _Appended(NamedTuple):
     """The parts of a request that went to one tier, and the answers to come."""
@@ -120,20 +116,20 @@ class PendingAppend:
             PartitionWritten(one.batches) if isinstance(one.batches, StratalogError) else _UNKNOWN
             for one in self._parts
         ]
-        for each in self._appended:
+        for places, placed in self._appended:
             try:
-                answers = each.placed.answers()
+                answers = placed.answers()
             except StratalogError as error:
-                for place in each.parts:
+                for place in places:
                     written[place] = PartitionWritten(error)
                 continue
             position = 0
-            for place in each.parts:
+            for place in places:
                 part = self._parts[place]
                 assert not isinstance(part.batches, StratalogError)
-                own = answers[position : position + len(part.batches)]
-                position += len(part.batches)
-                written[place] = self._topics.written(part, own)
+                end = position + len(part.batches)
+                written[place] = self._topics.written(part, answers[position:end])
+                position = end
         return written
 
 
@@ -212,11 +208,14 @@ class TopicAppender:
         """Give the sound parts of a request their place in the order of appends."""
         parts = list(checked)
         places: dict[WriteTier, list[int]] = {}
-        for place, one in enumerate(parts):
-            if not one.is_refused:
-                places.setdefault(one.write_tier, []).append(place)
+        batches: dict[WriteTier, list[EntryBatch]] = {}
+        for place, ((topic, partition, _), _, own) in enumerate(parts):
+            if not isinstance(own, StratalogError):
+                tier = topic.write_tier(partition)
+                places.setdefault(tier, []).append(place)
+                batches.setdefault(tier, []).extend(own)
         appended = [
-            _Appended(own, self._appenders[tier].append(_batches(parts, own), sender))
+            _Appended(own, self._appenders[tier].append(batches[tier], sender))
             for tier, own in places.items()
         ]
         return PendingAppend(parts, appended, self)
@@ -228,14 +227,10 @@ class TopicAppender:
                 if any(one.outcome in _CONTRADICTIONS for one in answers):
                     self._catalog.forget(part.write.topic.id)
                 return PartitionWritten(_rejection(part.write, answer.outcome))
-        first = answers[0]
-        stamps = part.config.timestamp_type is TimestampType.LOG_APPEND_TIME
-        return PartitionWritten(
-            None,
-            first.base_offset if first.base_offset >= 0 else NO_OFFSET,
-            first.append_time_ms if stamps else -1,
-            first.log_start,
-        )
+        _, base_offset, append_time_ms, log_start, _ = answers[0]
+        if part.config.timestamp_type is not TimestampType.LOG_APPEND_TIME:
+            append_time_ms = -1
+        return PartitionWritten(None, max(base_offset, NO_OFFSET), append_time_ms, log_start)
 
     async def _found(self, write: PartitionWrite, refreshed: _Refreshed) -> _Part:
         """Find the partition that is written to, and the configs of its topic."""
@@ -295,9 +290,10 @@ class TopicAppender:
         return found
 
     def _refusal(self, write: PartitionWrite) -> StratalogError | None:
-        if not 0 <= write.partition < write.topic.partition_count:
+        topic, partition, _ = write
+        if not 0 <= partition < topic.partition_count:
             return _no_partition(write)
-        if write.topic.write_tier(write.partition) not in self._appenders:
+        if topic.write_tier(partition) not in self._appenders:
             return _rejection(write, CommitOutcome.WRONG_TIER)
         return None
 
@@ -314,15 +310,6 @@ def _rejection(write: PartitionWrite, outcome: CommitOutcome) -> StratalogError:
 
 def _part(entry: Entry, checked: Checked) -> _Part:
     return _Part(entry.write, entry.config, checked)
-
-
-def _batches(parts: Sequence[_Part], places: Sequence[int]) -> list[EntryBatch]:
-    batches: list[EntryBatch] = []
-    for place in places:
-        own = parts[place].batches
-        assert not isinstance(own, StratalogError)
-        batches += own
-    return batches
 
 
 def _all_done(commits: Sequence["asyncio.Future[Any]"]) -> "asyncio.Future[Any]":

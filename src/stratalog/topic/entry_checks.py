@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
 from stratalog.batch.build import recompress
@@ -40,6 +41,8 @@ _INLINE_DECOMPRESSED_BYTES = 64 * 1024
 """The most that one batch may grow to on the loop. One that grows further starts again on a
 thread."""
 
+_NO_CODEC = int(Codec.NONE)
+
 _TURNS = 2
 """Each may hold the largest decompressed batch, in whole and in parts."""
 
@@ -67,8 +70,8 @@ class Entry(NamedTuple):
 Checked: TypeAlias = Sequence[EntryBatch] | StratalogError
 """The batches of a partition as the log takes them, or the reason to refuse them all."""
 
-_Walked: TypeAlias = list[tuple[EntryBatch, int | None]] | StratalogError
-"""Batches that were found to be good, with the greatest timestamps of their records."""
+_Walked: TypeAlias = Sequence[int | None] | StratalogError
+"""The greatest timestamps of the records of a partition's batches, all of which are good."""
 
 
 class EntryChecks:
@@ -82,8 +85,10 @@ class EntryChecks:
         Returns a coroutine if a thread has to do it."""
         cut = [_cut(entry) for entry in entries]
         if _is_small(entries, cut):
-            with suppress(DecompressedTooLargeError):
+            try:
                 return self._check_all(entries, cut, _INLINE_DECOMPRESSED_BYTES)
+            except DecompressedTooLargeError:
+                pass
         return self._check_on_thread(entries, cut)
 
     async def _check_on_thread(
@@ -96,9 +101,11 @@ class EntryChecks:
         self, entries: Sequence[Entry], cut: Sequence[Checked], give_up_bytes: int | None
     ) -> list[Checked]:
         """All batches are walked before one is changed, so that a walk can begin again."""
-        pairs = zip(entries, cut, strict=True)
-        walked = [self._walked(entry, batches, give_up_bytes) for entry, batches in pairs]
-        return [_reworked(entry, one) for entry, one in zip(entries, walked, strict=True)]
+        walked = [
+            self._walked(entry, batches, give_up_bytes)
+            for entry, batches in zip(entries, cut, strict=True)
+        ]
+        return list(map(_reworked, entries, cut, walked))
 
     def _walked(self, entry: Entry, batches: Checked, give_up_bytes: int | None) -> _Walked:
         """`give_up_bytes` is a bound to give up at, below the one that refuses the batch."""
@@ -106,7 +113,7 @@ class EntryChecks:
             return batches
         try:
             return [
-                (batch, _validated(batch, entry, self._most_bytes(batch, give_up_bytes)))
+                _validated(batch, entry, self._most_bytes(batch, give_up_bytes))
                 for batch in batches
             ]
         except DecompressedTooLargeError as error:
@@ -117,6 +124,8 @@ class EntryChecks:
             return error
 
     def _most_bytes(self, batch: EntryBatch, give_up_bytes: int | None) -> int:
+        if batch.header.codec_bits == _NO_CODEC:
+            return batch.header.size_bytes
         most_bytes = self._limits.most_bytes(len(batch.data))
         return most_bytes if give_up_bytes is None else min(most_bytes, give_up_bytes)
 
@@ -138,19 +147,20 @@ def _cut(entry: Entry) -> Checked:
 
 def _entry_batches(entry: Entry) -> list[EntryBatch]:
     """Cut a partition's bytes into batches, which are not checked yet."""
-    write = entry.write
-    if not write.data:
+    topic, partition, data = entry.write
+    if not data:
         raise BatchDamagedError(0, "there is no record batch")
+    timestamp_type = entry.config.timestamp_type
     return [
         EntryBatch(
-            topic_id=write.topic.id,
-            topic_name=write.topic.name,
-            partition=write.partition,
-            timestamp_type=entry.config.timestamp_type,
+            topic_id=topic.id,
+            topic_name=topic.name,
+            partition=partition,
+            timestamp_type=timestamp_type,
             header=header,
-            data=write.data[position : position + header.size_bytes],
+            data=data[position : position + header.size_bytes],
         )
-        for position, header in iter_batches(write.data)
+        for position, header in iter_batches(data)
     ]
 
 
@@ -184,10 +194,10 @@ def _is_small(entries: Sequence[Entry], cut: Sequence[Checked]) -> bool:
             header = batch.header
             if _has_other_codec(header, entry.config):
                 return False
-            if header.codec_bits != Codec.NONE:
+            if header.codec_bits != _NO_CODEC:
                 compressed_bytes += header.size_bytes
-            elif header.records_count > 0:
-                records += header.records_count
+            else:
+                records += max(header.records_count, 0)
     return (
         total_bytes <= _INLINE_BYTES
         and records <= _INLINE_RECORDS
@@ -195,11 +205,12 @@ def _is_small(entries: Sequence[Entry], cut: Sequence[Checked]) -> bool:
     )
 
 
-def _reworked(entry: Entry, walked: _Walked) -> Checked:
+def _reworked(entry: Entry, batches: Checked, walked: _Walked) -> Checked:
     if isinstance(walked, StratalogError):
         return walked
+    assert not isinstance(batches, StratalogError), "they were walked"
     try:
-        return [_reworked_one(batch, entry.config, greatest) for batch, greatest in walked]
+        return list(map(_reworked_one, batches, repeat(entry.config), walked))
     except StratalogError as error:
         return error
 

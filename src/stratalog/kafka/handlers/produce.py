@@ -35,7 +35,7 @@ class _Part(NamedTuple):
 
     index_: int
     position: int
-    error: Exception | None
+    error: StratalogError | None
 
 
 _Parts: TypeAlias = Sequence[Sequence[_Part]]
@@ -79,9 +79,12 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
             _check(body)
         except StratalogError as error:
             return self._refused(request, body, error)
-        found = [self._cached(topic) for topic in body.topic_data]
-        if None in found:
-            return self._accept_looked_up(request, body)
+        found = []
+        for topic in body.topic_data:
+            known = self._cached(topic)
+            if known is None:
+                return self._accept_looked_up(request, body)
+            found.append(known)
         return self._append(request, body, found)
 
     async def _accept_looked_up(self, request: Request, body: ProduceBody) -> Pending:
@@ -192,11 +195,14 @@ class ProduceHandler(TwoStageHandler[ProduceBody]):
         answers: Sequence[PartitionWritten],
     ) -> TopicProduced:
         partitions = []
-        for one in parts:
-            answer = PartitionWritten() if one.error else answers[one.position]
-            error = one.error or answer.error
+        for index, position, refusal in parts:
+            error, base_offset, append_time_ms, log_start = (
+                answers[position] if refusal is None else PartitionWritten(refusal)
+            )
             partitions.append(
-                self._failed(one.index_, error) if error else _succeeded(one.index_, answer)
+                PartitionProduced(index, 0, base_offset, append_time_ms, log_start, None)
+                if error is None
+                else self._failed(index, error)
             )
         return TopicProduced(topic.name, topic.topic_id, partitions)
 
@@ -229,33 +235,22 @@ def _collect(
 ) -> list[_Part]:
     """Add the partitions of the topic that can be written to the writes."""
     parts = []
-    for partition in records.partition_data:
-        error = _problem(records, topic, partition)
-        parts.append(_Part(partition.index_, len(writes), error))
-        if error is None:
-            assert topic is not None
-            assert partition.records is not None
-            writes.append(
-                PartitionWrite(
-                    topic=topic,
-                    partition=PartitionIndex(partition.index_),
-                    data=partition.records,
-                )
-            )
+    for index, data in records.partition_data:
+        if topic is None or index < 0 or not data:
+            parts.append(_Part(index, len(writes), _problem(records, topic, index)))
+        else:
+            parts.append(_Part(index, len(writes), None))
+            writes.append(PartitionWrite(topic, PartitionIndex(index), data))
     return parts
 
 
-def _problem(
-    records: TopicRecords, topic: Topic | None, partition: PartitionRecords
-) -> StratalogError | None:
+def _problem(records: TopicRecords, topic: Topic | None, index: int) -> StratalogError:
     if topic is None and records.name is None:
         # An id of zeros is read as None.
         return UnknownTopicIdError(f"no topic has the id {records.topic_id or ZERO_UUID}")
-    if topic is None or partition.index_ < 0:
-        return UnknownTopicError(f"there is no partition {records.name}-{partition.index_}")
-    if not partition.records:
-        return InvalidRecordsError(f"no records for partition {topic.name}-{partition.index_}")
-    return None
+    if topic is None or index < 0:
+        return UnknownTopicError(f"there is no partition {records.name}-{index}")
+    return InvalidRecordsError(f"no records for partition {topic.name}-{index}")
 
 
 def _response(request: Request, body: ProduceBody, topics: Sequence[TopicProduced]) -> Body | None:
@@ -277,9 +272,3 @@ def _log_refused(request: Request, topics: Sequence[TopicProduced], *, acks: int
                     one.partition,
                     one.error_message,
                 )
-
-
-def _succeeded(index: int, answer: PartitionWritten) -> PartitionProduced:
-    return PartitionProduced(
-        index, 0, answer.base_offset, answer.append_time_ms, answer.log_start, None
-    )

@@ -52,6 +52,15 @@ def produce_response(version: int, topics: Sequence[TopicProduced]) -> bytes:
 _NO_THROTTLE = INT32.pack(0)
 
 
+_NO_ERROR = tuple(
+    array_length(0, flexible=flexible)
+    + string(None, flexible=flexible)
+    + (NO_TAGS if flexible else b"")
+    for flexible in (False, True)
+)
+"""The end of a partition without faulty records and without a message, by flexibility."""
+
+
 def _partition(version: int, answer: PartitionProduced) -> bytes:
     if version < _FIRST_VERSION_WITH_LOG_START:
         return _UP_TO_APPEND_TIME.pack(*answer[:4])
@@ -59,6 +68,8 @@ def _partition(version: int, answer: PartitionProduced) -> bytes:
     if version < _FIRST_VERSION_WITH_MESSAGE:
         return fixed
     flexible = version >= _FIRST_FLEXIBLE_VERSION
+    if answer.error_message is None and not answer.record_faults:
+        return fixed + _NO_ERROR[flexible]
     tail = NO_TAGS if flexible else b""
     faults = [array_length(len(answer.record_faults), flexible=flexible)]
     for fault in answer.record_faults:
