@@ -110,6 +110,9 @@ class ByteBudget:
         return grant
 
     def _claim(self, grant: Grant) -> None:
+        if not self.is_short and self._fits(grant):
+            self._give(grant)
+            return
         (self._small if grant.is_small else self._large).append(grant)
         self._serve(asking=grant)
 
@@ -127,7 +130,8 @@ class ByteBudget:
         grant.share.held_bytes -= grant.held_bytes
         if not is_whole:
             self._arriving_bytes -= grant.held_bytes
-        self._serve()
+        if self.is_short:
+            self._serve()
 
     def _queue_of(self, grant: Grant) -> deque[Grant]:
         return next(one for one in (self._small, self._large, self._greedy) if grant in one)
@@ -135,13 +139,16 @@ class ByteBudget:
     def _serve(self, asking: Grant | None = None) -> None:
         while (grant := self._next()) is not None:
             self._queue_of(grant).remove(grant)
-            self.used_bytes += grant.wanted_bytes
-            grant.share.held_bytes += grant.wanted_bytes
-            self._arriving_bytes += grant.wanted_bytes
-            grant.held_bytes += grant.wanted_bytes
-            grant.wanted_bytes = 0
+            self._give(grant)
             if grant is not asking:
                 grant._on_grant()
+
+    def _give(self, grant: Grant) -> None:
+        wanted_bytes, grant.wanted_bytes = grant.wanted_bytes, 0
+        self.used_bytes += wanted_bytes
+        self._arriving_bytes += wanted_bytes
+        grant.share.held_bytes += wanted_bytes
+        grant.held_bytes += wanted_bytes
 
     def _next(self) -> Grant | None:
         if not self.is_short:

@@ -42,7 +42,7 @@ class Memory:
         """Claim memory, unless that has to wait."""
         if self._small or self._large:
             return False
-        if self._offer(wanted_bytes, wanted_bytes) is None:
+        if wanted_bytes > self._free(wanted_bytes) and self.used_bytes > 0:
             return False
         self.used_bytes += wanted_bytes
         return True
@@ -77,10 +77,13 @@ class Memory:
         if self._small or self._large:
             self._serve()
 
+    def _free(self, wanted: int) -> int:
+        """Return the bytes that are free for a claim of this size."""
+        kept = 0 if wanted <= _SMALL_BYTES else self.total_bytes // _KEPT_PART
+        return self.total_bytes - kept - self.used_bytes
+
     def _offer(self, wanted: int, least: int) -> int | None:
-        is_small = wanted <= _SMALL_BYTES
-        limit = self.total_bytes if is_small else self.total_bytes - self.total_bytes // _KEPT_PART
-        free = limit - self.used_bytes
+        free = self._free(wanted)
         offer = min(wanted, max(least, free // _PART_OF_FREE))
         return offer if offer <= free or self.used_bytes <= 0 else None
 
