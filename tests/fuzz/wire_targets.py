@@ -23,7 +23,7 @@ from stratalog.kafka.server.acceptor import Acceptor
 from stratalog.kafka.server.budget import ByteBudget
 from stratalog.kafka.server.connection import Budgets, Connection, ConnectionLimits
 from stratalog.kafka.wire.api import ApiKey
-from stratalog.kafka.wire.frames import FrameReceiver, Progress
+from stratalog.kafka.wire.frames import FrameReceiver, Progress, shared_buffer
 from stratalog.kafka.wire.header import parse_header
 from stratalog.kafka.wire.schema_reader import compiled_reader
 
@@ -70,18 +70,20 @@ def _receiving(step: int) -> Callable[[bytes], None]:
     """Receive a stream that arrives in pieces of this size."""
 
     def receive(data: bytes) -> None:
-        receiver, position = FrameReceiver(_MOST_BYTES), 0
+        receiver, position = FrameReceiver(_MOST_BYTES, shared_buffer()), 0
         while position < len(data):
             room = receiver.buffer()
             count = min(len(room), step, len(data) - position)
             room[:count] = data[position : position + count]
             room.release()
             position += count
-            progress = receiver.received(count)
-            if progress in (Progress.HEAD, Progress.STEP):
-                receiver.admit(min(256, receiver.size_bytes - receiver.admitted_bytes))
-            elif progress is Progress.WHOLE:
-                _read_header(bytes(receiver.take()))
+            receiver.received(count)
+            while (progress := receiver.proceed()) is not Progress.PARTIAL:
+                if progress is Progress.WHOLE:
+                    _read_header(bytes(receiver.take()))
+                else:
+                    receiver.admit(min(256, receiver.size_bytes - receiver.admitted_bytes))
+            receiver.keep()
 
     return receive
 
@@ -191,6 +193,7 @@ async def _served_connection(data: bytes, acceptor: Acceptor) -> None:
         acceptor=acceptor,
         budgets=Budgets(ByteBudget(_MOST_BYTES), ByteBudget(_MOST_BYTES)),
         limits=_LIMITS,
+        shared=shared_buffer(),
         clock=SystemClock(),
         on_opened=lambda _: None,
         on_closed=lambda _: None,

@@ -16,7 +16,7 @@ from stratalog.errors import CallError
 from stratalog.kafka.registry import served
 from stratalog.kafka.server.server import Address, Server
 from stratalog.kafka.wire.api import ApiKey
-from stratalog.kafka.wire.frames import FrameReceiver, Progress
+from stratalog.kafka.wire.frames import FrameReceiver, Progress, shared_buffer
 from stratalog.settings import BrokerSettings
 
 MAX_REQUEST_BYTES = 10_000
@@ -101,18 +101,20 @@ def test_requests_come_out_whole_however_the_stream_is_cut(
     payloads: list[bytes], data: st.DataObject
 ) -> None:
     stream = b"".join(struct.pack(">i", len(payload)) + payload for payload in payloads)
-    receiver = FrameReceiver(MAX_REQUEST_BYTES)
+    receiver = FrameReceiver(MAX_REQUEST_BYTES, shared_buffer())
     received = []
     while stream:
         room = receiver.buffer()
         count = data.draw(st.integers(1, min(len(room), len(stream))))
         room[:count], stream = stream[:count], stream[count:]
         room.release()
-        progress = receiver.received(count)
-        if progress is Progress.HEAD or progress is Progress.STEP:
+        receiver.received(count)
+        while (progress := receiver.proceed()) is not Progress.PARTIAL:
+            if progress is Progress.WHOLE:
+                received.append(bytes(receiver.take()))
+                continue
             missing = receiver.size_bytes - receiver.admitted_bytes
             least = min(missing, 3)
             receiver.admit(data.draw(st.integers(least, missing)))
-        elif progress is Progress.WHOLE:
-            received.append(bytes(receiver.take()))
+        receiver.keep()
     assert received == payloads

@@ -1,6 +1,6 @@
 """One client's connection: requests come in, responses go out in the same order.
 
-Bytes are received straight into the buffer of their request. Requests are accepted one after the
+Requests are accepted one after the
 other and then worked on side by side. Reading stops while there is no memory for the next request,
 while too many are unanswered, or while the client does not take its responses. A request that has
 arrived whole is accepted even if the client has gone: producers with acks=0 leave that way.
@@ -79,10 +79,12 @@ class Connection(asyncio.BufferedProtocol):
         acceptor: Acceptor,
         budgets: Budgets,
         limits: ConnectionLimits,
+        shared: memoryview,
         clock: Clock,
         on_opened: Callable[["Connection"], None],
         on_closed: Callable[["Connection"], None],
     ) -> None:
+        """`shared` is the `shared_buffer` of the event loop."""
         self._number = number
         self._listener = listener
         self._acceptor = acceptor
@@ -93,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._clock = clock
         self._on_opened = on_opened
         self._on_closed = on_closed
-        self._frames = FrameReceiver(limits.max_request_bytes)
+        self._frames = FrameReceiver(limits.max_request_bytes, shared)
         self._grant: Grant | None = None
         self._holds: set[_Hold] = set()
         self._unanswered = 0
@@ -131,16 +133,8 @@ class Connection(asyncio.BufferedProtocol):
         self._moved_s = self._clock.monotonic()
         if self._frames.is_idle:
             self._began_s = self._moved_s
-        try:
-            progress = self._frames.received(nbytes)
-            if progress is Progress.HEAD or progress is Progress.STEP:
-                self._ask_for_admission()
-        except FrameSizeError as error:
-            log.info("Closing the connection of %s: %s", self.peer, error)
-            self.close()
-            return
-        if progress is Progress.WHOLE:
-            self._arrived()
+        self._frames.received(nbytes)
+        self._take_requests()
 
     def eof_received(self) -> bool:
         return False
@@ -217,6 +211,25 @@ class Connection(asyncio.BufferedProtocol):
 
     # Reading.
 
+    def _take_requests(self) -> None:
+        """Take requests out of the arrived bytes, up to one that has to wait."""
+        try:
+            while not self._holds and (progress := self._frames.proceed()) is not Progress.PARTIAL:
+                if progress is Progress.WHOLE:
+                    self._arrived()
+                else:
+                    self._ask_for_admission()
+        except FrameSizeError as error:
+            log.info("Closing the connection of %s: %s", self.peer, error)
+            self.close()
+        self._frames.keep()
+
+    def _read_on(self) -> None:
+        if not self._holds:
+            self._take_requests()
+        if not self._holds:
+            self._transport.resume_reading()
+
     def _ask_for_admission(self) -> None:
         size, step = self._frames.size_bytes, self._next_step
         if self._grant is None:
@@ -253,6 +266,7 @@ class Connection(asyncio.BufferedProtocol):
         self._grant.arrived()
         arrival = _Arrival(self._frames.take(), self._grant)
         self._grant = None
+        self._began_s = self._moved_s
         self._unanswered += 1
         if self._unanswered >= self._max_unanswered:
             self._hold(_Hold.UNANSWERED)
@@ -265,9 +279,11 @@ class Connection(asyncio.BufferedProtocol):
         self._holds.add(reason)
 
     def _let_go(self, reason: _Hold) -> None:
+        """Read on, but not at once: this may be called while another connection gives memory back,
+        and each request that is taken may give back more."""
         self._holds.discard(reason)
         if not self._holds:
-            self._transport.resume_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
 
     # Working.
 

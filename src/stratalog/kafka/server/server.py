@@ -15,6 +15,7 @@ from stratalog.kafka.server.admission import Admission
 from stratalog.kafka.server.budget import ByteBudget
 from stratalog.kafka.server.connection import Budgets, Connection, ConnectionLimits
 from stratalog.kafka.server.work import Workplace
+from stratalog.kafka.wire.frames import shared_buffer
 from stratalog.metrics import CONNECTIONS_IDLE, Metrics
 from stratalog.settings import BrokerSettings
 
@@ -68,6 +69,7 @@ class Server:
         )
         self.workplace = Workplace.open(settings, clock)
         """For the acceptor, which claims memory for the requests that it works on."""
+        self._shared = shared_buffer()
         self._connections: set[Connection] = set()
         self._numbers = itertools.count(1)
         self._socket: socket.socket | None = None
@@ -136,6 +138,7 @@ class Server:
                 max_control_request_bytes=self._settings.max_control_request_bytes,
                 max_pipelined_requests=self._settings.max_pipelined_requests,
             ),
+            shared=self._shared,
             clock=self._clock,
             on_opened=self._opened,
             on_closed=lambda connection: self._closed(connection, host, admission),
