@@ -153,6 +153,10 @@ class Sealing:
         elif sender.returns_soon:
             self._stalled.add(number)
 
+    @property
+    def is_full(self) -> bool:
+        return self._bytes >= self._max_bytes
+
     def _returned(self, number: int, sender: _Sender, now_s: float) -> None:
         self._absent[sender.usual_class].pop(number, None)
         newest = math.log2(max((now_s - sender.answered_s) * 1000, 1.0))
@@ -179,7 +183,7 @@ class Sealing:
 
     def decide(self, now_s: float) -> Reason | Wait:
         """Decide whether the open block, which has requests, is sealed now."""
-        if self._bytes >= self._max_bytes:
+        if self.is_full:
             return Reason.FULL
         window_end_s = self._opened_s + self.window_s
         if now_s >= window_end_s:

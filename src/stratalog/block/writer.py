@@ -168,6 +168,7 @@ class BlockWriter:
         # collected batches in memory until the garbage collector runs.
         self._watch: asyncio.Task[None] | None = None
         self._watch_until_s = math.inf
+        self._looks_soon = False
         self._uploads = asyncio.Semaphore(settings.parallel_uploads)
         self._queue: deque[_Queued] = deque()
         self._queued = asyncio.Event()
@@ -191,7 +192,12 @@ class BlockWriter:
         collecting.senders.append(sender)
         size_bytes = collecting.block.size_bytes - before_bytes
         self._sealing.arrived(sender, size_bytes, self._clock.monotonic())
-        self._seal_or_wait()
+        if self._sealing.is_full:
+            self._seal_or_wait()
+        elif not self._looks_soon:
+            # Requests that have arrived by now share the decision, and the block.
+            self._looks_soon = True
+            asyncio.get_running_loop().call_soon(self._look_once)
         return placed
 
     def refused(self, batches: Sequence[EntryBatch]) -> None:
@@ -216,6 +222,10 @@ class BlockWriter:
             self._watch.cancel()
         self._queued.set()
         await self._committer
+
+    def _look_once(self) -> None:
+        self._looks_soon = False
+        self._seal_or_wait()
 
     def _seal_or_wait(self) -> None:
         """Seal the open block if its time has come, or else look at it again when it may have."""
