@@ -105,23 +105,38 @@ class TopicReader:
         waits = max_wait_ms > 0 and min_bytes > 0
         while True:
             spans = wanted(watch.rest())
-            looks = await self._look(spans, budget, committed=committed, trusting=waits)
             over = self._stopping or now >= deadline
-            if over and all(map(_is_at_end, looks)):
-                return [(look.span, _partition_read(look, None)) for look in looks]
-            if over or self._enough(looks, min_bytes):
-                async with work.away():
-                    room = await work.room_for(min(budget, _answer_bytes(looks)))
-                    answers = await self._answer(spans, looks, max(room, 1), committed=committed)
-                # A segment that ends in a gap holds nothing for a reader inside the gap.
-                if over or min_bytes <= 0 or any(one.parts or one.error for one in answers):
-                    return list(zip(spans, answers, strict=True))
-            # The memory of a look is not kept while there is nothing to read.
-            del looks
+            ends = self._known_ends(spans) if waits else None
+            if ends is None:
+                looks = await self._look(spans, budget, committed=committed, trusting=waits)
+                over = self._stopping or now >= deadline
+                if over and all(map(_is_at_end, looks)):
+                    return [(look.span, _partition_read(look, None)) for look in looks]
+                if over or self._enough(looks, min_bytes):
+                    async with work.away():
+                        room = max(await work.room_for(min(budget, _answer_bytes(looks))), 1)
+                        answers = await self._answer(spans, looks, room, committed=committed)
+                    # A segment that ends in a gap holds nothing for a reader inside the gap.
+                    if over or min_bytes <= 0 or any(one.parts or one.error for one in answers):
+                        return list(zip(spans, answers, strict=True))
+                # The memory of a look is not kept while there is nothing to read.
+                del looks
+            elif over:
+                return list(zip(spans, map(_nothing_new, ends), strict=True))
             async with work.away():
                 woken = await watch.grown(deadline - self._clock.monotonic())
             # The timer goes by the loop's clock, which may be a little ahead of this one.
             now = self._clock.monotonic() if woken else deadline
+
+    def _known_ends(self, spans: Sequence[Span]) -> list[PartitionState] | None:
+        """Return the known states of the partitions, if the reader is at the end of all of them."""
+        ends = []
+        for span in spans:
+            state = self._watermarks.known(span.topic_partition)
+            if state is None or state.high_watermark != span.offset:
+                return None
+            ends.append(state)
+        return ends
 
     async def _answer(
         self, spans: Sequence[Span], looks: Sequence[Look], budget: int, *, committed: bool
@@ -303,11 +318,14 @@ def _partition_read(look: Look, read: PiecesRead | None) -> PartitionRead:
         return PartitionRead(error=error)
     if error is not None:
         return _failed(state, error)
+    return replace(_nothing_new(state), parts=read.parts) if read else _nothing_new(state)
+
+
+def _nothing_new(state: PartitionState) -> PartitionRead:
     return PartitionRead(
         high_watermark=state.high_watermark,
         last_stable=state.last_stable,
         log_start=state.log_start,
-        parts=read.parts if read else [],
     )
 
 

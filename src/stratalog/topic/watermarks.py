@@ -20,6 +20,7 @@ from stratalog.control.log.model import PartitionState
 from stratalog.control.plane import ControlPlane
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset, TopicPartition
+from stratalog.topic.wait_ends import WaitEnds
 
 log = logging.getLogger(__name__)
 
@@ -83,13 +84,13 @@ class Watch:
         """Wait until a partition has changed since the last `rest`. False after the time-out."""
         if self._is_woken or timeout_s <= 0:
             return self._is_woken
-        loop = asyncio.get_running_loop()
-        waiter = self._waiter = loop.create_future()
-        timer = loop.call_later(timeout_s, _end, waiter)
+        waiter = self._waiter = asyncio.get_running_loop().create_future()
+        ends = self._watermarks.wait_ends
+        end_s = ends.add(waiter, timeout_s)
         try:
             await waiter
         finally:
-            timer.cancel()
+            ends.remove(waiter, end_s)
             self._waiter = None
         return self._is_woken
 
@@ -101,6 +102,7 @@ class Watermarks:
         self._control = control
         self._clock = clock
         self._poll_ms = poll_ms
+        self.wait_ends = WaitEnds()
         # Inner dictionaries as ordered sets: watches are woken in the order in which they came.
         self._watches: dict[TopicPartition, dict[Watch, None]] = {}
         self._known: dict[TopicPartition, PartitionState] = {}
@@ -252,8 +254,3 @@ def _is_newer(state: PartitionState, known: PartitionState) -> bool:
         or state.log_start > known.log_start
         or state.leader_epoch > known.leader_epoch
     )
-
-
-def _end(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

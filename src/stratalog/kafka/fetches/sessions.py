@@ -9,8 +9,8 @@ Before that, the rules of Kafka free a slot: a session goes that has not been us
 or else the smallest one that was opened longer ago, if the new one is larger.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 from stratalog.clock import Clock
 from stratalog.ids import Entropy, system_entropy
@@ -36,6 +36,8 @@ from stratalog.kafka.wire.fetch_response import (
 from stratalog.metrics import FETCH_SESSIONS, Metrics
 from stratalog.settings import Settings
 from stratalog.topic.watermarks import Watch
+
+T = TypeVar("T")
 
 PLACE_BYTES = 1 << 10
 """The memory of one partition of a session, measured with tracemalloc and rounded up."""
@@ -85,12 +87,11 @@ class FetchSessions:
         session.advance(self._clock.monotonic())
         return session
 
-    @contextmanager
-    def using(self, session: FetchSession) -> Iterator[None]:
+    async def use(self, session: FetchSession, fetch: Awaitable[T]) -> T:
         """Work on a fetch of the session. A fetch that fails ends it: its client begins again."""
         session.is_in_use = True
         try:
-            yield
+            return await fetch
         except BaseException:
             self._end(session, "ended")
             raise

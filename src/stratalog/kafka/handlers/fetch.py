@@ -7,7 +7,6 @@ partition meet. A consumer that stays is served.
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple, TypedDict
-from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -77,15 +76,14 @@ class FetchHandler(Handler[FetchBody]):
         )
         if session is None:
             return await self._without_session(request, body)
-        with self._sessions.using(session):
-            return await self._in_session(request, body, session)
+        return await self._sessions.use(session, self._in_session(request, body, session))
 
     async def _without_session(self, request: Request, body: FetchBody) -> Body:
         places = [Place(*one) for one in asked_for(request.version, body).items()]
         if not places:
             # The last fetch of a session. Kafka does not wait either.
             return _response(request, body, ())
-        topics = await self._topics(request, places)
+        topics = await self._topics(places)
         for place in places:
             place.partition = place.located(topics.get(place.key.topic))
         turned = await self._turned_away(request, body, places)
@@ -99,7 +97,7 @@ class FetchHandler(Handler[FetchBody]):
         checked = session.awake(session.watch.rest())
         if len(checked) > LIGHT_ENTRIES and not request.work.is_heavy:
             await request.work.enter_lane()
-        topics = await self._topics(request, checked)
+        topics = await self._topics(checked)
         for place in checked:
             session.locate(place, topics.get(place.key.topic))
         turned = await self._turned_away(request, body, checked)
@@ -112,15 +110,28 @@ class FetchHandler(Handler[FetchBody]):
         answers = self._answers(request, session.awake(()), turned, reads)
         return _response(request, body, _told(session, answers, checked), session.id)
 
-    async def _topics(self, request: Request, places: Sequence[Place]) -> Mapping[TopicKey, Topic]:
-        if not places:
-            return {}
-        keys = dict.fromkeys(place.key.topic for place in places)
-        if request.version < FIRST_VERSION_WITH_TOPIC_IDS:
-            named = await self._catalog.named([key for key in keys if isinstance(key, str)])
-            return dict[TopicKey, Topic](named.items())
-        ids = [TopicId(key) for key in keys if isinstance(key, UUID)]
-        return dict[TopicKey, Topic]((await self._catalog.with_ids(ids)).items())
+    async def _topics(self, places: Sequence[Place]) -> Mapping[TopicKey, Topic]:
+        topics: dict[TopicKey, Topic] = {}
+        names: list[str] = []
+        ids: list[TopicId] = []
+        for key in {place.key.topic: None for place in places}:
+            topic = self._cached(key)
+            if topic is not None:
+                topics[key] = topic
+            elif isinstance(key, str):
+                names.append(key)
+            elif key is not None:
+                ids.append(key)
+        if names:
+            topics.update((await self._catalog.named(names)).items())
+        if ids:
+            topics.update((await self._catalog.with_ids(ids)).items())
+        return topics
+
+    def _cached(self, key: TopicKey) -> Topic | None:
+        if key is None:
+            return None
+        return self._catalog.cached(key) if isinstance(key, str) else self._catalog.cached_id(key)
 
     async def _turned_away(
         self, request: Request, body: FetchBody, places: Sequence[Place]

@@ -6,8 +6,7 @@ form, the answer, the lane. A request in the lane waits for nothing but the cont
 for anything else it leaves the lane first.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
 from stratalog.clock import Clock
@@ -24,6 +23,7 @@ _REQUEST_BYTES = 2 << 10
 _ENTRY_BYTES = 512
 """The memory of a request while it is worked on, and of each entry. Parsed, an entry of a Fetch
 takes 184 bytes and one of Metadata 136; the rest is for the objects that its handler makes."""
+_NOT_IN_LANE = nullcontext()
 _LEAST_ANSWER_BYTES = 1 << 20
 """Every answer may be as large, because a batch may be."""
 
@@ -125,14 +125,9 @@ class Work:
             self._workplace.answers.give(self._answer_bytes - answer_bytes)
             self._answer_bytes = answer_bytes
 
-    @asynccontextmanager
-    async def away(self) -> AsyncIterator[None]:
+    def away(self) -> AbstractAsyncContextManager[None]:
         """Let other heavy requests work while this one waits for records."""
-        if self._turn is None:
-            yield
-            return
-        async with self._turn.away():
-            yield
+        return _NOT_IN_LANE if self._turn is None else self._turn.away()
 
     def release(self) -> None:
         """Give everything back. May be called twice."""
