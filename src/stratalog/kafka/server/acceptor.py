@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from stratalog.kafka.server.session import Session
@@ -30,8 +29,7 @@ class Running(NamedTuple):
     release: Release = _nothing_held
 
 
-@dataclass(frozen=True, slots=True)
-class InTurn:
+class InTurn(NamedTuple):
     """A request whose work begins when all earlier responses of its connection are written.
 
     So a client that sends many requests and reads no response costs the memory of one. `begin`
@@ -42,8 +40,7 @@ class InTurn:
     release: Release = _nothing_held
 
 
-@dataclass(frozen=True, slots=True)
-class Entering:
+class Entering(NamedTuple):
     """A request that waits, for memory or for the control plane, before it is worked on."""
 
     entered: Coroutine[Any, Any, Running | InTurn]

@@ -30,7 +30,7 @@ class _Round:
     def __init__(self, unbegun: tuple[InTurn, Grant] | None = None) -> None:
         self.unbegun = unbegun
         self.waiting: list[tuple[Running, Grant]] = []
-        self.answers: deque[tuple[Response, Release]] = deque()
+        self.answers: list[tuple[Response, Release]] = []
 
     def waits_for(self, done: "asyncio.Future[Any]") -> bool:
         return bool(self.waiting) and self.waiting[0][0].done is done
@@ -143,13 +143,17 @@ class AnswerQueue:
                 self._rounds.popleft()
                 self._taken()
 
-    def _write_some(self, answers: deque[tuple[Response, Release]]) -> None:
+    def _write_some(self, answers: list[tuple[Response, Release]]) -> None:
         parts: list[Buffer] = []
-        while answers and len(parts) < _WRITTEN_TOGETHER:
-            response, release = answers.popleft()
+        count = 0
+        for response, release in answers:
             if response is not None:
                 parts += response
             self._untaken.append(release)
+            count += 1
+            if len(parts) >= _WRITTEN_TOGETHER:
+                break
+        del answers[:count]
         if not parts or self._is_lost:
             return
         if len(self._untaken) > 1:

@@ -66,7 +66,11 @@ def read_length(frame: Buffer, position: int, prefix: struct.Struct | None) -> t
     the rest of the frame is refused here, before memory is reserved for it.
     """
     if prefix is None:
-        length, position = read_uvarint(frame, position)
+        length = frame[position]
+        if length < 0x80:
+            position += 1
+        else:
+            length, position = read_uvarint(frame, position)
         length -= 1
     else:
         (length,) = prefix.unpack_from(frame, position)

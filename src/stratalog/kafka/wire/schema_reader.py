@@ -23,6 +23,7 @@ import typing
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -412,8 +413,14 @@ def _records_reader(*, flexible: bool) -> _Read:
 
 def _read_uuid(frame: memoryview, position: int) -> tuple[UUID | None, int]:
     (raw,) = _UUID.unpack_from(frame, position)
+    return _uuid(raw), position + _UUID.size
+
+
+@lru_cache(maxsize=1024)
+def _uuid(raw: bytes) -> UUID | None:
+    """Clients name the same few topics again and again, and a UUID takes long to make."""
     identifier = UUID(bytes=raw)
-    return None if identifier == ZERO_UUID else identifier, position + _UUID.size
+    return None if identifier == ZERO_UUID else identifier
 
 
 _UUID = struct.Struct("16s")
