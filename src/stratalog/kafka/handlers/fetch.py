@@ -20,7 +20,7 @@ from stratalog.ids import NO_OFFSET, TopicId, TopicPartition
 from stratalog.kafka.fetches.errors import FetchSessionError
 from stratalog.kafka.fetches.request import FetchBody, TopicKey, asked_for
 from stratalog.kafka.fetches.session import FetchSession, Place
-from stratalog.kafka.handlers.shared.leader_epochs import KnownEpoch, wrong_epochs
+from stratalog.kafka.handlers.shared.leader_epochs import KnownEpoch, is_doubtful, wrong_epochs
 from stratalog.kafka.server.components import DataComponents
 from stratalog.kafka.server.error_codes import code_of, fetch_code_of
 from stratalog.kafka.server.handler import Body, Handler, Request
@@ -138,7 +138,9 @@ class FetchHandler(Handler[FetchBody]):
     ) -> dict[TopicPartition, PartitionFetched]:
         """Return the answers for partitions that are not read for this client."""
         wrong = await self._with_wrong_epochs(request, places)
-        return wrong | await self._sent_on(request, body, _spans(places, wrong))
+        if request.version < FIRST_VERSION_WITH_RACK or not body.rack_id:
+            return wrong
+        return wrong | await self._sent_on(body, _spans(places, wrong))
 
     async def _with_wrong_epochs(
         self, request: Request, places: Sequence[Place]
@@ -146,29 +148,31 @@ class FetchHandler(Handler[FetchBody]):
         """Return the answers for partitions of which the client knows another leader epoch."""
         if request.version < _FIRST_VERSION_WITH_EPOCHS:
             return {}
-        wrong = await wrong_epochs(
-            self._control,
-            [
-                KnownEpoch(place.topic, place.partition.partition, place.asked.current_leader_epoch)
-                for place in places
-                if place.topic is not None and place.partition is not None
-            ],
-        )
+        doubtful = [
+            KnownEpoch(place.topic, place.partition.partition, epoch)
+            for place in places
+            if place.topic is not None
+            and place.partition is not None
+            and is_doubtful(
+                place.topic, place.partition.partition, epoch := place.asked.current_leader_epoch
+            )
+        ]
+        if not doubtful:
+            return {}
+        wrong = await wrong_epochs(self._control, doubtful)
         for key, code in wrong.items():
             self._catalog.forget(key.topic_id)
             self._metrics.partition_failed(ApiKey.FETCH, code.name)
         return {key: _failed(key.partition, code) for key, code in wrong.items()}
 
     async def _sent_on(
-        self, request: Request, body: FetchBody, spans: Sequence[Span]
+        self, body: FetchBody, spans: Sequence[Span]
     ) -> dict[TopicPartition, PartitionFetched]:
         """Return the answers for partitions that should be read at another broker.
 
         An offset that is out of range is answered here: a consumer that hears of it elsewhere
         comes back to the leader, which must not send it away again.
         """
-        if request.version < FIRST_VERSION_WITH_RACK or not body.rack_id:
-            return {}
         nearer = {
             span.topic_partition: broker.broker_id
             for span in spans

@@ -34,6 +34,11 @@ def epoch_code(known: int, current: LeaderEpoch) -> ErrorCode:
     return ErrorCode.fenced_leader_epoch if fenced else ErrorCode.unknown_leader_epoch
 
 
+def is_doubtful(topic: Topic, partition: PartitionIndex, epoch: int) -> bool:
+    """Tell whether the epoch that a client sent has to be checked with the control plane."""
+    return epoch not in (NO_EPOCH, topic.leader_epochs.get(partition, 0))
+
+
 async def wrong_epochs(
     control: ControlPlane, known: Iterable[KnownEpoch]
 ) -> dict[TopicPartition, ErrorCode]:
@@ -41,7 +46,7 @@ async def wrong_epochs(
     doubtful = {
         one.topic_partition: one.epoch
         for one in known
-        if epoch_code(one.epoch, one.topic.leader_epochs.get(one.partition, LeaderEpoch(0)))
+        if is_doubtful(one.topic, one.partition, one.epoch)
     }
     states = await control.log.partitions(list(doubtful)) if doubtful else {}
     return {
