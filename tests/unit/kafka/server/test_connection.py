@@ -219,6 +219,27 @@ async def test_produce_requests_wait_for_memory_and_others_do_not() -> None:
 
 
 @on_both_loops
+async def test_requests_that_arrived_with_one_that_waits_for_memory_follow_it() -> None:
+    async with conversing(budget=1_000) as (steps, _, address, client), connected(address) as other:
+        bodies = [bytes([number]) * 400 for number in range(6)]
+        await client.send(
+            b"".join(request(PRODUCE, 0, number, body) for number, body in enumerate(bodies))
+        )
+        await steps.until_accepted(2)
+        await other.send(b"".join(request(METADATA, 0, number, b"." * 400) for number in (7, 8, 9)))
+        await steps.until_accepted(5)
+        await settle()
+        assert steps.accepted == [0, 1, 7, 8, 9], "the third waits, and others are served"
+        for number in range(6):
+            await steps.until_accepted(min(number + 5, 9))
+            steps.answer(number)
+        assert [await client.correlation_id() for _ in range(6)] == [*range(6)]
+        assert all(body in steps.frames[number] for number, body in enumerate(bodies))
+        for number in (7, 8, 9):
+            steps.answer(number)
+
+
+@on_both_loops
 async def test_a_request_larger_than_all_memory_is_taken_when_it_is_alone() -> None:
     async with conversing() as (steps, server, _, client):
         await client.send(request(PRODUCE, 0, 1, b"." * 3 * BUDGET_BYTES))
