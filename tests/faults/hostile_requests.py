@@ -22,6 +22,9 @@ from typing import Any, NamedTuple
 from kio.index import load_request_schema
 from tests.unit.kafka.wire.samples import encoded
 
+from stratalog.batch.build import build_batch
+from stratalog.batch.header import Codec
+from stratalog.batch.records import Record
 from stratalog.kafka.registry import served
 from stratalog.kafka.wire.api import ApiKey
 from stratalog.kafka.wire.schema_fields import is_array, nested_schema, without_none
@@ -32,6 +35,12 @@ WIDE = "wide"
 PIPELINED = 20
 TURN_S = 0.5
 _HUGE = 2**31 - 1
+_FILLED = 16
+"""The partitions of the wide topic that have records."""
+_GROWING_RECORDS = 9000
+"""Of 400 bytes each, in one batch: nearly the 4 MiB that any batch may grow to."""
+_TIME_MS = time.time_ns() // 1_000_000 + 600_000
+"""Later than the records of honest clients, so that searches find the records of the attackers."""
 _RECONNECT_S = 0.05
 _READ_BYTES = MIB
 
@@ -76,11 +85,14 @@ def attacks(most_entries: int, kind: str) -> list[Attack]:
         for key, versions in served().items()
         if kind in ("", key.name.lower())
     ]
-    wide = _fetch(16, _HUGE)
+    wide = _fetch(_FILLED, _HUGE)
     everything = [
         *every,
+        *_produces(most_entries),
+        Attack("searches by time", _searches()),
+        Attack("joins of large members", _join(200 * 1024)),
         Attack("a fetch of many partitions", _fetch(most_entries - 3, _HUGE)),
-        Attack("fetches that are not read", _fetch(16, 1), reads=False),
+        Attack("fetches that are not read", _fetch(_FILLED, 1), reads=False),
         Attack("metadata that is not read", framed(ApiKey.METADATA, 12, None), reads=False),
         Attack("fetches behind a fetch that waits", wide * PIPELINED, reads=False),
         Attack("everything", framed(ApiKey.METADATA, 12, None)),
@@ -149,8 +161,59 @@ def _fetch(partitions: int, min_bytes: int) -> bytes:
     body += struct.pack(f">h{len(WIDE)}si", len(WIDE), WIDE.encode(), partitions)
     for index in range(partitions):
         body += struct.pack(">iqi", index, 0, _HUGE)
-    frame = struct.pack(">hhih", ApiKey.FETCH, 4, 1, -1) + body
+    return _framed_by_hand(ApiKey.FETCH, 4, body)
+
+
+def _framed_by_hand(key: ApiKey, version: int, body: bytes) -> bytes:
+    frame = struct.pack(">hhih", key, version, 1, -1) + body
     return struct.pack(">i", len(frame)) + frame
+
+
+def _produces(most_entries: int) -> list[Attack]:
+    """Records that are accepted: large ones, ones that grow much, and as many as are allowed."""
+    large = _batch([os.urandom(1_000_000)])
+    growing = _batch([bytes(400)] * _GROWING_RECORDS, Codec.ZSTD)
+    tiny = _batch([b""])
+    return [
+        Attack("produces of large records", _produce([large] * 2)),
+        Attack("produces of records that grow", _produce([growing] * _FILLED)),
+        Attack("produces of tiny records", _produce([tiny] * (most_entries - 3))),
+        Attack("produces that are not read", _produce([tiny] * _FILLED) * PIPELINED, reads=False),
+    ]
+
+
+def _batch(values: list[bytes], codec: Codec = Codec.NONE) -> bytes:
+    records = [Record(place, _TIME_MS + place, None, value) for place, value in enumerate(values)]
+    return build_batch(records, codec=codec)
+
+
+def _produce(batches: list[bytes]) -> bytes:
+    """Version 3, by hand: one batch for each partition of the wide topic, and so on in turns."""
+    topic = struct.pack(f">h{len(WIDE)}si", len(WIDE), WIDE.encode(), len(batches))
+    body = struct.pack(">hhii", -1, 1, 30_000, 1) + topic
+    body += b"".join(
+        struct.pack(">ii", place % 1000, len(batch)) + batch for place, batch in enumerate(batches)
+    )
+    return _framed_by_hand(ApiKey.PRODUCE, 3, body)
+
+
+def _searches() -> bytes:
+    """ListOffsets, version 1: the time of the last of the records that grow."""
+    time_ms = _TIME_MS + _GROWING_RECORDS - 1
+    body = struct.pack(f">iih{len(WIDE)}si", -1, 1, len(WIDE), WIDE.encode(), _FILLED)
+    body += b"".join(struct.pack(">iq", index, time_ms) for index in range(_FILLED))
+    return _framed_by_hand(ApiKey.LIST_OFFSETS, 1, body)
+
+
+def _join(size_bytes: int) -> bytes:
+    """JoinGroup, version 2: a new member with a large subscription, in a group of all."""
+    body = _text("hostile") + struct.pack(">ii", 30_000, 30_000) + _text("") + _text("consumer")
+    body += struct.pack(">i", 1) + _text("range") + struct.pack(">i", size_bytes)
+    return _framed_by_hand(ApiKey.JOIN_GROUP, 2, body + bytes(size_bytes))
+
+
+def _text(value: str) -> bytes:
+    return struct.pack(f">h{len(value)}s", len(value), value.encode())
 
 
 async def attack(host: str, port: int, attacks: list[Attack]) -> None:
