@@ -23,6 +23,7 @@ from stratalog.block.footer import (
     encode_footer,
 )
 from stratalog.block.keys import block_key, parse_block_key, parse_split_key, split_key
+from stratalog.block.witness import Witness, encode_witness, parse_witness, witness_key
 from stratalog.cluster.hint_seal import HintSeal
 from stratalog.cluster.hints import decode_hints, encode_hints
 from stratalog.groups.classic.codec import decode as decode_classic
@@ -39,6 +40,13 @@ from stratalog.ids import (
     WriterTag,
 )
 from stratalog.opening.marker import StoreMarker, encode_marker, parse_marker
+from stratalog.recovery.deletion_notes import (
+    Deletions,
+    RecordsNote,
+    TopicNote,
+    encode_deletions,
+    parse_deletions,
+)
 from stratalog.scan.conditions import parse_conditions
 from stratalog.segment.custom_metadata import (
     CustomMetadata,
@@ -193,6 +201,7 @@ def _metadata_cases() -> list[Case]:
 
 def _marker_cases() -> list[Case]:
     marker = StoreMarker(cluster_id=UUID(int=1), generation=5)
+    witness = Witness(tag=WriterTag(5), commits=8, committed_ms=9)
     backup = {
         "format": 1,
         "name": "b",
@@ -211,7 +220,16 @@ def _marker_cases() -> list[Case]:
     return [
         Case(encode_marker(marker), parse_marker),
         Case(json.dumps(backup).encode(), lambda data: parse_backup(data, "backup")),
+        Case(encode_witness(witness), lambda data: parse_witness(witness_key(witness.tag), data)),
+        Case(encode_deletions(_deletions()), parse_deletions),
     ]
+
+
+def _deletions() -> Deletions:
+    partition = TopicPartition(_TOPIC, PartitionIndex(3))
+    return Deletions(
+        records={partition: RecordsNote(Offset(5), 6)}, topics={_TOPIC: TopicNote(True, 7)}
+    )
 
 
 def _text(parse: Callable[[str], object]) -> Callable[[bytes], object]:

@@ -1,5 +1,6 @@
 """`topic list --deleted`, `undelete` and `purge`, beside a running broker."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,6 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from stratalog.cli.main import app
+from stratalog.clock import SystemClock
+from stratalog.objects.open import open_store
+from stratalog.recovery.deletion_notes import Deletions, read_deletions
 from stratalog.settings import StorageSettings
 from stratalog.testing.broker import FAST, Broker
 
@@ -50,6 +54,23 @@ def test_a_deleted_topic_is_listed_and_comes_back_with_its_records(cli: Cli) -> 
     cli("produce", "orders", stdin=b"three\n")
     read = cli("consume", "orders", "--from-beginning", "--max", "3")
     assert read.splitlines() == ["one", "two", "three"]
+
+
+def test_the_store_has_notes_of_deletions_and_undeletions(cli: Cli, tmp_path: Path) -> None:
+    cli("topic", "create", "orders")
+    cli("produce", "orders", stdin=b"one\ntwo\n")
+    cli("topic", "delete-records", "orders", "0", "1", "--yes")
+    cli("topic", "delete", "orders", "--yes")
+
+    def deletions() -> Deletions:
+        store = open_store(f"file:{tmp_path / 'objects'}", clock=SystemClock())
+        return asyncio.run(read_deletions(store))[0]
+
+    [(key, note)] = deletions().records.items()
+    assert note.before == 1
+    assert deletions().is_deleted(key.topic_id)
+    cli("topic", "undelete", "orders", at_control=True)
+    assert not deletions().is_deleted(key.topic_id)
 
 
 def test_a_purged_topic_does_not_come_back(cli: Cli) -> None:

@@ -25,6 +25,7 @@ from stratalog.control.plane import ControlPlane
 from stratalog.groups.consumer.groups import ConsumerGroups
 from stratalog.groups.coordinator import GroupCoordinator
 from stratalog.opening.cluster_settings import ClusterSettings
+from stratalog.recovery.deletion_notes import DeletionNotes
 from stratalog.settings import Settings
 from stratalog.topic.catalog import TopicCatalog
 
@@ -38,15 +39,25 @@ class Admin:
         control: ControlPlane,
         catalog: TopicCatalog,
         settings: Settings,
+        notes: DeletionNotes | None = None,
         authorizer: Authorizer | None = None,
     ) -> None:
+        """Without notes, a restore of the control plane brings later deletions back."""
         self.authorizer = authorizer or Authorizer()
         self.topics = TopicAdmin(
-            control=control, catalog=catalog, settings=settings, authorizer=self.authorizer
+            control=control,
+            catalog=catalog,
+            settings=settings,
+            notes=notes,
+            authorizer=self.authorizer,
         )
         self.cluster_settings = ClusterSettingsAdmin(control=control, authorizer=self.authorizer)
-        self.deleted_topics = DeletedTopicAdmin(control=control, authorizer=self.authorizer)
-        self.records = RecordAdmin(control=control, catalog=catalog, authorizer=self.authorizer)
+        self.deleted_topics = DeletedTopicAdmin(
+            control=control, notes=notes, authorizer=self.authorizer
+        )
+        self.records = RecordAdmin(
+            control=control, catalog=catalog, notes=notes, authorizer=self.authorizer
+        )
         self.migration = MigrationAdmin(
             control=control, topics=self.topics, authorizer=self.authorizer
         )
@@ -73,9 +84,16 @@ class BrokerAdmin(Admin):
         groups: GroupCoordinator,
         consumer_groups: ConsumerGroups,
         shared_settings: ClusterSettings | None = None,
+        notes: DeletionNotes | None = None,
         authorizer: Authorizer | None = None,
     ) -> None:
-        super().__init__(control=control, catalog=catalog, settings=settings, authorizer=authorizer)
+        super().__init__(
+            control=control,
+            catalog=catalog,
+            settings=settings,
+            notes=notes,
+            authorizer=authorizer,
+        )
         self.brokers = BrokerRegistrations(
             control=control, membership=membership, authorizer=self.authorizer
         )

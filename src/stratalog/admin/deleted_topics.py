@@ -12,14 +12,22 @@ from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import DeletedTopic
 from stratalog.ids import kafka_base64
+from stratalog.recovery.deletion_notes import DeletionNotes
 
 log = logging.getLogger(__name__)
 
 
 class DeletedTopicAdmin:
-    def __init__(self, *, control: ControlPlane, authorizer: Authorizer) -> None:
+    def __init__(
+        self,
+        *,
+        control: ControlPlane,
+        authorizer: Authorizer,
+        notes: DeletionNotes | None = None,
+    ) -> None:
         self._control = control
         self._authorizer = authorizer
+        self._notes = notes
 
     async def all(self, principal: Principal) -> list[DeletedTopic]:
         """Return the deleted topics that the principal may see, the oldest deletion first."""
@@ -65,6 +73,8 @@ class DeletedTopicAdmin:
         existing = [topic.name for topic in await self._control.topics.all()]
         check_no_collision(wanted, existing)
         await self._control.topics.undelete(deleted.id, wanted)
+        if self._notes is not None:
+            await self._notes.topic_undeleted(deleted.id)
         log.warning(
             "%s undeleted topic %r with the id %s as %r.",
             principal.with_client,

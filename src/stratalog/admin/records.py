@@ -8,11 +8,13 @@ from stratalog.admin.authorizer import Authorizer
 from stratalog.admin.entries import PartitionName, outcome_of, topic_names
 from stratalog.admin.principal import Principal
 from stratalog.admin.rights import DELETE_TOPIC
+from stratalog.control.log.model import RecordsDeleted
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.errors import UnknownTopicError
 from stratalog.control.topics.model import Topic
 from stratalog.errors import StratalogError
 from stratalog.ids import Offset, PartitionIndex, TopicPartition
+from stratalog.recovery.deletion_notes import DeletionNotes
 from stratalog.topic.catalog import TopicCatalog
 
 HIGH_WATERMARK = Offset(-1)
@@ -31,11 +33,17 @@ class RecordDeletion:
 
 class RecordAdmin:
     def __init__(
-        self, *, control: ControlPlane, catalog: TopicCatalog, authorizer: Authorizer
+        self,
+        *,
+        control: ControlPlane,
+        catalog: TopicCatalog,
+        authorizer: Authorizer,
+        notes: DeletionNotes | None = None,
     ) -> None:
         self._control = control
         self._catalog = catalog
         self._authorizer = authorizer
+        self._notes = notes
 
     async def delete(
         self, principal: Principal, wanted: Sequence[RecordDeletion]
@@ -45,11 +53,17 @@ class RecordAdmin:
         The outcomes come in the order of `wanted`.
         """
         topics = await self._catalog.named(topic_names([one.partition for one in wanted]))
-        return [await outcome_of(self._delete(principal, topics, one)) for one in wanted]
+        outcomes = [await outcome_of(self._delete(principal, topics, one)) for one in wanted]
+        if self._notes is not None:
+            deleted = [one for one in outcomes if isinstance(one, RecordsDeleted)]
+            await self._notes.records_deleted(
+                {TopicPartition(one.topic_id, one.partition): one.log_start for one in deleted}
+            )
+        return [one.log_start if isinstance(one, RecordsDeleted) else one for one in outcomes]
 
     async def _delete(
         self, principal: Principal, topics: Mapping[str, Topic], wanted: RecordDeletion
-    ) -> Offset:
+    ) -> RecordsDeleted:
         name, index = wanted.partition
         self._authorizer.authorize(principal, DELETE_TOPIC, name)
         topic = topics.get(name)
@@ -68,4 +82,4 @@ class RecordAdmin:
             wanted.partition,
             deleted.log_start,
         )
-        return deleted.log_start
+        return deleted

@@ -40,6 +40,7 @@ from stratalog.control.topics.errors import (
 from stratalog.control.topics.model import MAX_PARTITIONS, Topic
 from stratalog.errors import CallError, StratalogError
 from stratalog.ids import TopicId, kafka_base64
+from stratalog.recovery.deletion_notes import DeletionNotes
 from stratalog.settings import Settings
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic_configs import check_configs
@@ -107,9 +108,11 @@ class TopicAdmin:
         catalog: TopicCatalog,
         settings: Settings,
         authorizer: Authorizer,
+        notes: DeletionNotes | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._control = control
+        self._notes = notes
         self._limits = TopicLimits(control=control, settings=settings.broker, clock=clock)
         self._catalog = catalog
         self._default_partitions = settings.broker.default_partitions
@@ -210,7 +213,11 @@ class TopicAdmin:
             )
             return topic
 
-        return await each_once(((name, name) for name in wanted), delete_one, noun="topic")
+        outcomes = await each_once(((name, name) for name in wanted), delete_one, noun="topic")
+        if self._notes is not None:
+            deleted = [one.id for one in outcomes.values() if isinstance(one, Topic)]
+            await self._notes.topics_deleted(deleted)
+        return outcomes
 
     async def _create(
         self, principal: Principal, new: NewTopic, *, validate_only: bool

@@ -22,6 +22,7 @@ from stratalog.clock import Clock
 from stratalog.errors import MALFORMED_JSON, StratalogError
 from stratalog.ids import WriterTag
 from stratalog.objects.errors import ObjectNotFoundError
+from stratalog.objects.expiry import delete_older
 from stratalog.objects.store import ObjectStore
 from stratalog.settings import DAY_MS
 
@@ -35,7 +36,6 @@ _FORMAT = 1
 _PUT_S = 10.0
 """The longest time for one put. A store that hangs does not hold up the end of the broker."""
 _READS_AT_ONCE = 16
-_DELETED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,11 +167,7 @@ async def read_witnesses(store: ObjectStore, now_ms: int, since_ms: int) -> list
 
 async def delete_old_witnesses(store: ObjectStore, now_ms: int) -> int:
     """Delete the witnesses that are too old to be evidence."""
-    oldest_ms = now_ms - WITNESS_AGE_MS
-    old = [info.key async for info in store.list(WITNESS_PREFIX) if info.modified_ms <= oldest_ms]
-    for first in range(0, len(old), _DELETED_AT_ONCE):
-        await store.delete(old[first : first + _DELETED_AT_ONCE])
-    return len(old)
+    return await delete_older(store, WITNESS_PREFIX, now_ms - WITNESS_AGE_MS)
 
 
 async def _read(store: ObjectStore, key: str) -> Witness | None:

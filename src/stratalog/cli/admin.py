@@ -10,6 +10,7 @@ from stratalog.settings import Settings
 if TYPE_CHECKING:
     from stratalog.admin.admin import Admin
     from stratalog.control.plane import ControlPlane
+    from stratalog.recovery.deletion_notes import DeletionNotes
 
 
 @asynccontextmanager
@@ -21,9 +22,22 @@ async def opened_admin(settings: Settings) -> "AsyncIterator[Admin]":
         yield admin_of(control, settings)
 
 
-def admin_of(control: "ControlPlane", settings: Settings) -> "Admin":
+@asynccontextmanager
+async def opened_cluster_admin(settings: Settings) -> "AsyncIterator[Admin]":
+    """Open an admin whose deletions and undeletions are noted in the store."""
+    from stratalog.opening.cluster import Rights, opened_cluster
+    from stratalog.recovery.deletion_notes import DeletionNotes
+
+    async with opened_cluster(settings, Rights.APPEND) as cluster:
+        notes = DeletionNotes(cluster.objects, clock=SYSTEM_CLOCK)
+        yield admin_of(cluster.control, settings, notes)
+
+
+def admin_of(
+    control: "ControlPlane", settings: Settings, notes: "DeletionNotes | None" = None
+) -> "Admin":
     from stratalog.admin.admin import Admin
     from stratalog.topic.catalog import TopicCatalog
 
     catalog = TopicCatalog(control=control, clock=SYSTEM_CLOCK)
-    return Admin(control=control, catalog=catalog, settings=settings)
+    return Admin(control=control, catalog=catalog, settings=settings, notes=notes)

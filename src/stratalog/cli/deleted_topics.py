@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 
 from stratalog.admin.principal import ANONYMOUS
-from stratalog.cli.admin import opened_admin
+from stratalog.cli.admin import opened_admin, opened_cluster_admin
 from stratalog.cli.options import Config, Control, Data, Objects, Set, examples, settings_from
 from stratalog.cli.output import counted, note, print_json, print_table, say
 from stratalog.cli.timestamps import format_time
@@ -116,7 +116,8 @@ async def _find(settings: Settings, name: str, topic_id: str | None) -> "Deleted
 async def _undelete(
     settings: Settings, name: str, topic_id: str | None, new_name: str | None
 ) -> None:
-    async with opened_admin(settings) as admin:
+    # The store gets a note, so that the topic stays undeleted after a restore of the control plane.
+    async with opened_cluster_admin(settings) as admin:
         found = await admin.deleted_topics.find(ANONYMOUS, name, topic_id)
         await admin.deleted_topics.undelete(ANONYMOUS, found, name=new_name)
 

@@ -16,9 +16,11 @@ from stratalog.janitor.retention import RetentionOf, enforce_retention
 from stratalog.janitor.segment_deletion import clear_unfinished, delete_doomed
 from stratalog.janitor.segment_sweeper import SegmentSweeper
 from stratalog.janitor.sweeper import Sweeper
+from stratalog.objects.expiry import delete_older
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import check_store
 from stratalog.opening.segment_store import segments_role
+from stratalog.recovery.deletion_notes import DELETIONS_PREFIX, NOTE_AGE_MS
 from stratalog.segment.stores import SegmentStores
 from stratalog.settings import DAY_MS, JanitorSettings
 
@@ -124,6 +126,11 @@ async def _expire_offsets(at: Premises) -> int:
     return await _in_chunks(expire, at.settings.chunk_rows)
 
 
+async def _forget_deletions(at: Premises) -> int:
+    await check_store(at.control, at.store)
+    return await delete_older(at.store, DELETIONS_PREFIX, at.clock.now_ms() - NOTE_AGE_MS)
+
+
 async def _forget_writers(at: Premises) -> int:
     await check_store(at.control, at.store)
     # Witnesses first, so that none of a writer that is forgotten stays.
@@ -206,6 +213,11 @@ STEPS = (
         # After the sweeps, which need the writers of the garbage that they take.
         run=_forget_writers,
         failure_means="the control plane keeps writers that ended long ago",
+    ),
+    Step(
+        name="deletion note expiry",
+        run=_forget_deletions,
+        failure_means="the store keeps notes of deletions that no recovery needs",
     ),
     Step(
         name="producer expiry",

@@ -37,6 +37,7 @@ from stratalog.node.writing import start_writing
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.cluster import OpenCluster
 from stratalog.opening.cluster_settings import ClusterSettings
+from stratalog.recovery.deletion_notes import DeletionNotes
 from stratalog.settings import Settings
 from stratalog.topic.catalog import TopicCatalog
 
@@ -154,7 +155,7 @@ async def _start_serving(
         metrics=RequestMetrics(ground.metrics, served()),
         failures=ReadFailures(ground.clock),
         fetch_sessions=FetchSessions(worker.settings, clock=ground.clock, metrics=ground.metrics),
-        admin=_admin(ground, control, catalog, membership, groups, shared),
+        admin=_admin(ground, cluster, catalog, membership, groups, shared),
         membership=membership,
         control=control,
         catalog=catalog,
@@ -179,18 +180,19 @@ async def _start_serving(
 
 def _admin(
     ground: Ground,
-    control: ControlPlane,
+    cluster: OpenCluster,
     catalog: TopicCatalog,
     membership: Membership,
     groups: Groups,
     shared: ClusterSettings,
 ) -> BrokerAdmin:
     return BrokerAdmin(
-        control=control,
+        control=cluster.control,
         catalog=catalog,
         settings=ground.settings,
         membership=membership,
         groups=groups.coordinator,
         consumer_groups=groups.consumer,
         shared_settings=shared,
+        notes=DeletionNotes(cluster.objects, clock=ground.clock, entropy=ground.entropy),
     )

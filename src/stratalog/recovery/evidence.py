@@ -90,6 +90,8 @@ class PartitionEvidence:
     remote_end: int
     block_start: int
     high_watermark: int
+    deleted_before: int = 0
+    """All records before this offset were deleted by a client, as a note in the store tells."""
     is_new: bool = False
     """True if the control plane knows nothing of the partition, not even its first offset."""
     stretches: Sequence[Stretch] = ()

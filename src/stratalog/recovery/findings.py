@@ -21,6 +21,9 @@ from stratalog.recovery.ground import Ground
 from stratalog.recovery.headers import HeaderReader
 from stratalog.recovery.survey import FoundObject, Survey
 
+_TIMED = 7
+"""The version of UUIDs that begin with a time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRange:
@@ -44,15 +47,19 @@ class Findings:
     def __init__(self, ground: Ground, found: Survey) -> None:
         self._ground = ground
         self._found = found
+        self._deletions = found.deletions
         self._gathered: dict[TopicPartition, _Gathered] = defaultdict(_Gathered)
         self.names: dict[TopicId, str] = {}
+        """From the newest object of each topic, because a topic may have been renamed."""
+        self.newest_ms: dict[TopicId, int] = defaultdict(int)
+        """The time of the newest object of each topic."""
         self.never_committed: list[FoundObject] = []
         """Blocks whose writer committed later ones, so that these were given up."""
         for each in sorted(found.objects, key=lambda one: one.footer.block_id):
             self._add_object(each)
         for segment in found.segments:
             added = segment.segment
-            self._name(added.topic_id, segment.topic_name)
+            self._name(added.topic_id, segment.topic_name, added.segment_id)
             self._gathered[added.topic_partition].segments.append(
                 FoundSegment(added.base_offset, added.last_offset + 1, segment)
             )
@@ -65,14 +72,19 @@ class Findings:
         return counts
 
     def evidence(self) -> list[PartitionEvidence]:
+        # A note alone makes no partition: its topic may be gone for good.
         keys = sorted({*self._gathered, *self._ground.states})
         return [self._evidence(key) for key in keys if not self._is_deleted(key.topic_id)]
 
     def _is_deleted(self, topic_id: UUID) -> bool:
         return topic_id in self._ground.deleted
 
-    def _name(self, topic_id: TopicId, name: str) -> None:
-        self.names[topic_id] = name
+    def _name(self, topic_id: TopicId, name: str, object_id: UUID) -> None:
+        # Segments of early versions have random ids.
+        time_ms = uuid7_time_ms(object_id) if object_id.version == _TIMED else 0
+        if time_ms >= self.newest_ms[topic_id]:
+            self.names[topic_id] = name
+            self.newest_ms[topic_id] = time_ms
 
     def _add_object(self, found: FoundObject) -> None:
         writer = found.footer.writer
@@ -80,7 +92,7 @@ class Findings:
             self.never_committed.append(found)
             return
         for partition in found.footer.partitions:
-            self._name(partition.topic_id, partition.topic_name)
+            self._name(partition.topic_id, partition.topic_name, found.footer.block_id)
             gathered = self._gathered[TopicPartition(partition.topic_id, partition.partition)]
             if found.footer.stamped:
                 gathered.stretches += _split_stretches(found, partition)
@@ -95,9 +107,12 @@ class Findings:
 
     def _evidence(self, key: TopicPartition) -> PartitionEvidence:
         state, gathered = self._ground.states.get(key), self._gathered[key]
+        note = self._deletions.records.get(key)
+        deleted_before = 0 if note is None else note.before
         if state is None:
             return PartitionEvidence(
                 key=key, log_start=0, remote_end=0, block_start=0, high_watermark=0, is_new=True,
+                deleted_before=deleted_before,
                 stretches=gathered.stretches, segments=gathered.segments, parts=gathered.parts,
                 answers=gathered.answers,
             )  # fmt: skip
@@ -107,6 +122,7 @@ class Findings:
             remote_end=state.remote_end,
             block_start=state.block_start,
             high_watermark=state.high_watermark,
+            deleted_before=deleted_before,
             stretches=[*self._known_rows(self._ground.rows.get(key, ())), *gathered.stretches],
             segments=gathered.segments,
             parts=gathered.parts,

@@ -44,6 +44,12 @@ class PartitionPlan:
     @property
     def unproven(self) -> list[OffsetRange]:
         """The offsets that were given to records, of which none can be proven to be the right."""
+        deleted = Offset(self.evidence.deleted_before)
+        return [OffsetRange(max(a, deleted), b) for a, b in self.gaps if b > deleted]
+
+    @property
+    def gaps(self) -> list[OffsetRange]:
+        """The offsets without rows: the unproven ones, and ones whose records were deleted."""
         ranges = list(_gaps(self.block_start, self.rows))
         rows_end = self.rows[-1].end if self.rows else self.block_start
         if self.taken_end > rows_end:
@@ -84,7 +90,9 @@ def plan_partition(evidence: PartitionEvidence) -> PartitionPlan:
         segments=way.segments,
         rows=rows,
         end=end,
-        taken_end=max([end, inferred.rest_end, *(high for _, high in covered)]),
+        taken_end=max(
+            [end, inferred.rest_end, evidence.deleted_before, *(high for _, high in covered)]
+        ),
         rest=inferred.rest,
     )
 

@@ -5,12 +5,14 @@
    crash after it leaves nothing to be found by the next recovery.
 3. Offsets that are skipped are marked as lost, so that readers go on behind them. A crash leaves
    some of them for the next recovery, which finds offsets without rows.
+4. The deletions of which the store has notes are repeated. A crash leaves some of them for the
+   next recovery, too.
 
 No other program works on the cluster meanwhile. A recovery that finds offsets whose records cannot
 be proven changes nothing, unless they are to be skipped.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stratalog.block.footer import BlockFooter
@@ -27,10 +29,11 @@ from stratalog.control.recoveries.model import (
     RecoveredTopic,
 )
 from stratalog.control.writers.model import WriterKind
-from stratalog.ids import ObjectId, TopicPartition, WriterTag, system_entropy
+from stratalog.ids import ObjectId, Offset, TopicId, TopicPartition, WriterTag, system_entropy
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.writers import announced_writer
 from stratalog.recovery.changes import recovered_partition
+from stratalog.recovery.deletion_notes import Deletions
 from stratalog.recovery.errors import UnprovenOffsetsError
 from stratalog.recovery.evidence import OffsetRange, Source
 from stratalog.recovery.findings import Findings, with_sequences
@@ -40,6 +43,7 @@ from stratalog.recovery.layout import PartitionPlan, plan_partition
 from stratalog.recovery.matching import matched_answers
 from stratalog.recovery.report import PartitionReport, RecoveryReport
 from stratalog.recovery.survey import FoundObject, Survey, survey
+from stratalog.recovery.topic_names import NamedTopic, distinct_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,11 @@ class RecoveryPlan:
 
     changes: Changes
     gaps: Sequence[tuple[TopicPartition, str, OffsetRange]]
-    """Offsets that cannot be proven, with the names of their topics."""
+    """Offsets without rows, with the names of their topics."""
+    starts: Mapping[TopicPartition, Offset]
+    """The starts of partitions whose first records were deleted after the ground."""
+    deleted_topics: Sequence[TopicId]
+    """Topics that were deleted after the ground."""
     report: RecoveryReport
 
 
@@ -66,19 +74,23 @@ async def plan_recovery(
         plans.append(plan_partition(await matched_answers(read, store, tier, headers)))
     changed = [plan for plan in plans if _changes(plan, ground)]
     partitions = [await _partition(plan, ground, headers) for plan in changed]
-    topics = _topics(findings, ground)
+    names = _names(found.deletions, findings, ground)
+    starts = _starts(plans)
+    deleted_topics = sorted(each for each in names if found.deletions.is_deleted(each))
     return RecoveryPlan(
         changes=Changes(
-            topics=topics,
+            topics=_topics(names, findings, ground),
             objects=_objects(found, findings, partitions, plans),
             partitions=partitions,
         ),
         gaps=[
-            (plan.evidence.key, _topic_name(plan.evidence.key, findings, ground), each)
+            (plan.evidence.key, names[plan.evidence.key.topic_id], each)
             for plan in plans
-            for each in plan.unproven
+            for each in plan.gaps
         ],
-        report=_report(changed, partitions, found, findings, ground),
+        starts=starts,
+        deleted_topics=deleted_topics,
+        report=_report(changed, partitions, found, ground, names, starts, deleted_topics),
     )
 
 
@@ -99,7 +111,19 @@ async def recover(
         async with announced_writer(control, WriterKind.REPAIR) as writer:
             for key, topic_name, gap in plan.gaps:
                 await _fill(control, store, key, topic_name, gap, writer)
+    if plan.starts:
+        await control.log.delete_records(plan.starts)
+    for topic_id in plan.deleted_topics:
+        await control.topics.delete(topic_id)
     return plan.report
+
+
+def _starts(plans: Iterable[PartitionPlan]) -> dict[TopicPartition, Offset]:
+    return {
+        plan.evidence.key: Offset(plan.evidence.deleted_before)
+        for plan in plans
+        if plan.evidence.deleted_before > plan.log_start
+    }
 
 
 async def _fill(
@@ -131,7 +155,7 @@ def _changes(plan: PartitionPlan, ground: Ground) -> bool:
         plan.segments
         or len(plan.rows) != len(known)
         or any(row.source is not Source.KNOWN for row in plan.rows)
-        or plan.unproven
+        or plan.gaps
         or plan.lost
     )
 
@@ -145,13 +169,39 @@ async def _partition(
     )
 
 
-def _topics(findings: Findings, ground: Ground) -> list[RecoveredTopic]:
+def _names(deletions: Deletions, findings: Findings, ground: Ground) -> dict[TopicId, str]:
+    """Return the names of all topics that are there, or will be."""
+    present = {*ground.topics, *findings.partition_counts()}
+    return distinct_names(
+        NamedTopic(
+            topic_id,
+            _own_name(topic_id, findings, ground),
+            deletions.is_deleted(topic_id),
+            findings.newest_ms.get(topic_id, 0),
+        )
+        for topic_id in present
+    )
+
+
+def _own_name(topic_id: TopicId, findings: Findings, ground: Ground) -> str:
+    topic = ground.topics.get(topic_id)
+    return findings.names[topic_id] if topic is None else topic.name
+
+
+def _topics(
+    names: Mapping[TopicId, str], findings: Findings, ground: Ground
+) -> list[RecoveredTopic]:
+    counts = findings.partition_counts()
     topics: list[RecoveredTopic] = []
-    for topic_id, count in sorted(findings.partition_counts().items()):
-        known = ground.topics.get(topic_id)
-        if known is None or known.partition_count < count:
-            name = findings.names[topic_id] if known is None else known.name
-            topics.append(RecoveredTopic(topic_id=topic_id, name=name, partition_count=count))
+    # Topics of the ground come first, as they may have to give up their names.
+    for topic_id in sorted(names, key=lambda each: (each not in ground.topics, each)):
+        known, count = ground.topics.get(topic_id), counts.get(topic_id, 0)
+        if known is not None:
+            count = max(count, known.partition_count)
+            if (known.name, known.partition_count) == (names[topic_id], count):
+                continue
+        name = names[topic_id]
+        topics.append(RecoveredTopic(topic_id=topic_id, name=name, partition_count=count))
     return topics
 
 
@@ -194,20 +244,17 @@ def _kind(footer: BlockFooter) -> ObjectKind:
     return ObjectKind.SPLIT if footer.stamped else ObjectKind.BLOCK
 
 
-def _topic_name(key: TopicPartition, findings: Findings, ground: Ground) -> str:
-    topic = ground.topics.get(key.topic_id)
-    return findings.names[key.topic_id] if topic is None else topic.name
-
-
 def _report(
     changed: Sequence[PartitionPlan],
     partitions: Sequence[RecoveredPartition],
     found: Survey,
-    findings: Findings,
     ground: Ground,
+    names: Mapping[TopicId, str],
+    starts: Mapping[TopicPartition, Offset],
+    deleted_topics: Sequence[TopicId],
 ) -> RecoveryReport:
     def name_of(key: TopicPartition) -> str:
-        return f"{_topic_name(key, findings, ground)}-{key.partition}"
+        return f"{names[key.topic_id]}-{key.partition}"
 
     return RecoveryReport(
         partitions=[
@@ -223,19 +270,21 @@ def _report(
             )
             for plan, change in zip(changed, partitions, strict=True)
         ],
-        new_topics=[each.name for each in _topics(findings, ground)
-                    if each.topic_id not in ground.topics],
+        new_topics=sorted(
+            name for topic_id, name in names.items() if topic_id not in ground.topics
+        ),
+        deleted_records=[(name_of(key), start) for key, start in sorted(starts.items())],
+        deleted_topics=[names[each] for each in deleted_topics],
         unreadable=found.unreadable,
         kept=sorted({part.object_key for plan in changed for part in plan.rest}),
         remarks=_remarks(changed),
-    )  # fmt: skip
+    )
 
 
 def _remarks(changed: Sequence[PartitionPlan]) -> list[str]:
     remarks = [
-        "Topics and records that were deleted, and configs that were changed, after the ground of"
-        " this recovery are back as they were then: the store does not tell of it. Delete them"
-        " again where that matters."
+        "Configs and groups are as they were in the ground of this recovery. Deletions after it are"
+        " repeated as far as the store has notes of them, which are kept for 30 days."
     ]
     if any(plan.inferred for plan in changed):
         remarks.append(

@@ -45,6 +45,10 @@ class RecoveryReport:
     """The partitions in which something was recovered or is missing."""
     new_topics: list[str] = field(default_factory=list)
     """Topics of which only the store tells. Their configs are lost."""
+    deleted_records: Sequence[tuple[str, int]] = ()
+    """Partitions with the offsets before which records were deleted, once more."""
+    deleted_topics: Sequence[str] = ()
+    """Topics that were deleted, once more. They can be undeleted."""
     unreadable: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     """Keys of objects whose records could not be placed. They are never deleted by the sweeper."""
@@ -58,6 +62,8 @@ class RecoveryReport:
         return {
             "partitions": [partition.as_dict() for partition in self.partitions],
             "new_topics": self.new_topics,
+            "deleted_records": [list(each) for each in self.deleted_records],
+            "deleted_topics": list(self.deleted_topics),
             "unreadable": self.unreadable,
             "kept": self.kept,
             "remarks": self.remarks,
@@ -73,6 +79,15 @@ class RecoveryReport:
             yield from (f"  not proven: {_said(one)}" for one in each.unproven)
             yield from (f"  lost by the store: {_said(one)}" for one in each.lost)
         yield from (f"topic {name} was made from the store" for name in self.new_topics)
+        yield from (
+            f"{name}: records before offset {before} are deleted again, as a note in the store says"
+            for name, before in self.deleted_records
+        )
+        yield from (
+            f"topic {name} is deleted again, as a note in the store says:"
+            " `stratalog topic undelete` brings it back"
+            for name in self.deleted_topics
+        )
         yield from (f"cannot be read: {text}" for text in self.unreadable)
         yield from (f"kept, not placed: {key}" for key in self.kept)
         yield from self.remarks

@@ -1,7 +1,8 @@
 """The search of a store for objects that the control plane does not know.
 
-Listings are read, the footers of unknown blocks and split files, and the manifests of unknown
-segments. Nothing is written. An object that cannot be read is named, and left where it is.
+Listings are read, the footers of unknown blocks and split files, the manifests of unknown
+segments, and the notes of deletions. Nothing is written. An object that cannot be read is named,
+and left where it is.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from stratalog.errors import DamagedError
 from stratalog.ids import NO_BROKER, BrokerId, LeaderEpoch, ObjectId, Offset, SegmentId
 from stratalog.objects.errors import ObjectNotFoundError
 from stratalog.objects.store import ObjectInfo, ObjectStore, Range
+from stratalog.recovery.deletion_notes import Deletions, read_deletions
 from stratalog.segment.errors import ManifestDamagedError
 from stratalog.segment.json_object import INT32_LAST, JsonObject
 from stratalog.segment.keys import (
@@ -57,6 +59,7 @@ class Survey:
     segments: list[FoundSegmentObjects] = field(default_factory=list)
     stored: set[ObjectId] = field(default_factory=set)
     """All blocks and split files that the store has, known or not."""
+    deletions: Deletions = field(default_factory=Deletions)
     unreadable: list[str] = field(default_factory=list)
     """Keys of objects that describe nothing, with the reasons."""
 
@@ -70,7 +73,8 @@ class Known:
 
 
 async def survey(store: ObjectStore, tier: RemoteTier, known: Known, progress: Progress) -> Survey:
-    found = Survey()
+    deletions, unreadable = await read_deletions(store)
+    found = Survey(deletions=deletions, unreadable=unreadable)
     unknown: list[ObjectInfo] = []
     for prefix, parse in ((BLOCKS_PREFIX, parse_block_key), (SPLITS_PREFIX, parse_split_key)):
         async for info in store.list(prefix):

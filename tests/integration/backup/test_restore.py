@@ -267,7 +267,7 @@ async def test_a_rebuild_takes_the_newest_backup_for_its_ground(tmp_path: Path) 
                 database, stores_of(lab), skip_unproven=False, progress=silent
             )
         assert manifest.name in report.remarks[0]
-        assert "that were deleted" in report.remarks[1]
+        assert "Deletions after it are repeated" in report.remarks[1]
         assert all(partition.inferred for partition in report.partitions)
         assert "whose producer got an error" in report.remarks[2]
         async with lab_on(url, lab) as after:

@@ -84,7 +84,10 @@ async def test_a_broker_with_other_times_leaves_out_the_steps_that_go_by_them(
     keys = await cluster.keys()
     outcomes = await janitor.run_once()
     # Writers that have ended and left nothing are forgotten by no setting.
-    assert {outcome.name for outcome in outcomes if outcome.done} <= {"writer expiry"}
+    assert {outcome.name for outcome in outcomes if outcome.done} <= {
+        "writer expiry",
+        "deletion note expiry",
+    }
     assert await cluster.keys() == keys
     await cluster.control.topics.undelete(topic.id, topic.name)
 

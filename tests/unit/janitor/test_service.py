@@ -29,6 +29,7 @@ STEPS = [
     "segment sweep",
     "answer expiry",
     "writer expiry",
+    "deletion note expiry",
     "producer expiry",
     "offset expiry",
 ]
@@ -112,6 +113,7 @@ async def test_one_failing_step_leaves_the_others_alone(
         "segment deletion": 1,
         "answer expiry": 4,
         "writer expiry": 0,
+        "deletion note expiry": 0,
         "producer expiry": 7,
         "offset expiry": 4,
     }

@@ -32,7 +32,8 @@ from stratalog.ids import ObjectId, SegmentId, new_uuid
 _TOPIC = TOPICS.shape("topic_id", "name", "partition_count")
 _INSERT_TOPIC = f"""
     {TOPICS.insert(_TOPIC, configs="'{}'", created_ms="{now_ms}")}
-    ON CONFLICT (topic_id) DO UPDATE SET partition_count = excluded.partition_count
+    ON CONFLICT (topic_id)
+    DO UPDATE SET name = excluded.name, partition_count = excluded.partition_count
 """
 _PLACE = PARTITIONS.shape("topic_id", "partition")
 _INSERT_PARTITIONS = f"""

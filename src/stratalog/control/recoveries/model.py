@@ -26,7 +26,8 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredTopic:
-    """A topic of which only the store tells, or that has more partitions there."""
+    """A topic of which only the store tells, or that has more partitions there, or whose name
+    belongs to another one."""
 
     topic_id: TopicId
     name: str
@@ -68,6 +69,7 @@ class RecoveredPartition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     topics: Sequence[RecoveredTopic]
+    """A topic that gives a name up stands before the one that gets it."""
     objects: Sequence[RecoveredObject]
     partitions: Sequence[RecoveredPartition]
 
