@@ -187,6 +187,14 @@ def test_metadata_responses(version: int) -> None:
     assert b"".join(written) == kio_bytes(ApiKey.METADATA, version, expected)
 
 
+def test_metadata_of_very_many_topics_has_few_parts() -> None:
+    """An event loop that is given two million parts closes the connection."""
+    topics = [b"topic"] * 200_001
+    written = metadata_response(12, brokers=[], cluster_id="c", controller_id=1, topics=topics)
+    assert len(written) < 1000
+    assert b"".join(topics) in b"".join(written)
+
+
 def test_kio_still_has_the_defaults_that_the_hand_written_code_relies_on() -> None:
     newest: Any = load_response_schema(ApiKey.FETCH, 18)
     response = newest(throttle_time=timedelta(0), error_code=ErrorCode.none, responses=())
