@@ -71,6 +71,20 @@ def check_fenced(control: str, folder: Path, save: Callable[[], GoBack]) -> None
         assert offset >= 2
 
 
+def test_a_broker_without_producers_notices_it_too(tmp_path: Path) -> None:
+    database = tmp_path / "control.db"
+    flags = ["--data", str(tmp_path / "data"), "--control", f"sqlite:{database}", "--no-pipeline"]
+    with process([*flags, "--set", "broker.lease_ms=1s"], tmp_path) as broker:
+        acks = Acks(broker.address)
+        acks.send("saved")
+        go_back = save_sqlite(database)
+        acks.send("acknowledged and forgotten")
+        go_back()
+        code, said = broker.wait()
+    assert code == 1
+    assert "the control plane went back" in said
+
+
 def test_a_running_broker_notices_that_sqlite_was_restored(tmp_path: Path) -> None:
     database = tmp_path / "control.db"
     check_fenced(f"sqlite:{database}", tmp_path, lambda: save_sqlite(database))

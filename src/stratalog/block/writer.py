@@ -365,7 +365,7 @@ class BlockWriter:
                 CommitInDoubtError(f"the control plane has not answered a commit {_IN_TIME}"),
             )
         except WriterRefusedError as refusal:
-            await self._refused(refusal)
+            await self.refused_by(refusal)
             error = self._fenced or BlockFailedError(str(refusal))
         except OutcomeUnknownError as doubt:
             log.warning("The outcome of a commit is unknown, asking for it: %s", doubt)
@@ -379,7 +379,7 @@ class BlockWriter:
             self._fail(queued, error)
         return None
 
-    async def _refused(self, refusal: WriterRefusedError) -> None:
+    async def refused_by(self, refusal: WriterRefusedError) -> None:
         """Fence this writer and, if the control plane went back, all the others."""
         self.fence(str(refusal))
         if self._on_refused is not None:
@@ -407,7 +407,7 @@ class BlockWriter:
                 ControlUnavailableError(f"the control plane has not answered {_IN_TIME}"),
             )
         except WriterRefusedError as refusal:
-            await self._refused(refusal)
+            await self.refused_by(refusal)
             return None, BlockInDoubtError(f"{doubt}; {refusal}")
         except StratalogError as still_unknown:
             if self._announced is not None:

@@ -20,7 +20,7 @@ from stratalog.ids import BrokerId
 
 log = logging.getLogger(__name__)
 
-_RENEWALS_PER_LEASE = 3
+RENEWALS_PER_LEASE = 3
 
 
 class Membership(LiveBrokers):
@@ -122,7 +122,7 @@ class Membership(LiveBrokers):
 
     async def _renew_for_ever(self) -> None:
         while True:
-            await self._clock.sleep(self._lease_ms / _RENEWALS_PER_LEASE / 1000)
+            await self._clock.sleep(self._lease_ms / RENEWALS_PER_LEASE / 1000)
             try:
                 await self._renew()
                 await self.refresh()
@@ -183,7 +183,7 @@ async def _register_when_free(
             if seen is None:
                 log.warning("Waiting for the other broker's lease to end: %s", error)
             seen = error
-            await clock.sleep(lease_ms / _RENEWALS_PER_LEASE / 1000)
+            await clock.sleep(lease_ms / RENEWALS_PER_LEASE / 1000)
 
 
 def _group_weight(group_id: str, broker_id: BrokerId) -> bytes:

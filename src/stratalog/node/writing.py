@@ -5,9 +5,11 @@ from collections.abc import Callable
 
 from stratalog.batch.validate import load_walk
 from stratalog.block.announced_writer import AnnouncedWriter
+from stratalog.block.count_watch import CountWatch
 from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.witness import CommitWitness
 from stratalog.block.writer import Advanced, BlockWriter, OnCommit
+from stratalog.cluster.membership import RENEWALS_PER_LEASE
 from stratalog.control.log.model import WriteTier
 from stratalog.control.plane import ControlPlane
 from stratalog.control.writers.model import WriterKind
@@ -59,6 +61,21 @@ async def start_writing(
     ground.fence.guard(blocks.fence)
     await parts.start(
         Part(name="the writer of blocks", stops_in=Phase.CLOSE_WRITERS, stop=blocks.close)
+    )
+    watch = CountWatch(
+        cluster.control,
+        announced,
+        interval_s=ground.settings.broker.lease_ms / RENEWALS_PER_LEASE / 1000,
+        clock=ground.clock,
+        on_refused=blocks.refused_by,
+    )
+    await parts.start(
+        Part(
+            name="the watch on the count of commits",
+            stops_in=Phase.CLOSE_WRITERS,
+            start=watch.start,
+            stop=watch.stop,
+        )
     )
     return TopicAppender(
         appenders={WriteTier.BLOCK: blocks},

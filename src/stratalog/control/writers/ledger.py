@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from stratalog.control.ledger import Ledger
 from stratalog.control.sql.database import Connection, Rows
-from stratalog.control.writers.model import WRITER, WRITERS, Writer, WriterKind
+from stratalog.control.writers.counting import check_count
+from stratalog.control.writers.model import WRITER, WRITERS, CommitCount, Writer, WriterKind
 from stratalog.ids import BrokerId, WriterTag, new_writer_tag
 
 _TAG = WRITERS.shape("tag")
@@ -46,6 +47,10 @@ class WritersLedger(Ledger):
                 "UPDATE writers SET ended_ms = {now_ms} WHERE tag = $1 AND ended_ms IS NULL", tag
             )
         )
+
+    async def check(self, count: CommitCount) -> None:
+        """Raise unless the control plane knows of all commits of the writer, which may go on."""
+        await self._database.read(lambda connection: check_count(connection, count))
 
     async def forget(self, *, older_than_ms: int) -> int:
         """Remove writers that ended this long ago. By then their garbage has been swept."""

@@ -44,6 +44,23 @@ async def high_watermark(plane: ControlPlane, topic: Topic) -> int:
     return (await plane.log.high_watermarks([part(topic)]))[part(topic)]
 
 
+async def test_the_count_of_a_writer_is_checked_without_a_commit(
+    plane: ControlPlane, topic: Topic
+) -> None:
+    with pytest.raises(ControlPlaneWentBackError):
+        await plane.writers.check(count(0))
+    await announced(plane)
+    await commit(plane, topic, count(0))
+    for known in (0, 1):
+        await plane.writers.check(count(known))
+    assert await commits(plane) == 1
+    with pytest.raises(ControlPlaneWentBackError):
+        await plane.writers.check(count(2))
+    await plane.identity.halt("a test.")
+    with pytest.raises(ControlPlaneHaltedError):
+        await plane.writers.check(count(1))
+
+
 async def test_a_writer_is_known_from_its_announcement_to_its_end(plane: ControlPlane) -> None:
     assert await plane.writers.known([TAG]) == {}
     await announced(plane)
