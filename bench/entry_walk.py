@@ -5,9 +5,9 @@ Run: python -m bench.entry_walk [--megabytes 200] [--rounds 5]
 A batch is first checked as a broker does it, with the walk and without: header, checksum, rules.
 All in one thread, in the smallest of several turns, so that other work of the machine hardly
 counts. Then a broker takes uncompressed records for two topics in turns, of which one has the walk
-switched off. Two ratios tell what the walk leaves of a broker's processor time: the first is one
-minus the walk's own time by that of the broker, the second compares the two topics. The second
-tells more and needs a quiet machine. The floor is 0.95.
+switched off. There are two ratios of a broker's processor time without the walk to that with it:
+the first takes the walk's own time off, the second compares the two topics. The second tells more
+and needs a quiet machine. The floor is 0.95.
 """
 
 import argparse
