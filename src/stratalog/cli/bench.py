@@ -93,10 +93,12 @@ class TemporaryBroker:
 
 
 @contextmanager
-def temporary_broker(overrides: Sequence[str] = ()) -> Iterator[TemporaryBroker]:
+def temporary_broker(
+    overrides: Sequence[str] = (), *, program: Sequence[str] = ("-m", "stratalog.cli.main")
+) -> Iterator[TemporaryBroker]:
     """Run a broker with these settings alone, and remove it with its data afterwards."""
     with tempfile.TemporaryDirectory(prefix="stratalog-bench-") as folder:
-        command = [sys.executable, "-m", "stratalog.cli.main", "up"]
+        command = [sys.executable, *program, "up"]
         command += ["--listen", "127.0.0.1:0", "--data", folder]
         for override in overrides:
             command += ["--set", override]

@@ -38,6 +38,7 @@ from stratalog.memory import (
     keep_freed_memory,
 )
 from stratalog.settings import Settings
+from stratalog.threads import share_the_lock
 
 if TYPE_CHECKING:
     from stratalog.node.broker import Broker
@@ -48,14 +49,6 @@ EPILOG = examples(
     "stratalog up --objects s3://bucket/prefix --control postgresql://user@host/stratalog",
     "stratalog up --set block.window_ms=50ms --set topic.retention.ms=86400000",
 )
-
-SWITCH_SECONDS = 50e-6
-"""The time after which a thread that waits for the interpreter's lock asks for it.
-
-Uploads to a folder and commits to SQLite run on threads, and need the lock after each call to the
-system. By default they ask for it after 5 ms without a release. A busy event loop releases it in
-every turn and takes it back at once. Each release starts the 5 ms again, so that an upload waits
-for many turns, and its producers with it. `bench.starvation` shows their wait."""
 
 
 def up(
@@ -106,7 +99,7 @@ def up(
     descriptors.allow_clients(settings.broker.max_connections)
     keep_freed_memory()
     collect_garbage_rarely()
-    sys.setswitchinterval(SWITCH_SECONDS)
+    share_the_lock()
     uvloop.run(_serve(settings))
 
 
@@ -184,6 +177,8 @@ def _greet(address: tuple[str, int], broker_id: int, settings: Settings) -> None
     say(f"[bold green]Stratalog is up[/] on [bold]{host}:{port}[/], broker {broker_id}.")
     say(f"  objects        {escape(without_password(settings.storage.objects))}")
     say(f"  control plane  {escape(without_password(settings.storage.control))}")
+    if settings.broker.workers > 1:
+        say(f"  workers        {settings.broker.workers} processes")
     _warn_of_strangers(settings.broker.listen.rpartition(":")[0].strip("[]"))
     command = escape(_command())
     say("\nIn another terminal:")

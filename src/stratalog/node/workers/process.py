@@ -35,6 +35,7 @@ from stratalog.node.reading import start_reading
 from stratalog.node.storage import open_storage
 from stratalog.node.workers.link import Kind, Link, Orders, advanced_of, orders_of
 from stratalog.node.writing import start_writing
+from stratalog.threads import share_the_lock
 from stratalog.topic.catalog import TopicCatalog
 from stratalog.topic.watermarks import Watermarks
 
@@ -47,6 +48,7 @@ def main() -> None:
     link_fd, listening_fd = map(int, sys.argv[1:])
     keep_freed_memory()
     collect_garbage_rarely()
+    share_the_lock()
     try:
         uvloop.run(_serve(socket.socket(fileno=link_fd), socket.socket(fileno=listening_fd)))
     except StratalogError as error:
