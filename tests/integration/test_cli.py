@@ -380,6 +380,25 @@ def test_inspect_shows_a_block_without_any_database(store: Path, tmp_path: Path)
     assert told["batches"][0]["records"][0]["value"] == "hello"
 
 
+def test_inspect_shows_all_objects_that_a_pattern_of_the_shell_finds(
+    store: Path, tmp_path: Path
+) -> None:
+    block = _block(store).read_bytes()
+    for name in ("first", "last"):
+        (tmp_path / name).write_bytes(block)
+    (tmp_path / "middle").write_bytes(block[:70] + bytes([block[70] ^ 1]) + block[71:])
+    names = [str(tmp_path / name) for name in ("first", "middle", "last")]
+    result = Cli("unused:1").try_("inspect", *names)
+    assert result.exit_code == 1
+    assert re.findall(r"^(\w+), .* bytes$", result.stdout, re.MULTILINE) == [
+        "first",
+        "middle",
+        "last",
+    ]
+    told = Cli("unused:1").try_("inspect", "--json", *names)
+    assert [json.loads(line)["ok"] for line in told.stdout.splitlines()] == [True, False, True]
+
+
 def test_inspect_of_a_damaged_block_shows_what_it_can_and_fails(
     store: Path, tmp_path: Path
 ) -> None:

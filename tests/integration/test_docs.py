@@ -37,6 +37,8 @@ def test_the_client_example_reads_what_it_wrote(running: Running) -> None:
     (example,) = [code for code in blocks(PAGES[1], "python") if "Consumer(" in code]
     code = example.replace("localhost:9092", running.bootstrap)
     assert running.run([sys.executable, "-c", code]) == "0 b'jar'\n"
+    # The page sends its reader to the group of the example.
+    assert "orders" in running.run("stratalog group describe docs")
 
 
 @pytest.mark.parametrize(

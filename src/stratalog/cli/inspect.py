@@ -1,4 +1,4 @@
-"""`stratalog inspect`: the contents of one object, read from its own bytes."""
+"""`stratalog inspect`: the contents of objects, read from their own bytes."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,8 +34,9 @@ _SHOWN_ENTRIES = 1000
 
 
 def inspect(
-    place: Annotated[
-        str, typer.Argument(metavar="OBJECT", help="A path, or the URL of an object in a store.")
+    places: Annotated[
+        list[str],
+        typer.Argument(metavar="OBJECT...", help="Paths, or URLs of objects in a store."),
     ],
     records: Annotated[
         bool, typer.Option("--records", help="Decode and print every record.")
@@ -44,22 +45,32 @@ def inspect(
     config: Config = None,
     overrides: Set = None,
 ) -> None:
-    """Show the footer and the batches of an object, and test the checksum of each batch.
+    """Show the footer and the batches of objects, and test the checksum of each batch.
 
     No database is needed: every object describes itself. Of a segment it shows the log, the
     indexes or the manifest; a log and its indexes need the manifest beside them. The exit code is
-    1 if anything in the object is damaged. Options of the store, such as its endpoint, and the
+    1 if anything in an object is damaged. Options of the store, such as its endpoint, and the
     keys of encrypted segments come from the settings.
     """
-    inspection = asyncio.run(_inspect(place, settings_from(config, overrides), records))
+    settings = settings_from(config, overrides)
+    all_ok = True
+    for number, place in enumerate(places):
+        if number and not json:
+            say("")
+        all_ok &= _show(asyncio.run(_inspect(place, settings, records)), records, json)
+    if not all_ok:
+        raise typer.Exit(1)
+
+
+def _show(inspection: "Inspection | SegmentInspection", records: bool, json: bool) -> bool:
+    """Print an inspection. False if the object is damaged."""
     if json:
         print_json(inspection.as_dict())
     else:
         _print(inspection, records)
     for problem in _problems(inspection):
         note(f"[bold red]damaged:[/] {escape(problem)}")
-    if not inspection.ok:
-        raise typer.Exit(1)
+    return inspection.ok
 
 
 async def _inspect(
