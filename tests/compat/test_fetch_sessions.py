@@ -1,49 +1,38 @@
 """Clients with fetch sessions read a wide topic while it is written, on one broker and on two."""
 
 import re
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
-import pytest
 from bench.kafka.maven import classpath
 from kafka import KafkaConsumer, TopicPartition
 from tests.support.clients.client import ANSWER_SECONDS
 from tests.support.clients.confluent_client import confluent_producer
 from tests.support.clusters import Cluster, create, fresh_topic
+from tests.support.kafkas_jars import needs_kafkas_jars
 
 PARTITIONS = 300
 RECORDS = 60
 EACH = 3
 EXPECTED = {b"%d" % number for number in range(RECORDS)}
 JAVA_CLIENT = Path(__file__).parent / "WideReader.java"
-needs_kafkas_jars = pytest.mark.skipif(
-    shutil.which("mvn") is None or shutil.which("java") is None,
-    reason="Kafka's own client comes through Maven",
-)
 
 
-@contextmanager
-def trickle(cluster: Cluster, topic: str) -> Iterator[None]:
-    """Write few records at a time, so that most partitions rest in every fetch."""
-    thread = threading.Thread(target=write, args=(cluster, topic, range(1, RECORDS)))
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join(ANSWER_SECONDS)
+def write_rounds(cluster: Cluster, topic: str) -> Iterator[int]:
+    """Write few records at a time, and yield how many, so that most partitions rest in every fetch.
 
-
-def write(cluster: Cluster, topic: str, numbers: range) -> None:
+    The reader takes each round before the next one is written. So every broker answers several
+    fetches with news, however slow the machine is.
+    """
     producer = confluent_producer(cluster.bootstrap)
-    for number in numbers:
+    for number in range(RECORDS):
         producer.produce(topic, b"%d" % number, partition=number * 37 % PARTITIONS)
         if number % EACH == EACH - 1:
-            producer.flush(ANSWER_SECONDS)
-    assert producer.flush(ANSWER_SECONDS) == 0
+            assert producer.flush(ANSWER_SECONDS) == 0
+            yield EACH
 
 
 def test_kafka_python_reads_in_sessions(cluster: Cluster) -> None:
@@ -55,16 +44,10 @@ def test_kafka_python_reads_in_sessions(cluster: Cluster) -> None:
         consumer_timeout_ms=1000 * ANSWER_SECONDS,
     )
     consumer.assign([TopicPartition(topic, partition) for partition in range(PARTITIONS)])
-    values: list[bytes] = []
-    write(cluster, topic, range(1))
     try:
-        # The first fetch opens the session, so it has to come before the other records are there.
-        values.append(next(consumer).value)
-        with trickle(cluster, topic):
-            for record in consumer:
-                values.append(record.value)
-                if len(values) == len(EXPECTED):
-                    break
+        values = [
+            next(consumer).value for written in write_rounds(cluster, topic) for _ in range(written)
+        ]
         sessions = [
             handler.next_metadata for handler in consumer._fetcher._session_handlers.values()
         ]
@@ -75,10 +58,15 @@ def test_kafka_python_reads_in_sessions(cluster: Cluster) -> None:
     assert all(one.session_id > 0 and one.epoch > 1 for one in sessions)
 
 
+def read_rounds(lines: TextIO, rounds: Iterator[int]) -> Iterator[bytes]:
+    for written in rounds:
+        for _ in range(written):
+            yield lines.readline().strip().encode()
+
+
 @needs_kafkas_jars
 def test_javas_consumer_reads_in_sessions(cluster: Cluster, tmp_path: Path) -> None:
     topic = create(cluster, fresh_topic("sessions"), partitions=PARTITIONS)
-    write(cluster, topic, range(1))
     command = ["java", "-cp", classpath(), "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
     command.append(
         "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.clients.FetchSessionHandler=debug"
@@ -87,13 +75,13 @@ def test_javas_consumer_reads_in_sessions(cluster: Cluster, tmp_path: Path) -> N
     with (tmp_path / "log").open("w+") as log:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as reader:
             assert reader.stdout is not None
-            first = reader.stdout.readline()
-            with trickle(cluster, topic):
-                rest, _ = reader.communicate(timeout=3 * ANSWER_SECONDS)
+            watchdog = threading.Timer(3 * ANSWER_SECONDS, reader.kill)
+            watchdog.start()
+            values = list(read_rounds(reader.stdout, write_rounds(cluster, topic)))
+            watchdog.cancel()
         log.seek(0)
         told = log.read()
     assert reader.returncode == 0, told
-    values = [value.encode() for value in (first + rest).split()]
     assert (len(values), set(values)) == (len(EXPECTED), EXPECTED)
     begun = re.findall(r"created a new incremental fetch session (\d+)", told)
     assert len(set(begun)) == len(cluster.addresses), told

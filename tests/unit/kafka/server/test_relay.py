@@ -91,7 +91,7 @@ async def serving(folder: Path) -> AsyncIterator[tuple[Pair, Address]]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
