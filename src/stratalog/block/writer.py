@@ -333,7 +333,9 @@ class BlockWriter:
         except Exception as mistake:
             log.exception("A commit failed in an unexpected way")
             for queued in group:
-                self._fail(queued, BlockFailedError(f"internal error: {mistake!r}"))
+                # A second answer to a block would be an error that ends all later commits.
+                if not queued.committed.done():
+                    self._fail(queued, BlockFailedError(f"internal error: {mistake!r}"))
 
     async def _commit(self, group: Sequence[_Queued]) -> None:
         blocks = [self._missing.mark(queued.block.commit) for queued in group]
@@ -348,7 +350,11 @@ class BlockWriter:
             self._finish(queued, block_answers)
         advanced = _advanced(group, answers)
         self._adjust_window(len(advanced))
-        self._on_commit(advanced)
+        try:
+            self._on_commit(advanced)
+        except Exception:
+            # The producers are answered. Readers without the news look for themselves.
+            log.exception("The news of a commit was lost in an unexpected way")
 
     async def _commit_blocks(
         self, group: Sequence[_Queued], blocks: Sequence[BlockToCommit]

@@ -12,9 +12,10 @@ from tests.support.faulty_control import (
 from tests.unit.block.rig import Rig, offsets, outcomes, soon
 
 from stratalog.block import writer as writer_module
+from stratalog.block.block import SealedBlock
 from stratalog.block.errors import BlockFailedError, BlockInDoubtError, BrokerStoppingError
 from stratalog.control.errors import CommitInDoubtError, ControlUnavailableError
-from stratalog.control.log.model import BlockToCommit, CommitOutcome
+from stratalog.control.log.model import BlockToCommit, CommitAnswer, CommitOutcome
 from stratalog.control.objects.errors import BarredObjectError
 from stratalog.ids import PartitionIndex
 from stratalog.objects.errors import StoreUnavailableError
@@ -254,6 +255,40 @@ async def test_an_unexpected_failure_of_a_commit_costs_its_blocks_only(rig: Rig)
     with pytest.raises(BlockFailedError, match="ZeroDivisionError"):
         await soon(writer.append([rig.batch()]))
     assert offsets(await soon(writer.append([rig.batch()]))) == [0]
+
+
+async def test_news_of_a_commit_that_are_lost_cost_no_block(rig: Rig) -> None:
+    writer = rig.writer(max_bytes=1)
+    advanced, rig.advanced = rig.advanced, None  # type: ignore[assignment]
+    assert offsets(await soon(writer.append([rig.batch()]))) == [0]
+    rig.advanced = advanced
+    assert offsets(await soon(writer.append([rig.batch()]))) == [1]
+
+
+async def test_an_unexpected_failure_after_the_first_answer_of_a_commit_ends_no_later_commit(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.store.gated = True
+    writer = rig.writer(max_bytes=1)
+    first, second = (writer.append([rig.batch()]) for _ in range(2))
+    gates = [await rig.store.next_put() for _ in range(2)]
+    gates[1].set()
+    await rig.store.until_put(1)
+    keeping = rig.cache.add
+
+    def failing(block: SealedBlock, answers: Sequence[CommitAnswer]) -> None:
+        keeping(block, answers)
+        if first.committed.done():
+            raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(rig.cache, "add", failing)
+    gates[0].set()
+    assert offsets(await soon(first)) == [0]
+    with pytest.raises(BlockFailedError, match="ZeroDivisionError"):
+        await soon(second)
+    monkeypatch.undo()
+    rig.store.gated = False
+    assert offsets(await soon(writer.append([rig.batch()]))) == [2]
 
 
 async def test_a_producer_that_is_gone_does_not_keep_others_from_their_answers(rig: Rig) -> None:

@@ -79,7 +79,8 @@ class _Relay:
         try:
             self._writer.writelines([INT32.pack(len(frame)), frame])
             await self._writer.drain()
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
+            # uvloop has no `OSError` for a transport that it has closed.
             raise RelayEndedError(f"a request was not relayed: {error}") from error
 
     async def answer(self, work: Work) -> Response:

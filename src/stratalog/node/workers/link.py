@@ -67,12 +67,18 @@ class Link:
             return None
 
     def send(self, kind: Kind, body: bytes = b"") -> None:
-        self._writer.write(_HEAD.pack(kind, len(body)) + body)
+        """Send a message. It is lost if the other side has ended, which `receive` tells."""
+        # uvloop closes a transport whose other side was killed, and raises from then on.
+        if not self._writer.is_closing():
+            self._writer.write(_HEAD.pack(kind, len(body)) + body)
 
     def tell(self, kind: Kind, advanced: Advanced) -> None:
         """Tell which partitions have grown, if the other side keeps up."""
-        if self._writer.transport.get_write_buffer_size() < _MOST_WAITING_BYTES:
+        if self._waiting_bytes() < _MOST_WAITING_BYTES:
             self.send(kind, pickle.dumps(advanced))
+
+    def _waiting_bytes(self) -> int:
+        return 0 if self._writer.is_closing() else self._writer.transport.get_write_buffer_size()
 
     def end(self) -> None:
         """Send no more. Messages of the other side still arrive."""

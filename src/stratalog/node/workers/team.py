@@ -191,4 +191,5 @@ class _Worker:
         try:
             await self._start_once()
         except (OSError, StratalogError) as error:
-            log.error("Worker %d was not started, trying again: %s", self.number, error)
+            if not self._stopping:
+                log.error("Worker %d was not started, trying again: %s", self.number, error)
