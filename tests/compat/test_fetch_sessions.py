@@ -5,7 +5,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import IO
 
 from bench.kafka.maven import classpath
 from kafka import KafkaConsumer, TopicPartition
@@ -58,7 +58,7 @@ def test_kafka_python_reads_in_sessions(cluster: Cluster) -> None:
     assert all(one.session_id > 0 and one.epoch > 1 for one in sessions)
 
 
-def read_rounds(lines: TextIO, rounds: Iterator[int]) -> Iterator[bytes]:
+def read_rounds(lines: IO[str], rounds: Iterator[int]) -> Iterator[bytes]:
     for written in rounds:
         for _ in range(written):
             yield lines.readline().strip().encode()

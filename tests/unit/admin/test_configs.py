@@ -86,6 +86,14 @@ async def test_a_broker_describes_itself_alone(office: Office) -> None:
     assert await office.admin.configs.describe(ALICE, ConfigResource(ResourceType.BROKER, "")) == []
 
 
+async def test_a_broker_has_the_pause_of_a_log_cleaner_for_scripts_that_look_for_it(
+    office: Office,
+) -> None:
+    resource = ConfigResource(ResourceType.BROKER, str(office.membership.broker_id))
+    [one] = await office.admin.configs.describe(ALICE, resource, ["log.cleaner.backoff.ms"])
+    assert one.candidates[0].value == "15000"
+
+
 async def test_resources_are_listed_by_type(office: Office) -> None:
     broker = ConfigResource(ResourceType.BROKER, str(office.membership.broker_id))
     assert await office.admin.configs.resources(ALICE, ResourceType) == [broker, ORDERS]

@@ -1,4 +1,4 @@
-"""The link between workers: what is sent to one that was killed is lost, and fails nobody."""
+"""The link between workers: a message to a worker that was killed is lost, without an error."""
 
 import asyncio
 import socket
