@@ -211,16 +211,14 @@ async def _write_objects(
 async def _write_rows(connection: Connection, plan: CommitPlan) -> None:
     if not plan.rows:
         return
-    await connection.execute(_INSERT_ROWS, rows=rows_from(BLOCK_ROW, plan.rows))
+    await connection.execute_each(_INSERT_ROWS, rows_from(BLOCK_ROW, plan.rows))
 
 
 async def _write_heads(connection: Connection, plan: CommitPlan) -> None:
     if not plan.heads:
         return
-    await connection.execute(
-        _MOVE_HEADS,
-        rows=Rows(_HEAD, [(*key, *change) for key, change in plan.heads.items()]),
-    )
+    heads = Rows(_HEAD, [(*key, *change) for key, change in plan.heads.items()])
+    await connection.execute_each(_MOVE_HEADS, heads)
 
 
 async def _lock_stored(

@@ -99,4 +99,4 @@ async def write_producers(
         (*partition, producer_id, state.epoch, state.packed, state.last.append_time_ms)
         for (partition, producer_id), state in states.items()
     ]
-    await connection.execute(_WRITE, rows=Rows(_STATE, values))
+    await connection.execute_each(_WRITE, Rows(_STATE, values))

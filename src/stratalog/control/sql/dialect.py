@@ -15,6 +15,8 @@ from stratalog.control.sql.database import Rows, Shape
 _PARAMETER = re.compile(r"\$(\d+)")
 _LOCKED_TABLE = re.compile(r"\{for_update_of (\w+)\}")
 _SOURCE_COLUMN = re.compile(r"\br\.(\w+)")
+_FROM_ROWS = re.compile(r"\bFROM \{rows\}\s")
+_INSERTED_ROWS = re.compile(r"\bSELECT (.*) FROM \{rows\} WHERE true")
 
 
 class PostgresDialect:
@@ -107,8 +109,31 @@ class SqliteDialect:
         return _fill(sql, SqliteDialect._TOKENS, SqliteDialect._LOCK_OF)
 
     @staticmethod
+    @lru_cache(maxsize=64)
+    def render_row(sql: str, shape: Shape) -> str:
+        """The statement for a single row, with the source's columns as parameters."""
+        sql = _FROM_ROWS.sub("", _INSERTED_ROWS.sub(r"VALUES (\1)", sql))
+        return SqliteDialect.render_each(sql, shape)
+
+    @staticmethod
     def json(rows: Rows) -> str:
-        return _ENCODER.encode(rows.values)
+        return _ENCODER.encode(SqliteDialect.values(rows))
+
+    @staticmethod
+    def values(rows: Rows) -> Sequence[Sequence[Any]]:
+        """The rows with ids as text, column by column: the rows of a block name the same ids."""
+        if "uuid" not in rows.shape.types or not rows.values:
+            return rows.values
+        columns = zip(*rows.values, strict=True)
+        return list(
+            zip(
+                *(
+                    map(_text_of_id, column) if kind == "uuid" else column
+                    for kind, column in zip(rows.shape.types, columns, strict=True)
+                ),
+                strict=True,
+            )
+        )
 
     @staticmethod
     def arguments(values: Sequence[Any]) -> list[Any]:
@@ -122,6 +147,11 @@ def _arrays(shape: Shape, first: int) -> str:
 def _json_column(index: int, name: str, kind: str) -> str:
     extract = f"json_extract(value, '$[{index}]')"
     return f"from_hex({extract}) AS {name}" if kind == "bytea" else f"{extract} AS {name}"
+
+
+@lru_cache(maxsize=65536)
+def _text_of_id(value: UUID | None) -> str | None:
+    return None if value is None else str(value)
 
 
 def _json_value(value: Any) -> str:

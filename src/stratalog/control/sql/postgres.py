@@ -106,6 +106,9 @@ class PostgresConnection:
             answers[source_row - 1].append(tuple(row))
         return answers
 
+    async def execute_each(self, sql: str, rows: Rows) -> None:
+        await self.execute(sql, rows=rows)
+
     async def lock(self, name: str, *, shared: bool = False) -> None:
         function = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
         await self._raw.execute(f"SELECT {function}(hashtextextended($1, 0))", f"stratalog:{name}")

@@ -90,6 +90,14 @@ class _Statements:
         text = SqliteDialect.render_each(sql, rows.shape)
         return [self._run(text, SqliteDialect.arguments(row)).fetchall() for row in rows.values]
 
+    async def execute_each(self, sql: str, rows: Rows) -> None:
+        self._caller.check()
+        text = SqliteDialect.render_row(sql, rows.shape)
+        try:
+            self._raw.executemany(text, SqliteDialect.values(rows))
+        except sqlite3.Error as error:
+            raise _translate(error, self._path) from error
+
     async def lock(self, name: str, *, shared: bool = False) -> None:
         """Any name will do: a write transaction is alone with the file."""
 

@@ -210,6 +210,9 @@ class CountingConnection:
             self._about_segments.append(sql)
         return await self._inner.fetch_each(sql, rows)
 
+    async def execute_each(self, sql: str, rows: Rows) -> None:
+        await self._inner.execute_each(sql, rows)
+
     async def lock(self, name: str, *, shared: bool = False) -> None:
         await self._inner.lock(name, shared=shared)
 

@@ -288,6 +288,10 @@ class Noted:
         self._calls.append("fetch_each")
         return await self._inner.fetch_each(sql, rows)
 
+    async def execute_each(self, sql: str, rows: Rows) -> None:
+        self._calls.append("execute_each")
+        await self._inner.execute_each(sql, rows)
+
     async def lock(self, name: str, *, shared: bool = False) -> None:
         self._calls.append("lock")
         await self._inner.lock(name, shared=shared)
