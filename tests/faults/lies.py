@@ -96,7 +96,7 @@ def commit_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def _doubled(block: BlockToCommit) -> BlockToCommit:
-    anonymous = [replace(batch, producer_id=NO_PRODUCER) for batch in block.batches]
+    anonymous = [batch._replace(producer_id=NO_PRODUCER) for batch in block.batches]
     return replace(block, batches=[batch for batch in anonymous for _ in range(2)])
 
 

@@ -9,9 +9,10 @@ from it, the next one tells them again.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import islice
 
-from stratalog.block.block import SealedBlock, Told
+from stratalog.batch.entry import EntryBatch, PartitionKey
+from stratalog.block.block import SealedBlock, Told, runs
 from stratalog.block.footer import EarlierAnswer, FooterWriter
 from stratalog.control.log.model import CommitAnswer, CommitOutcome
 from stratalog.control.writers.model import CommitCount
@@ -20,10 +21,12 @@ from stratalog.ids import (
     Entropy,
     ObjectId,
     Offset,
-    TopicPartition,
     WriterTag,
     tagged_uuid7,
 )
+
+# Bound once: to look up an enum's member costs more than the rest of a batch.
+_ACCEPTED = CommitOutcome.ACCEPTED
 
 
 class AnnouncedWriter:
@@ -36,7 +39,7 @@ class AnnouncedWriter:
         self._unsettled = 0
         """Commits of which it was never learned whether they succeeded."""
         self._sealed = 0
-        self._untold: dict[TopicPartition, Sequence[EarlierAnswer]] = {}
+        self._untold: dict[PartitionKey, Sequence[EarlierAnswer]] = {}
 
     @property
     def count(self) -> CommitCount:
@@ -51,7 +54,7 @@ class AnnouncedWriter:
     def new_id(self, now_ms: int, entropy: Entropy) -> ObjectId:
         return ObjectId(tagged_uuid7(now_ms, self.tag, entropy))
 
-    def next_block(self, partitions: Iterable[TopicPartition]) -> tuple[FooterWriter, Told]:
+    def next_block(self, partitions: Iterable[PartitionKey]) -> tuple[FooterWriter, Told]:
         """Return the writer and the answers for the footer of the next block, which has these
         partitions."""
         writer = FooterWriter(tag=self.tag, sequence=self._sealed, commits=self.commits)
@@ -63,36 +66,37 @@ class AnnouncedWriter:
         """Note the answers to a block, for a later one to tell."""
         assert block.writer is not None, "sealed with what `next_block` returned"
         self.in_footers = max(self.in_footers, block.writer.commits)
-        pairs = zip(block.batches, answers, strict=True)
-        for key, run in groupby(pairs, key=lambda pair: pair[0].topic_partition):
-            own = list(run)
+        given = iter(answers)
+        for key, run in runs(block.batches):
             offsets = [
-                answer.base_offset if answer.outcome is CommitOutcome.ACCEPTED else NO_OFFSET
-                for _, answer in own
+                answer.base_offset if answer.outcome is _ACCEPTED else NO_OFFSET
+                for answer in islice(given, len(run))
             ]
             if max(offsets) == NO_OFFSET:
                 # No row of this partition keeps the block, so that another one must tell.
                 self._keep(key, block.told.get(key, ()))
-                continue
-            counts = [batch.header.last_offset_delta + 1 for batch, _ in own]
-            self._keep(key, [_answer(block.writer.sequence, offsets, counts)])
+            else:
+                self._keep(key, (_answer(block.writer.sequence, offsets, run),))
 
     def failed(self, block: SealedBlock) -> None:
         """Note that the block was given up: another one tells its answers."""
         for key, answers in block.told.items():
             self._keep(key, answers)
 
-    def _keep(self, key: TopicPartition, answers: Iterable[EarlierAnswer]) -> None:
-        untold = [*self._untold.pop(key, ()), *answers]
-        if untold:
-            self._untold[key] = sorted(untold, key=lambda answer: answer.sequence)
+    def _keep(self, key: PartitionKey, answers: Sequence[EarlierAnswer]) -> None:
+        before = self._untold.get(key)
+        if before:
+            answers = sorted([*before, *answers], key=lambda answer: answer.sequence)
+        if answers:
+            self._untold[key] = answers
 
 
-def _answer(sequence: int, offsets: Sequence[int], counts: Sequence[int]) -> EarlierAnswer:
+def _answer(
+    sequence: int, offsets: Sequence[Offset], batches: Sequence[EntryBatch]
+) -> EarlierAnswer:
     expected = offsets[0]
     is_run = expected != NO_OFFSET
-    for offset, count in zip(offsets, counts, strict=True):
+    for offset, batch in zip(offsets, batches, strict=True):
         is_run = is_run and offset == expected
-        expected += count
-    told = offsets[:1] if is_run else offsets
-    return EarlierAnswer(sequence=sequence, is_run=is_run, offsets=tuple(map(Offset, told)))
+        expected = Offset(expected + batch.header.last_offset_delta + 1)
+    return EarlierAnswer(sequence, is_run, tuple(offsets[:1] if is_run else offsets))

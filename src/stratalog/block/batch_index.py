@@ -15,7 +15,7 @@ from stratalog.block.errors import FooterDamagedError
 from stratalog.block.footer import (
     TRAILER_BYTES,
     BlockFooter,
-    FooterBatch,
+    FooterEntry,
     decode_footer,
     parse_trailer,
 )
@@ -97,7 +97,7 @@ def _batches(row: Coordinates, footer: BlockFooter) -> Sequence[Coordinates]:
     return found if is_whole else [row]
 
 
-def _entries(row: Coordinates, footer: BlockFooter) -> Iterator[FooterBatch]:
+def _entries(row: Coordinates, footer: BlockFooter) -> Iterator[FooterEntry]:
     byte_end = row.byte_offset + row.byte_size
     for entry in footer.partitions:
         if (entry.topic_id, entry.partition) == (row.topic_id, row.partition):
@@ -106,7 +106,7 @@ def _entries(row: Coordinates, footer: BlockFooter) -> Iterator[FooterBatch]:
                     yield batch
 
 
-def _placed(row: Coordinates, entries: Iterator[FooterBatch]) -> Iterator[Coordinates]:
+def _placed(row: Coordinates, entries: Iterator[FooterEntry]) -> Iterator[Coordinates]:
     offset = int(row.base_offset)
     for entry in entries:
         # Log-append time is the time of the commit, and the same for the whole row. A batch without

@@ -1,11 +1,11 @@
 """A block in the making: batches collected, then sealed into the bytes of one object. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import accumulate, groupby, islice
 from types import MappingProxyType
 
-from stratalog.batch.entry import EntryBatch
+from stratalog.batch.entry import EntryBatch, PartitionKey, partition_of
 from stratalog.block.footer import (
     BlockFooter,
     EarlierAnswer,
@@ -16,9 +16,9 @@ from stratalog.block.footer import (
 )
 from stratalog.block.keys import block_key
 from stratalog.control.log.model import BatchToCommit, BlockToCommit
-from stratalog.ids import BrokerId, ObjectId, ProducerId, TopicPartition
+from stratalog.ids import BrokerId, ObjectId, ProducerId
 
-Told = Mapping[TopicPartition, Sequence[EarlierAnswer]]
+Told = Mapping[PartitionKey, Sequence[EarlierAnswer]]
 """Answers of earlier blocks that a block's footer tells."""
 
 
@@ -65,15 +65,10 @@ def seal(
     told: Told = MappingProxyType({}),
 ) -> SealedBlock:
     """Sort the batches by partition, keeping the order within one, and lay them out."""
-    arrival = sorted(
-        range(len(block.batches)), key=lambda place: block.batches[place].topic_partition
-    )
+    partitions = list(map(partition_of, block.batches))
+    arrival = sorted(range(len(partitions)), key=partitions.__getitem__)
     batches = [block.batches[place] for place in arrival]
-    positions: list[int] = []
-    position = 0
-    for batch in batches:
-        positions.append(position)
-        position += len(batch.data)
+    *positions, data_bytes = accumulate((len(batch.data) for batch in batches), initial=0)
     footer = encode_footer(
         BlockFooter(
             block_id=object_id,
@@ -86,9 +81,9 @@ def seal(
     commit = BlockToCommit(
         object_id=object_id,
         key=block_key(object_id),
-        size_bytes=position + len(footer),
+        size_bytes=data_bytes + len(footer),
         broker_id=broker_id,
-        batches=[_to_commit(*pair) for pair in zip(batches, positions, strict=True)],
+        batches=list(map(_to_commit, batches, positions)),
     )
     return SealedBlock(
         commit=commit, batches=batches, arrival=arrival, footer=footer, writer=writer, told=told
@@ -96,43 +91,44 @@ def seal(
 
 
 def _to_commit(batch: EntryBatch, position: int) -> BatchToCommit:
+    # In the order of the fields: with their names it takes twice as long.
     header = batch.header
     return BatchToCommit(
-        topic_id=batch.topic_id,
-        partition=batch.partition,
-        byte_offset=position,
-        byte_size=len(batch.data),
-        last_offset_delta=header.last_offset_delta,
-        max_timestamp=header.max_timestamp,
-        timestamp_type=batch.timestamp_type,
-        producer_id=ProducerId(header.producer_id),
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
+        batch.topic_id,
+        batch.partition,
+        position,
+        len(batch.data),
+        header.last_offset_delta,
+        header.max_timestamp,
+        batch.timestamp_type,
+        ProducerId(header.producer_id),
+        header.producer_epoch,
+        header.base_sequence,
     )
 
 
 def _footer_partitions(
     batches: Sequence[EntryBatch], positions: Sequence[int], told: Told
 ) -> list[FooterPartition]:
-    pairs = zip(batches, positions, strict=True)
+    entries = map(_footer_batch, batches, positions)
+    # A run of batches takes as many of the entries.
     return [
         FooterPartition(
-            topic_id=key.topic_id,
-            topic_name=run[0][0].topic_name,
-            partition=key.partition,
-            batches=[
-                FooterBatch(
-                    byte_offset=position,
-                    byte_size=len(batch.data),
-                    record_count=batch.header.records_count,
-                    max_timestamp=batch.header.max_timestamp,
-                )
-                for batch, position in run
-            ],
-            answers=tuple(told.get(key, ())),
+            run[0].topic_id,
+            run[0].topic_name,
+            run[0].partition,
+            list(islice(entries, len(run))),
+            tuple(told.get(key, ())),
         )
-        for key, run in (
-            (key, list(group))
-            for key, group in groupby(pairs, key=lambda pair: pair[0].topic_partition)
-        )
+        for key, run in runs(batches)
     ]
+
+
+def _footer_batch(batch: EntryBatch, position: int) -> FooterBatch:
+    header = batch.header
+    return FooterBatch(position, len(batch.data), header.records_count, header.max_timestamp)
+
+
+def runs(batches: Iterable[EntryBatch]) -> Iterator[tuple[PartitionKey, list[EntryBatch]]]:
+    """Group batches in byte order by their partitions."""
+    return ((key, list(run)) for key, run in groupby(batches, partition_of))

@@ -35,6 +35,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from crc32c import crc32c
@@ -67,8 +68,9 @@ _TRAILER = struct.Struct(">II8s")
 TRAILER_BYTES = _TRAILER.size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FooterBatch:
+class FooterBatch(NamedTuple):
+    """One batch of a block. A tuple, because a block has thousands of them."""
+
     byte_offset: int
     byte_size: int
     record_count: int
@@ -80,17 +82,27 @@ class FooterBatch:
         return self.byte_offset + self.byte_size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FooterRange(FooterBatch):
+class FooterRange(NamedTuple):
     """Adjoining batches in a split file. They are stamped, so their offsets are known."""
 
+    byte_offset: int
+    byte_size: int
+    record_count: int
     batch_count: int
     base_offset: Offset
     last_offset: Offset
+    max_timestamp: int
+
+    @property
+    def byte_end(self) -> int:
+        return self.byte_offset + self.byte_size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierAnswer:
+FooterEntry: TypeAlias = FooterBatch | FooterRange
+_Place: TypeAlias = tuple[TopicId, PartitionIndex]
+
+
+class EarlierAnswer(NamedTuple):
     """The offsets that an earlier block of the same writer got in one partition."""
 
     sequence: int
@@ -113,13 +125,12 @@ class FooterWriter:
     """The writer's commits that it knew of when it sealed this block."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FooterPartition:
+class FooterPartition(NamedTuple):
     topic_id: TopicId
     topic_name: str
     """The name when the block was written. Topics keep their id, not their name."""
     partition: PartitionIndex
-    batches: Sequence[FooterBatch]
+    batches: Sequence[FooterEntry]
     """In a stamped footer these are ranges of batches: `FooterRange`."""
     answers: Sequence[EarlierAnswer] = ()
     """The answers of earlier blocks that no footer before this one tells."""
@@ -214,12 +225,16 @@ def _encode_payload(footer: BlockFooter) -> Iterator[bytes]:
     if footer.writer is not None:
         writer = footer.writer
         yield _WRITER.pack(writer.tag, writer.sequence, writer.commits)
+    layout = _RANGE if footer.stamped else _BATCH
     for partition in footer.partitions:
         name = partition.topic_name.encode()
         yield _TOPIC.pack(partition.topic_id.bytes, len(name))
         yield name
         yield _PARTITION.pack(partition.partition, len(partition.batches))
-        yield from map(_encode_entry, partition.batches)
+        for entry in partition.batches:
+            assert entry.max_timestamp is not None, "footers without times are only read"
+            # The fields are declared in the order in which they are stored.
+            yield layout.pack(*entry)
         if footer.writer is not None:
             yield _COUNT.pack(len(partition.answers))
             yield from map(_encode_answer, partition.answers)
@@ -237,16 +252,6 @@ def _encode_answer(answer: EarlierAnswer) -> bytes:
         return _ANSWER.pack(answer.sequence, _RUN_FORM) + offsets
     lead = _ANSWER.pack(answer.sequence, _LIST_FORM)
     return lead + _COUNT.pack(len(answer.offsets)) + offsets
-
-
-def _encode_entry(entry: FooterBatch) -> bytes:
-    place = (entry.byte_offset, entry.byte_size, entry.record_count)
-    if not isinstance(entry, FooterRange):
-        assert entry.max_timestamp is not None, "footers without times are only read"
-        return _BATCH.pack(*place, entry.max_timestamp)
-    return _RANGE.pack(
-        *place, entry.batch_count, entry.base_offset, entry.last_offset, entry.max_timestamp
-    )
 
 
 class _Cursor:
@@ -342,73 +347,62 @@ def _decode_answer(cursor: _Cursor) -> EarlierAnswer:
     )
 
 
-def _decode_batch(
-    byte_offset: int, byte_size: int, records: int, max_timestamp: int | None = None
-) -> FooterBatch:
-    return FooterBatch(
-        byte_offset=byte_offset,
-        byte_size=byte_size,
-        record_count=records,
-        max_timestamp=max_timestamp,
-    )
+def _decode_timeless(byte_offset: int, byte_size: int, record_count: int) -> FooterBatch:
+    return FooterBatch(byte_offset, byte_size, record_count, None)
 
 
-def _decode_range(
-    byte_offset: int,
-    byte_size: int,
-    records: int,
-    batches: int,
-    base_offset: int,
-    last_offset: int,
-    max_timestamp: int,
-) -> FooterRange:
-    return FooterRange(
-        byte_offset=byte_offset,
-        byte_size=byte_size,
-        record_count=records,
-        batch_count=batches,
-        base_offset=Offset(base_offset),
-        last_offset=Offset(last_offset),
-        max_timestamp=max_timestamp,
-    )
-
-
-_ENTRIES: dict[int, tuple[struct.Struct, Callable[..., FooterBatch]]] = {
-    TIMELESS_FOOTER_VERSION: (_TIMELESS_BATCH, _decode_batch),
-    STAMPED_FOOTER_VERSION: (_RANGE, _decode_range),
-    WRITERLESS_FOOTER_VERSION: (_BATCH, _decode_batch),
-    FOOTER_VERSION: (_BATCH, _decode_batch),
+_ENTRIES: dict[int, tuple[struct.Struct, Callable[..., FooterEntry]]] = {
+    TIMELESS_FOOTER_VERSION: (_TIMELESS_BATCH, _decode_timeless),
+    STAMPED_FOOTER_VERSION: (_RANGE, FooterRange),
+    WRITERLESS_FOOTER_VERSION: (_BATCH, FooterBatch),
+    FOOTER_VERSION: (_BATCH, FooterBatch),
 }
 
 
 def _problem(footer: BlockFooter) -> str | None:
     """Describe a contradiction in a footer: partitions and byte ranges must ascend."""
-    previous = None
+    previous: _Place | None = None
     data_end = 0
     for entry in footer.partitions:
         place = (entry.topic_id, entry.partition)
-        name = f"{entry.topic_name}-{entry.partition}"
-        if entry.partition < 0:
-            return f"{name}: a partition is never negative"
-        if previous is not None and place <= previous:
-            return f"{name}: partitions are not in ascending order"
-        if not entry.batches:
-            return f"{name}: a partition without batches"
-        for batch in entry.batches:
-            if batch.byte_size < HEADER_BYTES:
-                return f"{name}: {batch.byte_size} bytes are too few for a record batch"
-            if batch.byte_offset < data_end:
-                return f"{name}: the batch at byte {batch.byte_offset} begins before {data_end}"
-            data_end = batch.byte_end
-        problem = _range_problem(entry.batches, footer.stamped) or _answer_problem(entry, footer)
+        problem = (
+            _order_problem(place, previous)
+            or _bytes_problem(entry.batches, data_end)
+            or _range_problem(entry.batches, footer.stamped)
+            or _answer_problem(entry, footer)
+        )
         if problem is not None:
-            return f"{name}: {problem}"
+            return f"{entry.topic_name}-{entry.partition}: {problem}"
+        data_end = entry.batches[-1].byte_end
         previous = place
     return None
 
 
+def _order_problem(place: _Place, previous: _Place | None) -> str | None:
+    if place[1] < 0:
+        return "a partition is never negative"
+    if previous is not None and place <= previous:
+        return "partitions are not in ascending order"
+    return None
+
+
+def _bytes_problem(entries: Sequence[FooterEntry], data_end: int) -> str | None:
+    if not entries:
+        return "a partition without batches"
+    for entry in entries:
+        byte_offset, byte_size = entry[:2]
+        if byte_size < HEADER_BYTES:
+            return f"{byte_size} bytes are too few for a record batch"
+        if byte_offset < data_end:
+            return f"the batch at byte {byte_offset} begins before {data_end}"
+        data_end = byte_offset + byte_size
+    return None
+
+
 def _answer_problem(entry: FooterPartition, footer: BlockFooter) -> str | None:
-    if entry.answers and footer.writer is None:
+    if not entry.answers:
+        return None
+    if footer.writer is None:
         return "answers without a writer"
     for answer in entry.answers:
         if footer.writer is not None and answer.sequence >= footer.writer.sequence:
@@ -422,7 +416,9 @@ def _answer_problem(entry: FooterPartition, footer: BlockFooter) -> str | None:
     return None
 
 
-def _range_problem(entries: Sequence[FooterBatch], stamped: bool) -> str | None:
+def _range_problem(entries: Sequence[FooterEntry], stamped: bool) -> str | None:
+    if not stamped and not isinstance(entries[0], FooterRange):
+        return None
     ranges = [entry for entry in entries if isinstance(entry, FooterRange)]
     if len(ranges) != (len(entries) if stamped else 0):
         return "offsets are known of some ranges only"

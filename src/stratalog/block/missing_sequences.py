@@ -86,7 +86,7 @@ class MissingSequences:
         if first == batch.base_sequence:
             del self._first[_key(batch)]
             return batch
-        return replace(batch, must_follow=True)
+        return batch._replace(must_follow=True)
 
 
 def _precedes(sequence: int, other: int) -> bool:

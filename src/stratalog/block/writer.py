@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar
 
-from stratalog.batch.entry import EntryBatch
+from stratalog.batch.entry import EntryBatch, partition_of
 from stratalog.block.announced_writer import AnnouncedWriter
 from stratalog.block.block import OpenBlock, SealedBlock, Told, seal
 from stratalog.block.cut_off import cut_off
@@ -265,9 +265,7 @@ class BlockWriter:
         told: Told = {}
         if self._announced is not None:
             object_id = self._announced.new_id(now_ms, self._entropy)
-            writer, told = self._announced.next_block(
-                batch.topic_partition for batch in block.batches
-            )
+            writer, told = self._announced.next_block(map(partition_of, block.batches))
         return seal(
             block,
             object_id=object_id,

@@ -17,6 +17,7 @@ from stratalog.block.footer import (
     TRAILER_BYTES,
     BlockFooter,
     FooterBatch,
+    FooterEntry,
     FooterPartition,
     FooterRange,
     decode_footer,
@@ -136,9 +137,9 @@ async def _read_by_footer(
                 yield _inspect_named(partition, batch, memoryview(buffer), records)
 
 
-def _windows(footer: BlockFooter) -> Iterator[list[tuple[FooterPartition, FooterBatch]]]:
+def _windows(footer: BlockFooter) -> Iterator[list[tuple[FooterPartition, FooterEntry]]]:
     """Yield the footer's batches in portions that fit into memory."""
-    window: list[tuple[FooterPartition, FooterBatch]] = []
+    window: list[tuple[FooterPartition, FooterEntry]] = []
     window_bytes = 0
     for partition in footer.partitions:
         for batch in partition.batches:

@@ -7,7 +7,7 @@ a batch may cost no more than so much memory and time, and few batches are decom
 import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
@@ -235,7 +235,7 @@ def _reworked_one(batch: EntryBatch, config: TopicConfig, greatest: int | None) 
             raise BatchTooLargeError(0, f"re-encoded for the topic it has {len(data)} bytes")
     elif not restamps:
         return batch
-    return replace(batch, data=data, header=parse_header(data))
+    return batch._replace(data=data, header=parse_header(data))
 
 
 def _has_other_codec(header: BatchHeader, config: TopicConfig) -> bool:

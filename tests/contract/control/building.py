@@ -4,7 +4,6 @@ import asyncio
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import count
 
 from stratalog.batch.header import TimestampType
@@ -97,7 +96,7 @@ def offsets(answers: Sequence[CommitAnswer]) -> list[int]:
 
 
 def _at(batch: BatchToCommit, byte_offset: int) -> BatchToCommit:
-    return replace(batch, byte_offset=byte_offset)
+    return batch._replace(byte_offset=byte_offset)
 
 
 def span(partition: TopicPartition, offset: int, max_bytes: int = 1_000_000) -> Span:

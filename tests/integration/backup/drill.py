@@ -140,7 +140,7 @@ class DrillWriter:
             footer,
             writer=writer,
             partitions=[
-                replace(each, answers=self._untold.pop(_key_of(each), []))
+                each._replace(answers=self._untold.pop(_key_of(each), []))
                 for each in footer.partitions
             ],
         )

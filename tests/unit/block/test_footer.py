@@ -12,6 +12,7 @@ from stratalog.block.footer import (
     BlockFooter,
     EarlierAnswer,
     FooterBatch,
+    FooterEntry,
     FooterPartition,
     FooterRange,
     FooterWriter,
@@ -33,7 +34,7 @@ def batch(byte_offset: int, byte_size: int = 100) -> FooterBatch:
     )
 
 
-def entry(topic_id: TopicId, partition: int, *batches: FooterBatch) -> FooterPartition:
+def entry(topic_id: TopicId, partition: int, *batches: FooterEntry) -> FooterPartition:
     return FooterPartition(
         topic_id=topic_id,
         topic_name="orders",
@@ -181,7 +182,7 @@ TOLD = [
 
 
 def telling(*answers: EarlierAnswer) -> BlockFooter:
-    partition = replace(entry(TOPIC_A, 5, batch(0, 61)), answers=answers)
+    partition = entry(TOPIC_A, 5, batch(0, 61))._replace(answers=answers)
     return replace(footer_of(partition), writer=WRITER)
 
 
@@ -218,12 +219,12 @@ def test_a_footer_of_the_third_version_has_no_writer() -> None:
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        ([replace(TOLD[0], sequence=12)], "block 12 tells the answers of 12"),
+        ([TOLD[0]._replace(sequence=12)], "block 12 tells the answers of 12"),
         ([TOLD[1], TOLD[0]], "not in ascending order"),
         ([TOLD[0], TOLD[0]], "not in ascending order"),
-        ([replace(TOLD[0], offsets=())], "with 0 base offsets"),
-        ([replace(TOLD[0], offsets=(Offset(-1),))], "offset -1"),
-        ([replace(TOLD[1], offsets=(Offset(-2),))], "offset -2"),
+        ([TOLD[0]._replace(offsets=())], "with 0 base offsets"),
+        ([TOLD[0]._replace(offsets=(Offset(-1),))], "offset -1"),
+        ([TOLD[1]._replace(offsets=(Offset(-2),))], "offset -2"),
     ],
 )
 def test_answers_that_contradict_themselves_are_not_written(

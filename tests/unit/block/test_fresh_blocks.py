@@ -1,5 +1,4 @@
 import tracemalloc
-from dataclasses import replace
 from uuid import UUID
 
 from tests.unit.block.entries import entry
@@ -142,7 +141,7 @@ def test_a_block_larger_than_the_cache_is_not_kept() -> None:
 def in_frame(batch: EntryBatch, *, padding: int) -> EntryBatch:
     """The batch as a view into the frame of a request that has other bytes, too."""
     size = len(batch.data)
-    return replace(batch, data=memoryview(bytearray(batch.data) + bytes(padding))[:size])
+    return batch._replace(data=memoryview(bytearray(batch.data) + bytes(padding))[:size])
 
 
 def test_tiny_batches_of_large_requests_do_not_keep_the_requests_in_memory() -> None:
@@ -166,7 +165,7 @@ def test_batches_that_make_up_most_of_their_request_are_not_copied() -> None:
     one = bytes(entry(value=bytes(1000)).data)
     frame = bytearray(one * 4)
     batches = [
-        replace(entry(value=bytes(1000)), data=memoryview(frame)[start : start + len(one)])
+        entry(value=bytes(1000))._replace(data=memoryview(frame)[start : start + len(one)])
         for start in range(0, 3 * len(one), len(one))
     ]
     cache = FreshBlocks(10_000)

@@ -1,6 +1,5 @@
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -261,7 +260,7 @@ async def test_negative_counts_of_offsets_are_damage(
     store: ObjectStore, reader: BlockReader
 ) -> None:
     backwards = edit(bytes(entry(records=2).data), last_offset_delta=-2)
-    row = await stored_row(store, replace(entry(records=2), data=memoryview(backwards)))
+    row = await stored_row(store, entry(records=2)._replace(data=memoryview(backwards)))
     assert "negative" in str((await read(reader, row)).error)
 
 

@@ -55,8 +55,7 @@ class PartitionState:
         return TopicPartition(self.topic_id, self.partition)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchToCommit:
+class BatchToCommit(NamedTuple):
     """One record batch inside a block that is about to be committed."""
 
     topic_id: TopicId

@@ -1,7 +1,5 @@
 """Idempotence: the sequences that a producer may write next, as the database remembers them."""
 
-from dataclasses import replace
-
 import pytest
 from tests.contract.control.building import (
     batch,
@@ -176,9 +174,9 @@ async def test_a_producer_that_has_expired_is_no_longer_told_and_may_go_on(
 async def test_what_follows_a_missing_batch_is_to_be_sent_again_after_it(
     plane: ControlPlane, topic: Topic
 ) -> None:
-    follower = replace(batch(part(topic), producer=9, sequence=1), must_follow=True)
+    follower = batch(part(topic), producer=9, sequence=1)._replace(must_follow=True)
     assert outcomes(await commit(plane, follower)) == [CommitOutcome.FOLLOWS_MISSING]
     assert outcomes(await commit(plane, batch(part(topic), producer=9, sequence=0))) == [ACCEPTED]
-    gap = replace(follower, base_sequence=5)
+    gap = follower._replace(base_sequence=5)
     assert outcomes(await commit(plane, gap)) == [CommitOutcome.FOLLOWS_MISSING]
     assert outcomes(await commit(plane, follower)) == [ACCEPTED]
