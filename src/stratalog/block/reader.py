@@ -32,6 +32,11 @@ topic has a few hundred bytes in each block: a megabyte of it would take thousan
 once, and would come too late for a client with a deadline, which would ask for the same again."""
 
 
+_LAST_SHARE = 8
+"""An answer ends with a row if less than this part of it, an eighth, is left for the next one. Few
+batches would fit in, and of batches of a megabyte none: each would be read twice."""
+
+
 @dataclass(slots=True)
 class _Stored:
     """A row in the object store, from the batch on at which an earlier read ended, if one did."""
@@ -121,6 +126,8 @@ class BlockReader:
             end = row.byte_offset + row.byte_size
             source: _Source | None = self._cache.find(row.object_id, row.byte_offset, end)
             if source is None:
+                if sources and room < min(row.byte_size, want.max_bytes // _LAST_SHARE):
+                    break
                 if sources and row.object_id not in stored and len(stored) >= _MOST_OBJECTS:
                     break
                 source = _Stored(row, min(row.byte_size, room) if sources else row.byte_size)

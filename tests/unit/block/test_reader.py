@@ -221,6 +221,22 @@ async def test_the_last_row_of_an_answer_is_read_as_far_as_there_is_room(
     assert watched.ranges[-1] == Range(size, 3 * size)
 
 
+async def test_an_answer_that_is_all_but_full_does_not_begin_a_row_that_does_not_fit(
+    store: ObjectStore,
+) -> None:
+    watched = Watched(store)
+    reader = BlockReader(store=watched, cache=FreshBlocks(0))
+    size = len(entry().data)
+    first = await stored_row(store, *(entry() for _ in range(8)), number=1)
+    second = await stored_row(store, entry(), entry(), base_offset=8, number=2)
+    answer = await read(reader, first, second, max_bytes=9 * size)
+    assert (answer.next_offset, answer.ended, answer.error) == (8, False, None)
+    assert watched.ranges == [Range(0, 8 * size)]
+    small = await stored_row(store, entry(), base_offset=8, number=3)
+    whole = await read(reader, first, small, max_bytes=9 * size)
+    assert (whole.next_offset, whole.ended) == (9, True)
+
+
 async def test_an_answer_from_many_batches_is_one_piece_of_memory(
     store: ObjectStore, reader: BlockReader
 ) -> None:
