@@ -19,6 +19,11 @@ def new_memory(size_bytes: int) -> bytearray:
     return _new_bytearray(None, size_bytes)
 
 
+def grow(memory: bytearray, size_bytes: int) -> None:
+    """Let memory of which nobody has a view grow to a size, with anything in the new part."""
+    _resize_bytearray(memory, size_bytes)
+
+
 def memory_for(size_bytes: int, position: int) -> memoryview:
     """Memory from which a direct write at this position of a file can take its bytes as they are.
 
@@ -48,4 +53,13 @@ def _find_new_bytearray() -> Callable[[None, int], bytearray]:
     return cast(Callable[[None, int], bytearray], found)
 
 
+def _find_resize() -> Callable[[bytearray, int], int]:
+    """Python's own way clears twice as much as it adds: zeros are made, and copied to the end."""
+    found: Any = ctypes.pythonapi.PyByteArray_Resize
+    found.restype = ctypes.c_int
+    found.argtypes = [ctypes.py_object, ctypes.c_ssize_t]
+    return cast(Callable[[bytearray, int], int], found)
+
+
 _new_bytearray = _find_new_bytearray()
+_resize_bytearray = _find_resize()

@@ -5,6 +5,7 @@ import pytest
 from stratalog.objects.memory import (
     IN_PLACE_BYTES,
     PAGE_BYTES,
+    grow,
     lies_for,
     memory_for,
     new_memory,
@@ -41,3 +42,13 @@ def test_new_memory_can_be_filled_and_cut() -> None:
     del memory[4:]
     assert memory == b"0123"
     assert new_memory(0) == b""
+
+
+def test_memory_grows_behind_the_bytes_that_it_has() -> None:
+    memory = bytearray(b"abc")
+    for size_bytes in (4, 10_000, 3_000_000):
+        grow(memory, size_bytes)
+        assert len(memory) == size_bytes
+        assert memory[:3] == b"abc"
+    with memoryview(memory), pytest.raises(BufferError):
+        grow(memory, 4_000_000)

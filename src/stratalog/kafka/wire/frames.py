@@ -13,6 +13,7 @@ from enum import Enum
 from stratalog.kafka.wire.errors import FrameSizeError
 from stratalog.kafka.wire.header import SMALLEST_REQUEST_BYTES
 from stratalog.kafka.wire.primitives import INT32
+from stratalog.objects.memory import grow
 
 _LENGTH_BYTES = 4
 _HEAD = struct.Struct(">ih")
@@ -70,7 +71,7 @@ class FrameReceiver:
             return self._shared[:]
         missing = self.admitted_bytes - len(self._target)
         if missing > 0:
-            self._target.extend(bytes(missing))
+            grow(self._target, self.admitted_bytes)
         return memoryview(self._target)[self._filled :]
 
     @property
