@@ -31,7 +31,7 @@ async def test_offsets_outside_the_partition_are_out_of_range(
 async def test_the_high_watermark_is_answered_with_nothing(rig: TopicRig) -> None:
     await rig.append(0, batch(b"a"))
     answer = await rig.read_one(0, 1)
-    assert (answer.error, answer.parts) == (None, [])
+    assert (answer.error, [*answer.parts]) == (None, [])
 
 
 async def test_what_was_deleted_is_out_of_range_even_inside_a_batch(rig: TopicRig) -> None:
