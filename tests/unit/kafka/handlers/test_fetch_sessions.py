@@ -245,6 +245,14 @@ async def test_an_unknown_session_is_not_found(desk: Desk, session_id: int, epoc
     assert desk.reads.asked == []
 
 
+async def test_another_session_of_the_connection_is_not_found_and_its_own_stays(desk: Desk) -> None:
+    consumer = Consumer(desk)
+    await consumer.begin(5)
+    response = await consumer.ask({}, session_id=consumer.session_id ^ 1)
+    assert response.error_code is ErrorCode.fetch_session_id_not_found
+    assert list(await consumer.fetch()) == [0]
+
+
 async def test_a_session_is_found_on_its_own_connection_only(desk: Desk) -> None:
     owner, stranger = Consumer(desk, number=1), Consumer(desk, number=2)
     await owner.begin(5)
