@@ -5,6 +5,7 @@ compared with the control plane's rows by merging the two, and a person finds an
 """
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from uuid import UUID
 
 from stratalog.ids import ObjectId, uuid7_time_ms
@@ -13,6 +14,7 @@ BLOCKS_PREFIX = "blocks/"
 SPLITS_PREFIX = "splits/"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HOUR_MS = 3_600_000
 
 
 def block_key(object_id: ObjectId) -> str:
@@ -36,8 +38,13 @@ def parse_split_key(key: str) -> ObjectId | None:
 
 
 def _key(prefix: str, object_id: ObjectId) -> str:
-    created = _EPOCH + timedelta(milliseconds=uuid7_time_ms(object_id))
-    return f"{prefix}{created:%Y/%m/%d/%H}/{object_id}"
+    return f"{prefix}{_hour_folder(uuid7_time_ms(object_id) // _HOUR_MS)}/{object_id}"
+
+
+@lru_cache(maxsize=64)
+def _hour_folder(hours: int) -> str:
+    """Return the folder of an hour since 1970. Formatting a date takes as long as a small seal."""
+    return f"{_EPOCH + timedelta(hours=hours):%Y/%m/%d/%H}"
 
 
 def _parse(prefix: str, key: str) -> ObjectId | None:
