@@ -97,6 +97,8 @@ class Model:
             max_bytes=MAX_BYTES, window_s=WINDOW_S, requests_per_s=requests_per_s
         )
         self.now_s = 0.0
+        self.sent_s = [0.0 for _ in clients]
+        """The last request of each client in a closed loop."""
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.numbers = count()
         self.open: list[Request] = []
@@ -138,6 +140,13 @@ class Model:
         sent_s = self.now_s + after_s
         request = Request(number, self.clients[number].size_bytes, sent_s)
         self.at(sent_s, lambda: self.receive(request))
+
+    def send_again(self, number: int) -> None:
+        """A client makes one request after the other, and the next one when it is answered."""
+        client = self.clients[number]
+        back_s = self.now_s + client.back_s * self.random.lognormvariate(0, 0.4)
+        sent_s = self.sent_s[number] = max(back_s, self.sent_s[number] + client.next_s)
+        self.send(number, sent_s - self.now_s)
 
     def receive(self, request: Request) -> None:
         self.free_s = max(self.free_s, self.now_s) + REQUEST_S + request.size_bytes * BYTE_S
@@ -210,22 +219,19 @@ class Model:
     def answer(self, block: Block) -> None:
         numbers = [each.sender for each in block.requests]
         self.sealing.written(numbers, block.sealed_s, self.now_s)
-        places: dict[int, int] = {}
         for request in block.requests:
             client = self.clients[request.sender]
             if request.sent_s > self.warm_s:
                 self.outcome.latencies_s.append(self.now_s - request.sent_s)
                 self.outcome.bytes += request.size_bytes
             if client.pause is None:
-                place = places[request.sender] = places.get(request.sender, -1) + 1
-                back_s = client.back_s * self.random.lognormvariate(0, 0.4)
-                self.send(request.sender, back_s + place * client.next_s)
+                self.send_again(request.sender)
 
 
 LOADS: dict[str, Sequence[Client]] = {
     "one sender, one record at a time": [Client(size_bytes=KB)],
     "Java's default: 5 x 16 KB": [Client(size_bytes=16 * KB, depth=5)],
-    "5 x 1 MB": [Client(size_bytes=MB, depth=5, next_s=0.0008)],
+    "5 x 1 MB": [Client(size_bytes=MB, depth=5, next_s=0.002)],
     "20 thin closed loops": [Client(size_bytes=200) for _ in range(20)],
     "1,000 thin, one a second each": [
         Client(size_bytes=KB, pause=lambda random: random.expovariate(1)) for _ in range(1000)
@@ -248,20 +254,26 @@ def show(name: str, outcome: Outcome, put_dollars: float) -> None:
     per_gb = outcome.objects / outcome.bytes * 1e9
     per_million = outcome.objects / len(outcome.latencies_s) * MB
     per_month = outcome.objects / outcome.seconds * MONTH_S
-    dollars = [value * put_dollars for value in (per_gb, per_million, per_month)]
-    shown = ["", "", ""] if put_dollars == 0 else [f"{value:,.4g}" for value in dollars]
-    print(
-        f"| {name} | {outcome.bytes / MB / outcome.seconds:,.2f}"
-        f" | {outcome.objects / outcome.seconds:,.1f} | {per_gb:,.0f} | {per_million:,.0f}"
-        f" | {' | '.join(shown)} | {p50 * 1000:,.1f} | {p99 * 1000:,.1f} |"
-    )
+    dollars = [value * put_dollars for value in (per_gb, per_million, per_month) if put_dollars]
+    figures = [
+        f"{outcome.bytes / MB / outcome.seconds:,.2f}",
+        f"{outcome.objects / outcome.seconds:,.1f}",
+        f"{per_gb:,.0f}",
+        f"{per_million:,.0f}",
+        *(f"{value:,.4g}" for value in dollars),
+        f"{p50 * 1000:,.1f}",
+        f"{p99 * 1000:,.1f}",
+    ]
+    print(f"| {name} | {' | '.join(figures)} |")
 
 
-HEAD = """
-### {}
+def show_head(title: str, put_dollars: float) -> None:
+    dollars = ["$ per GB", "$ per million", "$ a month"] if put_dollars else []
+    counts = ["MB/s", "objects/s", "objects per GB", "per million requests"]
+    columns = ["load", *counts, *dollars, "p50 ms", "p99 ms"]
+    print(f"\n### {title}\n\n| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
 
-| load | MB/s | objects/s | objects per GB | per million requests | $ per GB | $ per million | $ a month | p50 ms | p99 ms |
-|---|---|---|---|---|---|---|---|---|---|"""  # noqa: E501
+
 SETTINGS = (
     ("A folder, windows alone", FOLDER, 0.0),
     ("A folder, early blocks without a budget", FOLDER, math.inf),
@@ -276,12 +288,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     seconds = parser.parse_args().seconds
     for title, store, requests_per_s in SETTINGS:
-        print(HEAD.format(title))
+        put_dollars = PUT_DOLLARS if store is S3 else 0.0
+        show_head(title, put_dollars)
         for name, clients in LOADS.items():
             # The largest loads show the same within less time.
             spell_s = min(seconds, 10.0) if clients[0].size_bytes >= MB else seconds
             outcome = Model(store, clients, requests_per_s).run(spell_s, warm_s=15.0)
-            show(name, outcome, PUT_DOLLARS if store is S3 else 0.0)
+            show(name, outcome, put_dollars)
 
 
 if __name__ == "__main__":

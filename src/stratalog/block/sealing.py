@@ -19,7 +19,9 @@ sender sends nothing while it waits.
 A request is worth it if the block has enough bytes, or if the budget has a token. Every block takes
 a token, so that windows and early blocks together keep to the budget where windows alone do.
 
-Few blocks are sealed early while others are being written: the next one collects meanwhile.
+Few blocks are sealed early while others are being written: the next one collects meanwhile. While
+none is being written, a block with enough bytes waits for no sender by name: clients with large
+requests then fill the next block while the disk is busy with this one, and neither stands still.
 """
 
 import math
@@ -52,8 +54,9 @@ _MOST_DEPTH = 16
 limit of clients is 5."""
 _DEPTH_KEPT = 0.99
 """Of the depth that a sender was seen to have, after each answer."""
-_CLASSES = 16
-"""Senders that return after more than 2^15 ms are new ones each time."""
+_CLASS_S = tuple(2.0**index / 1000 for index in range(16))
+"""The usual time of each class. Senders that return after more than 2^15 ms are new ones each
+time."""
 _PATIENCE = 4
 """A sender is overdue after so many of its usual times."""
 _FIRST_ROUND_S = 0.005
@@ -109,7 +112,7 @@ class _Sender:
 
     @property
     def returns_soon(self) -> bool:
-        return _class_s(self.usual_class) <= _SOON_S
+        return _CLASS_S[self.usual_class] <= _SOON_S
 
 
 class Sealing:
@@ -121,7 +124,7 @@ class Sealing:
         self._tokens = self._most_tokens = max(1.0, requests_per_s * SAVED_S)
         self._tokens_s = 0.0
         self._senders: dict[int, _Sender] = {}
-        self._absent: list[OrderedDict[int, _Sender]] = [OrderedDict() for _ in range(_CLASSES)]
+        self._absent: list[OrderedDict[int, _Sender]] = [OrderedDict() for _ in _CLASS_S]
         self._round_s = _FIRST_ROUND_S
         self._under_way = 0
         self._begin_block()
@@ -160,7 +163,7 @@ class Sealing:
     def _returned(self, number: int, sender: _Sender, now_s: float) -> None:
         self._absent[sender.usual_class].pop(number, None)
         newest = math.log2(max((now_s - sender.answered_s) * 1000, 1.0))
-        sender.return_class += (min(newest, _CLASSES - 1) - sender.return_class) / 2
+        sender.return_class += (min(newest, len(_CLASS_S) - 1) - sender.return_class) / 2
 
     def sealed(self, now_s: float) -> None:
         """Note that the open block was sealed, and begin the next one."""
@@ -206,27 +209,33 @@ class Sealing:
 
     def _expected_s(self, now_s: float) -> float:
         """Return the time until which waiting helps, in the past if no sender is expected."""
-        if self._bytes >= self._max_bytes / 2 and self._more_expected:
+        is_idle = self._bytes >= WORTHWHILE_BYTES and not self._under_way
+        if self._bytes >= self._max_bytes / 2 and self._more_expected and not is_idle:
             # It will be full about as soon as another block could be written.
             return self._arrived_s + _SOON_S
-        soon_s = -math.inf
+        named_s, crowd = self._absent_expected(now_s)
         if self._more_expected:
-            soon_s = next(reversed(self._more_expected.values())) + _NEXT_S
-        crowd = 0.0
-        for index, absent in enumerate(self._absent):
-            usual_s = _class_s(index)
-            self._forget_overdue(absent, now_s - _PATIENCE * usual_s)
+            named_s = max(named_s, next(reversed(self._more_expected.values())) + _NEXT_S)
+        named_s = -math.inf if is_idle else min(named_s, self._opened_s + self._round_s)
+        if crowd >= 1 and not self._stalled:
+            return max(named_s, now_s + _SOON_S)
+        return named_s
+
+    def _absent_expected(self, now_s: float) -> tuple[float, float]:
+        """Return the time until which absent senders are waited for by name, and the number of
+        requests that come soon from the others."""
+        named_s, crowd = -math.inf, 0.0
+        for usual_s, absent in zip(_CLASS_S, self._absent, strict=True):
+            if absent:
+                self._forget_overdue(absent, now_s - _PATIENCE * usual_s)
             if not absent:
                 continue
             if usual_s <= _SOON_S:
                 newest = next(reversed(absent.values()))
-                soon_s = max(soon_s, newest.answered_s + _PATIENCE * usual_s)
+                named_s = max(named_s, newest.answered_s + _PATIENCE * usual_s)
             else:
                 crowd += len(absent) * _SOON_S / usual_s
-        soon_s = min(soon_s, self._opened_s + self._round_s)
-        if crowd >= 1 and not self._stalled:
-            return max(soon_s, now_s + _SOON_S)
-        return soon_s
+        return named_s, crowd
 
     def _forget_overdue(self, absent: OrderedDict[int, _Sender], before_s: float) -> None:
         while absent:
@@ -234,7 +243,3 @@ class Sealing:
             if sender.answered_s >= before_s:
                 return
             del absent[number], self._senders[number]
-
-
-def _class_s(index: int) -> float:
-    return 2.0**index / 1000

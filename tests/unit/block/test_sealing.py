@@ -217,6 +217,40 @@ def test_a_block_with_enough_bytes_needs_no_budget() -> None:
     assert line.verdict() is Reason.EARLY
 
 
+def large_requests() -> Line:
+    """A client that always has five large requests in flight, of which the first has arrived."""
+    line = Line()
+    line.habit(*[1] * 5)
+    line.arrives(1, size_bytes=WORTHWHILE_BYTES)
+    return line
+
+
+def test_a_block_with_enough_bytes_is_not_held_for_the_rest_while_no_block_is_under_way() -> None:
+    assert large_requests().verdict() is Reason.EARLY
+
+
+def test_a_block_with_a_byte_too_few_is_held_for_the_rest() -> None:
+    line = Line()
+    line.habit(*[1] * 5)
+    line.arrives(1, size_bytes=WORTHWHILE_BYTES - 1)
+    assert line.waits(0.002)
+
+
+def test_the_rest_collects_while_a_block_is_under_way() -> None:
+    line = large_requests()
+    line.is_sealed()
+    line.arrives(1, size_bytes=WORTHWHILE_BYTES)
+    assert line.waits(0.002), "three more are on their way"
+    line.arrives(1, 1, 1, size_bytes=WORTHWHILE_BYTES)
+    assert line.verdict() is Reason.EARLY
+
+
+def test_enough_bytes_for_a_request_do_not_part_a_crowd() -> None:
+    line = crowd()
+    line.arrives(7, size_bytes=WORTHWHILE_BYTES)
+    assert isinstance(line.verdict(), Wait)
+
+
 def test_a_stream_fills_its_blocks() -> None:
     line = Line(max_bytes=8000)
     line.habit(*[1] * 40)
