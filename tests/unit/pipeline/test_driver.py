@@ -284,7 +284,7 @@ async def test_the_cost_of_a_plan_tells_of_rewrites_and_of_every_topic(lab: Lab)
         plan = await driver.plan()
         cost = cost_of(plan.tasks)
         report = await driver.run()
-    assert cost.figures == {
+    expected = {
         "merged_partitions": 1,
         "segments": 1,
         "split_partitions": 0,
@@ -292,6 +292,8 @@ async def test_the_cost_of_a_plan_tells_of_rewrites_and_of_every_topic(lab: Lab)
         "rewritten_partitions": 1,
         "rewritten_files": report.split_files,
     }
+    # Another kind adds figures of its own.
+    assert expected.items() <= cost.figures.items()
     assert cost.bytes == report.merged_bytes + report.split_bytes
     assert cost.topics == [
         ("gone", "merge", 1, report.merged_bytes),
