@@ -32,7 +32,6 @@ from stratalog.topic.model import PartitionWrite, PartitionWritten
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_S = 6.0
-_IN_FLIGHT = (None, None, 1, 3)
 _IN_FLIGHT_GAP_S = 0.0005
 """Between an answer and the next request of a closed loop: so soon that its block waits for it."""
 _MOST_IN_BURST = 5
@@ -110,6 +109,7 @@ class Producer:
         *,
         producer_id: int | None,
         pause_s: float,
+        in_flight: int | None = None,
     ) -> None:
         self._clients = clients
         self._name = name
@@ -121,9 +121,8 @@ class Producer:
         self._count = 0
         self._sequence = 0
         self._connection = next(clients.connections)
-        self._in_flight = clients.random.choice(_IN_FLIGHT) if producer_id is not None else None
-        """Requests without an answer that this producer may have, as a closed loop. None if it
-        sends by the clock."""
+        self._in_flight = in_flight
+        """Requests without an answer that a closed loop may have. None sends by the clock."""
         self.promise = Promise.ORDERED if producer_id is None else Promise.IDEMPOTENT
 
     async def run(self) -> None:

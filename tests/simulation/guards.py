@@ -19,7 +19,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.simulation import disasters, nodes, removals, world
-from tests.simulation.loads import damaged_reads, hasty_deletions, late_swaps
+from tests.simulation.loads import (
+    contended_rows,
+    damaged_reads,
+    doubtful_commits,
+    hasty_deletions,
+    hasty_segments,
+    late_chains,
+    late_swaps,
+    overtaking_uploads,
+)
 from tests.simulation.replacing import replaced
 
 from stratalog.block import row_batches
@@ -112,6 +121,7 @@ GUARDS = (
             without(commits.CommitOperations, "resolve_commit", removals.resolve_without_tombstone),
             without(commits, "count_commit", removals.count_unchecked),
         ),
+        without(world, "load_of", doubtful_commits),
     ),
     Guard(
         "commit meets tombstone",
@@ -137,11 +147,13 @@ GUARDS = (
         "missing sequences",
         "The batch after one that was given up is not the beginning of an unknown producer.",
         without(MissingSequences, "mark", lambda self, block: block),
+        with_disaster(disasters.HANG),
     ),
     Guard(
         "seal order",
         "Blocks are committed in the order in which they were sealed.",
         without(BlockWriter, "_commit_in_order", removals.commit_in_any_order),
+        without(world, "load_of", overtaking_uploads),
     ),
     Guard(
         "trim at a row's edge",
@@ -166,7 +178,10 @@ GUARDS = (
         ),
         # A run looks for finished segments before it claims a partition. Here each run has looked
         # too early, so that it splits rows under a segment that a janitor chains later.
-        without(driver, "chain_finished", removals.none_found),
+        both(
+            without(driver, "chain_finished", removals.none_found),
+            without(world, "load_of", late_chains),
+        ),
     ),
     Guard(
         "chain at unmoved boundaries",
@@ -180,6 +195,7 @@ GUARDS = (
         "deletion of unchained segments",
         "A segment that is chained is never deleted as unfinished.",
         without_sql("AND NOT segments.chained AND segments.state <> $1", "AND state <> $1"),
+        without(world, "load_of", contended_rows),
     ),
     Guard(
         "planned rows",
@@ -193,6 +209,7 @@ GUARDS = (
         "claim of a split",
         "A split is committed only under the claim of its run.",
         without(splits, "lock_claims", removals.all_claims),
+        without(world, "load_of", contended_rows),
     ),
     Guard(
         "claim of a merge",
@@ -240,6 +257,7 @@ GUARDS = (
         "log looked at again",
         "A merge looks for its log once more after its segment was added.",
         without(segment_finisher, "check_uploaded", removals.nothing),
+        without(world, "load_of", hasty_segments),
     ),
     Guard(
         "CRC of a block",

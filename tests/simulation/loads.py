@@ -4,7 +4,7 @@ A guard matters in a moment that lasts for milliseconds: between a plan and its 
 a look and the read that follows. A load makes some of these moments long and frequent.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -32,6 +32,9 @@ class Load:
     consumers: int = 2
     has_rereader: bool = False
     """A consumer reads everything from the start, again and again."""
+    in_flight: Sequence[int | None] = (None,)
+    """The requests without an answer that an idempotent producer may have, as a closed loop: one of
+    these. None is a producer that sends by the clock."""
     has_splitter: bool = False
     """The second pipeline is set to wait for larger segments than the first, so that it splits."""
     pipeline_pause_s: tuple[float, float] = (0.1, 1.0)
@@ -60,6 +63,7 @@ def _everything(random: Random) -> Load:
         kept=_configs(random),
         trimmed={**_configs(random), "retention.bytes": str(random.choice([600, 4000]))},
         deleter_pause_s=random.choice([0.1, 0.7]),
+        in_flight=(None, None, 1, 3),
     )
 
 
@@ -79,6 +83,7 @@ def _rows(random: Random) -> Load:
             window_ms=50,
             # Windows put several batches of a partition into a row, whose edges plans must meet.
             requests_per_second=0,
+            max_bytes=8 << 20,
             age_ms=50,
             min_segment_bytes=random.choice([400, 800]),
             splitter_claim_duration_ms=random.choice([300, 1000]),
@@ -124,6 +129,7 @@ def _segments(random: Random) -> Load:
             grace_ms=random.choice([100, 800]),
             orphan_age_ms=random.choice([100, 400]),
             window_ms=50,
+            max_bytes=8 << 20,
             parallel_uploads=4,
             cache_bytes=0,
         ),
@@ -144,6 +150,25 @@ def _segments(random: Random) -> Load:
         fault_strengths=(0.0, 0.2),
         machine_faults_per_s=0.4,
     )
+
+
+def contended_rows(_seed: int, random: Random) -> Load:
+    return _rows(random)
+
+
+def late_chains(_seed: int, random: Random) -> Load:
+    """Janitors chain the segments that runs have left, and their transactions always come late."""
+    load = _rows(random)
+    janitor = replace(load.settings.janitor, interval_ms=200)
+    return replace(
+        load,
+        settings=replace(load.settings, janitor=janitor),
+        slow_operations={**load.slow_operations, ("broker", "SharedWrites"): 1.0},
+    )
+
+
+def hasty_segments(_seed: int, random: Random) -> Load:
+    return _segments(random)
 
 
 def hasty_deletions(_seed: int, random: Random) -> Load:
@@ -173,6 +198,25 @@ def late_swaps(_seed: int, random: Random) -> Load:
         slow_operations={("pipeline", "write _swap"): 1.0},
         slowness_s=1.5,
     )
+
+
+def overtaking_uploads(_seed: int, random: Random) -> Load:
+    """Bursts go into early blocks in succession, whose uploads overtake each other."""
+    load = _everything(random)
+    block = replace(load.settings.block, parallel_uploads=4, requests_per_second=1000)
+    return replace(
+        load,
+        settings=replace(load.settings, block=block),
+        in_flight=(None, 3),
+        slow_operations={("broker", "put blocks"): 0.5},
+        fault_strengths=(0.0, 0.3),
+        machine_faults_per_s=0.4,
+    )
+
+
+def doubtful_commits(_seed: int, random: Random) -> Load:
+    """Many requests arrive after their callers gave up. Machines stay up to settle their doubts."""
+    return replace(_everything(random), fault_strengths=(5.0,), machine_faults_per_s=0.2)
 
 
 def damaged_reads(_seed: int, random: Random) -> Load:

@@ -252,6 +252,7 @@ class World:
                 partition,
                 producer_id=100 + 10 * number + partition if idempotent else None,
                 pause_s=0.25,
+                in_flight=self.random.choice(self.load.in_flight) if idempotent else None,
             )
             for number, topic in enumerate(self.topics)
             for partition in range(topic.partition_count)
