@@ -62,8 +62,28 @@ async def start_writing(
     await parts.start(
         Part(name="the writer of blocks", stops_in=Phase.CLOSE_WRITERS, stop=blocks.close)
     )
+    await _watch_count(parts, ground, cluster.control, announced, blocks)
+    return TopicAppender(
+        appenders={WriteTier.BLOCK: blocks},
+        catalog=catalog,
+        clock=ground.clock,
+        topic_defaults=ground.settings.topic,
+        entry_limits=EntryLimits(
+            max_decompressed_bytes=ground.settings.broker.max_decompressed_bytes,
+            max_ratio=ground.settings.broker.max_decompression_ratio,
+        ),
+    )
+
+
+async def _watch_count(
+    parts: Parts,
+    ground: Ground,
+    control: ControlPlane,
+    announced: AnnouncedWriter,
+    blocks: BlockWriter,
+) -> None:
     watch = CountWatch(
-        cluster.control,
+        control,
         announced,
         interval_s=ground.settings.broker.lease_ms / RENEWALS_PER_LEASE / 1000,
         clock=ground.clock,
@@ -76,16 +96,6 @@ async def start_writing(
             start=watch.start,
             stop=watch.stop,
         )
-    )
-    return TopicAppender(
-        appenders={WriteTier.BLOCK: blocks},
-        catalog=catalog,
-        clock=ground.clock,
-        topic_defaults=ground.settings.topic,
-        entry_limits=EntryLimits(
-            max_decompressed_bytes=ground.settings.broker.max_decompressed_bytes,
-            max_ratio=ground.settings.broker.max_decompression_ratio,
-        ),
     )
 
 
