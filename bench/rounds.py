@@ -13,7 +13,6 @@ import argparse
 import os
 import sqlite3
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -29,7 +28,6 @@ from stratalog.batch.records import Record
 from stratalog.block.announced_writer import AnnouncedWriter
 from stratalog.block.fresh_blocks import FreshBlocks
 from stratalog.block.writer import BlockWriter
-from stratalog.cli.up import SWITCH_SECONDS
 from stratalog.clock import SYSTEM_CLOCK
 from stratalog.control.open import open_control_plane
 from stratalog.control.topics.model import Topic
@@ -39,6 +37,7 @@ from stratalog.metrics import Metrics
 from stratalog.objects.direct_write import wants_direct, write_direct
 from stratalog.objects.open import open_store
 from stratalog.settings import BlockSettings
+from stratalog.threads import share_the_lock
 
 RECORD_BYTES = 500
 SENDER = 1
@@ -190,7 +189,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="on the disk to measure")
     options = parser.parse_args()
-    sys.setswitchinterval(SWITCH_SECONDS)
+    share_the_lock()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         figures = uvloop.run(_run(options, Path(folder)))
     for name, found in figures.items():

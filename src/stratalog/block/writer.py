@@ -92,7 +92,6 @@ class OnCommit(Protocol):
 
 OnRefused = Callable[[WriterRefusedError], None]
 
-
 _Committed: TypeAlias = "asyncio.Future[Sequence[CommitAnswer]]"
 
 

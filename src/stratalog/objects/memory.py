@@ -20,7 +20,7 @@ def new_memory(size_bytes: int) -> bytearray:
 
 
 def grow(memory: bytearray, size_bytes: int) -> None:
-    """Let memory of which nobody has a view grow to a size, with anything in the new part."""
+    """Make memory larger, with anything in the new part. Raises `BufferError` if it has a view."""
     _resize_bytearray(memory, size_bytes)
 
 

@@ -36,8 +36,8 @@ class Progress(Enum):
 
 
 def shared_buffer() -> memoryview:
-    """Return a buffer for all connections of an event loop. Bytes are in it between `buffer` and
-    `keep` only, and no connection is called between those of another."""
+    """Return a buffer for all connections of an event loop. It holds bytes of one connection from
+    `buffer` until `keep`, and no other connection is called in between."""
     return memoryview(bytearray(_SHARED_BYTES))
 
 
