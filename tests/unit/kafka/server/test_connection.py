@@ -4,7 +4,6 @@ import asyncio
 import gc
 import random
 import struct
-import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -15,6 +14,7 @@ from tests.unit.kafka.server.loops import on_both_loops
 from stratalog.clock import SystemClock
 from stratalog.errors import CallError
 from stratalog.kafka.server.acceptor import Accepted, Entering, InTurn, Response, Running
+from stratalog.kafka.server.connection import Connection
 from stratalog.kafka.server.server import Address, Server
 from stratalog.kafka.server.session import Session
 from stratalog.settings import BrokerSettings
@@ -85,7 +85,7 @@ class Steps:
         self.answers[correlation_id].set_result([struct.pack(">i", len(payload)), payload])
 
     async def until_accepted(self, count: int) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(5):
             while len(self.accepted) < count:
                 self._changed.clear()
                 await self._changed.wait()
@@ -122,7 +122,7 @@ async def conversing(
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that no event tells, such as the server seeing a lost connection."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(5):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0)
 
@@ -222,21 +222,17 @@ async def test_produce_requests_wait_for_memory_and_others_do_not() -> None:
 async def test_requests_that_arrived_with_one_that_waits_for_memory_follow_it() -> None:
     async with conversing(budget=1_000) as (steps, _, address, client), connected(address) as other:
         bodies = [bytes([number]) * 400 for number in range(6)]
-        await client.send(
-            b"".join(request(PRODUCE, 0, number, body) for number, body in enumerate(bodies))
-        )
+        await client.send(b"".join(request(PRODUCE, 0, *one) for one in enumerate(bodies)))
         await steps.until_accepted(2)
         await other.send(b"".join(request(METADATA, 0, number, b"." * 400) for number in (7, 8, 9)))
         await steps.until_accepted(5)
         await settle()
         assert steps.accepted == [0, 1, 7, 8, 9], "the third waits, and others are served"
-        for number in range(6):
+        for number in (*range(6), 7, 8, 9):
             await steps.until_accepted(min(number + 5, 9))
             steps.answer(number)
         assert [await client.correlation_id() for _ in range(6)] == [*range(6)]
         assert all(body in steps.frames[number] for number, body in enumerate(bodies))
-        for number in (7, 8, 9):
-            steps.answer(number)
 
 
 @on_both_loops
@@ -445,8 +441,15 @@ async def test_a_client_that_takes_no_responses_is_not_worked_for() -> None:
         assert [len(await client.frame()) for _ in range(3)] == [20_000_004] * 3
 
 
+def connections_in_memory() -> list[Connection]:
+    return [one for one in gc.get_objects() if isinstance(one, Connection)]
+
+
 @on_both_loops
 async def test_a_closed_connection_is_freed_without_the_collector_of_cycles() -> None:
+    gc.collect()
+    # A failed test of this process may be kept, with its connections, by its traceback.
+    others = connections_in_memory()
     gc.disable()
     try:
         async with (
@@ -459,11 +462,10 @@ async def test_a_closed_connection_is_freed_without_the_collector_of_cycles() ->
             steps.answer(1)
             steps.answer(2)
             assert [await client.correlation_id() for _ in range(2)] == [1, 2]
-            await until(lambda: server.connection_count == 2)
-            served = weakref.WeakSet(server._connections)
+            assert len(connections_in_memory()) == len(others) + 2
             await client.close()
             await until(lambda: server.connection_count == 1)
-            await until(lambda: len(served) == 1)
+            await until(lambda: len(connections_in_memory()) == len(others) + 1)
     finally:
         gc.enable()
 
