@@ -2,13 +2,16 @@
 
 Hundreds of idle consumers wait for half a second each, again and again. With a timer each, every
 one of them would wake the process on its own; together they are answered in a few turns of the
-event loop. A wait may last a sixteenth longer than it asked for, and is never cut short.
+event loop. A wait may last a sixteenth longer than it asked for, a sixteenth of a second at the
+most, and is never cut short.
 """
 
 import asyncio
 import math
 
 _MOST_LATE_PART = 16
+_LONG_S = 1.0
+"""Longer waits are no later than one of this length: clients count on a timeout of their own."""
 
 _Waiter = asyncio.Future[None]
 
@@ -21,7 +24,7 @@ class WaitEnds:
         """End the wait of a future after so many seconds. Returns the time for `remove`."""
         loop = asyncio.get_running_loop()
         # A power of two, so that waits of different lengths have ends in common.
-        grain_s = math.ldexp(0.5, math.frexp(wait_s / _MOST_LATE_PART)[1])
+        grain_s = math.ldexp(0.5, math.frexp(min(wait_s, _LONG_S) / _MOST_LATE_PART)[1])
         end_s = math.ceil((loop.time() + wait_s) / grain_s) * grain_s
         group = self._groups.get(end_s)
         if group is None:

@@ -17,14 +17,14 @@ def new_waiter() -> asyncio.Future[None]:
 
 
 @pytest.mark.parametrize("wait_s", [0.001, 0.08, 0.5, 1.0, 30.0, 3e6])
-async def test_a_wait_ends_at_most_a_sixteenth_late_and_never_early(
+async def test_a_wait_ends_at_most_a_sixteenth_of_it_or_of_a_second_late_and_never_early(
     ends: WaitEnds, wait_s: float
 ) -> None:
     now_s = asyncio.get_running_loop().time()
     waiter = new_waiter()
     end_s = ends.add(waiter, wait_s)
     after_s = asyncio.get_running_loop().time()
-    assert now_s + wait_s <= end_s <= after_s + wait_s * 17 / 16
+    assert now_s + wait_s <= end_s <= after_s + wait_s + min(wait_s, 1.0) / 16
     ends.remove(waiter, end_s)
 
 
