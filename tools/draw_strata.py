@@ -16,20 +16,21 @@ from typing import NamedTuple
 from uuid import UUID
 
 from stratalog.batch.build import build_batch
+from stratalog.batch.entry import EntryBatch
 from stratalog.batch.header import TimestampType, parse_header
 from stratalog.batch.records import Record
-from stratalog.block.block import EntryBatch, OpenBlock, seal
+from stratalog.block.block import OpenBlock, seal
 from stratalog.clock import SystemClock
 from stratalog.control.open import open_control_plane
 from stratalog.control.pipeline.model import UnitKind
 from stratalog.control.plane import ControlPlane
 from stratalog.control.topics.model import Topic
-from stratalog.ids import BrokerId, ObjectId, PartitionIndex, TopicPartition, uuid7
+from stratalog.ids import BrokerId, ObjectId, PartitionIndex, TopicPartition, WriterTag, uuid7
 from stratalog.objects.open import open_store
 from stratalog.objects.store import ObjectStore
 from stratalog.opening.claim import claim_store
 from stratalog.pipeline.hosting.run_task import run_in_loop
-from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, nothing_to_do
+from stratalog.pipeline.jobs import Begin, Bin, BinDone, BinOutcome, Jobs, nothing_to_do
 from stratalog.pipeline.open import opened_driver
 from stratalog.pipeline.workplace import Workplace, workplace_of
 from stratalog.settings import Settings, StorageSettings, TieringSettings
@@ -85,8 +86,8 @@ class JobsHere:
     workplace: Workplace
 
     @asynccontextmanager
-    async def open(self, _: UUID | None) -> "AsyncIterator[JobsHere]":
-        yield self
+    async def open(self, cluster_id: UUID | None, writer: WriterTag) -> AsyncIterator[Jobs]:
+        yield JobsHere(self.workplace.of_cluster(cluster_id, writer))
 
     async def run(self, bins: Sequence[Bin], begin: Begin) -> AsyncGenerator[BinOutcome, None]:
         for work in bins:
@@ -96,6 +97,9 @@ class JobsHere:
                 continue
             answers = [await run_in_loop(task, self.workplace) for task in needed.tasks]
             yield BinDone(work=work, answers=answers)
+
+    def distrust(self) -> None:
+        """Tasks of this process need no other session."""
 
 
 class Strata:

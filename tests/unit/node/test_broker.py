@@ -51,6 +51,7 @@ async def test_a_broker_withdraws_then_answers_its_clients_then_closes_its_write
         "the group coordinator",
         "the membership",
         "the Kafka listener",
+        "the watch on the count of commits",
         "the writer of blocks",
         "the witness of commits",
         "the announcement",
