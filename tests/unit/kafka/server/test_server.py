@@ -177,7 +177,7 @@ async def test_a_client_that_does_not_take_its_answer_is_cut_off() -> None:
             clock.jump(patience_s)
             await settle()
             assert server.connection_count == 1
-            # The system may take some of the answer until now, so that its time counts anew.
+            # The system may have taken more of the answer, so that its deadline begins again.
             while server.connection_count:
                 clock.jump(4)
                 await settle()
