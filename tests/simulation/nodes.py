@@ -248,12 +248,16 @@ class Pipeline:
         self._around = around
         self._settings = settings
         self.pause_s = pause_s
+        self.runs = False
+        """True while a run of the driver is under way, or was when its machine was killed."""
         self.machine = Machine(name, clock, self._run)
 
     async def _run(self, machine: Machine) -> None:
         process = machine.process
         while True:
+            self.runs = False
             await process.clock.sleep(self.pause_s)
+            self.runs = True
             with suppress(StratalogError):
                 await self.driver(process).run()
 
