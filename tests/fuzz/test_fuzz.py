@@ -116,7 +116,8 @@ judge.fuzz([judge.Target("a target", 1, [case])], 256, 1, seconds=lambda: 0.0)
 def test_memory_that_grows_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.fuzz.judge._GROWTH_BYTES", 8 * 2**20)
     kept: list[bytes] = []
-    outcome = run(lambda data: kept.append(bytes(16384) + data))
+    # Large enough to outgrow the free memory that earlier tests have left in this process.
+    outcome = run(lambda data: kept.append(b"." * 2**17 + data))
     assert [finding.target for finding in outcome.findings] == ["all targets"]
 
 
